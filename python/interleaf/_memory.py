@@ -131,6 +131,10 @@ def parse_size(name: str, value: int | str) -> int:
     return size
 
 
+#: The least budget, bytes.
+_BUDGET_MIN = 4 << 20
+
+
 class ExtendedMemory:
     """A budget of DRAM over stores, and the arrays in it.
 
@@ -149,6 +153,8 @@ class ExtendedMemory:
         store: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     ) -> None:
         budget = parse_size("dram", dram)
+        if budget < _BUDGET_MIN:
+            raise InputError(f"dram = {dram!r}", "give a budget of at least 4MiB, such as 8GiB")
         is_one = isinstance(store, (str, os.PathLike))
         given = [store] if is_one else items("store", store, "name a folder on a drive")
         stores = [path_of("store", name) for name in given]

@@ -17,6 +17,33 @@ if TYPE_CHECKING:
 Row = dict[str, str | float | None]
 
 
+#: Figures of results that can be absent from all rows of a part. With the type of their column,
+#: all parts of a sweep have one schema.
+_NUMBERS = frozenset(
+    {
+        "best_rate",
+        "best_runtime_s",
+        "best_static_runtime_s",
+        "converged_after_s",
+        "energy_per_run_j",
+        "energy_pj_per_bit",
+        "gbps_per_w",
+        "offered_gbps",
+        "point_fsync",
+        "point_rate_iops",
+        "point_rwmixread",
+        "power_w",
+        "regret",
+        "regret_over_duration",
+        "runtime_s",
+        "speedup",
+    }
+)
+
+#: Texts of results that can be absent from all rows of a part.
+_TEXTS = frozenset({"best_static_weights", "best_weights", "error"})
+
+
 def part_name(number: int, hashes: Sequence[str]) -> str:
     """Return the name of the file of batch ``number`` with these cases."""
     digest = hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
@@ -51,10 +78,11 @@ def table(rows: Sequence[Row], columns: Sequence[str]) -> pyarrow.Table:
     arrays = {}
     for name in names:
         values = [row.get(name) for row in rows]
-        is_number = any(isinstance(value, (int, float)) for value in values)
+        is_number = name in _NUMBERS or any(isinstance(value, (int, float)) for value in values)
         kind = pa.float64() if is_number else pa.string()
-        is_unknown = name not in columns and all(value is None for value in values)
-        kind = pa.null() if is_unknown and name != "error" else kind
+        is_known = name in columns or name in _NUMBERS or name in _TEXTS
+        if not is_known and all(value is None for value in values):
+            kind = pa.null()
         arrays[name] = pa.array(values, kind)
     return pa.table(arrays)
 

@@ -71,3 +71,8 @@ def test_hints_that_cannot_be_used(array):
         array.memory.advise(array[:, 0], "random")
     with pytest.raises(interleaf.InputError, match="not in extended memory"):
         interleaf.ExtendedArray((2,), float).advise("random")
+
+
+def test_a_budget_that_is_too_small(tmp_path):
+    with pytest.raises(interleaf.InputError, match="at least 4MiB"):
+        interleaf.extended_array(3, store=tmp_path, dram="1MiB")

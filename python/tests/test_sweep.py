@@ -98,6 +98,26 @@ def test_rows_are_those_of_single_calls(tmp_path):
         assert own[0]["migrated_bytes"] == single.migrated_bytes_total
 
 
+def test_all_parts_have_one_schema(tmp_path):
+    """Arrow and others read the folder, also where a figure is absent from all rows of a part."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    design = interleaf.grid(workload=["lbm", "hpcg"], threads=[16, 119])
+    interleaf.sweep(
+        "simulate.machine",
+        design,
+        platform="gnr120-cz122",
+        policy="static",
+        weights="3:1",
+        duration="30s",
+        output=tmp_path,
+        batch=1,
+    )
+    schemas = [pq.read_schema(tmp_path / name) for name in contents(tmp_path)]
+    assert len(schemas) == 4
+    assert all(schema.equals(schemas[0]) for schema in schemas)
+    assert pq.read_table(tmp_path)["runtime_s"].null_count > 0
+
+
 def test_a_failed_case_is_a_row(tmp_path):
     swept = interleaf.sweep(
         "predict", interleaf.grid(mix=["R", "Q"]), platform="xeon6-cz122", output=tmp_path

@@ -1,5 +1,6 @@
-//! Wrong input is refused with exit status 2, and with the position, the reason and the remedy;
-//! never with a panic. Each case is wrong in one way. `TRYCMD=overwrite` records new expectations.
+//! Wrong input is rejected with exit status 2, and with the position, the reason and the remedy. It
+//! never causes a panic. Each case is wrong in a single way. `TRYCMD=overwrite` records new
+//! expectations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +11,7 @@ fn bad_input() {
     trycmd::TestCases::new().case("tests/bad-input/*.trycmd");
 }
 
-/// Each mistake of the table has a suggestion, and exit status 2.
+/// Each mistake of the table gives a suggestion and exit status 2.
 #[test]
 fn a_plausible_mistake_has_a_suggestion() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -34,7 +35,7 @@ fn a_plausible_mistake_has_a_suggestion() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The word, or the path of the copy that `EDIT:path:old:new` describes.
+/// The word itself, or the path of the copy that `EDIT:path:old:new` describes.
 fn edited(word: &str, root: &Path, folder: &Path, count: usize) -> String {
     let parts: Vec<&str> = word.split(':').collect();
     let ["EDIT", path, old, new] = parts[..] else { return word.to_string() };

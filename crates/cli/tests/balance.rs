@@ -1,5 +1,5 @@
 //! `interleaf balance` without migrations: its advice, and its run on a simulated machine.
-//! `machines.rs` tests the plan for each captured machine, `bad_input.rs` the refusals, and
+//! `machines.rs` tests the plan for each captured machine, `bad_input.rs` the rejected input, and
 //! `crates/vm/tests/` the runs under a kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -78,7 +78,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // No journal was created either: it would be in `run`.
+    // The command created no journal either, which would be in `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");
@@ -86,7 +86,7 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // 256 MiB on the first node, of which the advice would migrate 35 %.
+        // The first node has 256 MiB, of which the advice would migrate 35 %.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
@@ -95,7 +95,8 @@ fn advice_changes_nothing() {
     }
 }
 
-/// A process as policy advises, with the gain that the curves predict for its decision.
+/// A process used as the policy gives advice, with the gain that the curves predict for its
+/// decision.
 #[test]
 fn a_process_advises() {
     let folder = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ fn a_process_advises() {
     assert!(moves.contains("a process as policy moves no pages"), "{moves}");
 }
 
-/// A program feeds its own counts; the machine is a captured one.
+/// A program feeds its own counts, on a captured machine.
 #[test]
 fn advice_uses_the_traffic_of_a_feed() {
     let folder = tempfile::tempdir().unwrap();
@@ -202,7 +203,7 @@ fn a_record_of_periods_is_added_to() {
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
 }
 
-/// The CPU is known, but no unit counts its traffic.
+/// The CPU is known, but the machine has no PMU that counts its traffic.
 #[test]
 fn missing_pmus_are_reported_with_alternatives() {
     let folder = tempfile::tempdir().unwrap();
@@ -223,7 +224,7 @@ fn missing_pmus_are_reported_with_alternatives() {
     }
 }
 
-/// An ordinary user gets `Permission denied`, and root as the remedy.
+/// An ordinary user gets `Permission denied`, and the remedy to run as root.
 #[test]
 fn a_user_without_rights_gets_a_remedy() {
     let folder = tempfile::tempdir().unwrap();

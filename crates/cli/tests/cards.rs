@@ -45,7 +45,7 @@ fn the_documented_fields_are_there() {
         let names = ["min", "p50", "p99", "p99_99", "p99_9999", "max"];
         let rising: Vec<f64> = names.iter().map(|name| number(clat, name)).collect();
         assert!(rising.is_sorted(), "{clat}");
-        // Little's law, within the I/Os at both ends of the measurement.
+        // Little's law. The tolerance is for the I/Os at both ends of the measurement.
         let outstanding = number(point, "iops") * 1e-6 * number(&point["lat_us"], "mean");
         let depth = number(point, "iodepth");
         assert!((outstanding / depth - 1.0).abs() < 0.02, "{outstanding} of {depth}");
@@ -76,7 +76,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run("1", "7"), run("1", "8"));
 }
 
-/// Directions of a mix, each with its latencies; a record is rendered in each format.
+/// The directions of a mix, each with its latencies. A record is rendered in each format.
 #[test]
 fn a_record_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn a_record_is_rendered() {
     assert!((ios(0) / (ios(0) + ios(1)) - 0.7).abs() < 0.05, "{directions:?}");
 }
 
-/// Jobs of a group have a point each, and latencies in fio's form.
+/// Each job of a group has a point, with latencies in fio's form.
 #[test]
 fn a_job_file_is_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -129,8 +129,8 @@ fn a_job_file_is_simulated() {
     }
 }
 
-/// A capacitor with half of its energy does not save the whole DRAM: the loss is reported with its
-/// blocks, and the exit status is 1.
+/// A capacitor with half of its energy does not save the whole DRAM. The lost blocks are reported,
+/// and the exit status is 1.
 #[test]
 fn a_capacitor_that_is_too_small_loses_writes() {
     let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn the_test_of_the_board() {
     let shown = text(&card(&[&["test"], &BOTH[..], &pattern, &["--debug"]].concat()));
     assert_eq!(shown.matches("read 0x80 0xBADC0FFE").count(), 2, "{shown}");
     assert_eq!(shown.matches("power cycle\n").count(), 2, "{shown}");
-    // March C- finds an inversion coupling that walking ones cannot find.
+    // March C- detects an inversion coupling fault, which walking ones cannot detect.
     let fault = ["--stop", "0xfffc", "--fault", "coupling-inversion:0x80.3/0x100.3=up", "--json"];
     for (algorithm, status) in [("march-c-", 1), ("walking-ones", 0)] {
         let args = ["test", "--card", "all-mram", "--algorithm", algorithm];
@@ -197,7 +197,7 @@ fn the_cost_is_one_table() {
     assert!(with_refresh > values("the same without refresh")[0].as_f64().unwrap());
 }
 
-/// A platform in `folder` with a card as a tier, whose curves have this access.
+/// A platform in `folder` with a card as a tier. The tier's curves are for this access.
 fn platform_with(folder: &Path, access: &str) -> String {
     let path = |name: &str| folder.join(name);
     let curves = path("card.csv");
@@ -217,7 +217,7 @@ fn platform_with(folder: &Path, access: &str) -> String {
     path("platform.toml").to_str().unwrap().into()
 }
 
-/// The prediction for all pages in DRAM, one in 65 on the card, and all on the card.
+/// The prediction for all pages in DRAM, for one page in 65 on the card, and for all on the card.
 fn predicted(platform: &str) -> Vec<Value> {
     let weights = ["--weights", "1:0,64:1,0:1", "--json"];
     let args = [&["predict", "--platform", platform, "--mix", "R"], &weights[..]].concat();
@@ -225,14 +225,14 @@ fn predicted(platform: &str) -> Vec<Value> {
     document["rows"].as_array().unwrap().clone()
 }
 
-/// Curves of a card are those of a tier: a platform with the card predicts a workload.
+/// The curves of a card are valid for a tier: a platform with the card predicts a workload.
 #[test]
 fn a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
     let file = &platform_with(folder.path(), "storage");
     let rows = predicted(file);
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // The card alone gives the bandwidth of its link.
+    // The card alone has the bandwidth of its link.
     assert!(bandwidth(2) > 6.5 && bandwidth(2) < 7.88, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let machine = [
@@ -254,13 +254,13 @@ fn a_card_is_a_tier() {
     assert_eq!(document["schema"], "interleaf.simulate.machine/1");
 }
 
-/// The BAR is a tier whose idle latency is that of a load, a round trip on the link.
+/// The BAR is a tier whose idle latency is the latency of a load: a round trip on the link.
 #[test]
 fn the_bar_of_a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
     let rows = predicted(&platform_with(folder.path(), "memory"));
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // Completions of 64 bytes in packets of 84.
+    // A completion of 64 bytes takes a packet of 84 bytes on the link.
     assert!(bandwidth(2) > 1.0 && bandwidth(2) < 7.88 * 64.0 / 84.0, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let curves = fs::read_to_string(folder.path().join("card.csv")).unwrap();
@@ -270,8 +270,8 @@ fn the_bar_of_a_card_is_a_tier() {
     assert!(idle.contains("--access memory"), "{idle}");
 }
 
-/// Both cards have curves for each mix, as storage and as memory, with the bandwidth and the idle
-/// latency of their access.
+/// Both cards have curves for each mix, as storage and as memory. The curves have the bandwidth and
+/// the idle latency of the access.
 #[test]
 fn storage_and_memory_have_curves_for_each_mix() {
     let folder = tempfile::tempdir().unwrap();
@@ -301,7 +301,7 @@ fn storage_and_memory_have_curves_for_each_mix() {
     }
 }
 
-/// Loads and stores have the document, text and page of I/Os, and durable stores have their cost.
+/// Loads and stores have the same document, text and page as I/Os. Durable stores have their cost.
 #[test]
 fn loads_and_stores_are_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,13 +320,13 @@ fn loads_and_stores_are_simulated() {
         assert!(number(&store["clat_us"], "mean") < 0.12, "{store}");
         let sync = number(&durable["sync_us"], "mean");
         assert!(sync > 0.4, "{durable}");
-        // A store and its read-back follow each other.
+        // A store and its read-back do not overlap.
         let both = sync + number(&durable["clat_us"], "mean");
         let rate = 1e-6 * number(durable, "iops");
         assert!((rate * both - 1.0).abs() < 0.05, "{rate} {both}");
         assert!(number(store, "iops") > 3.0 * number(durable, "iops"), "{store}");
     }
-    // STT-MRAM is durable after the precharge, DRAM as soon as it is written.
+    // A store to STT-MRAM is durable after the precharge, a store to DRAM as soon as it is written.
     let syncs = [0, 1].map(|card| number(&durable[card]["sync_us"], "mean"));
     assert!(syncs[1] > syncs[0] + 0.02, "{syncs:?}");
     let peer = of("peer", &["--rw", "randread", "--iodepth", "16"]);

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// A command that prints its metric: the variable COST, with a little noise from the process ID.
+/// A command that prints its metric: the value of COST, with a little noise from the process ID.
 const PRINTS: &str = "echo cost=$COST.$(($$ % 10))";
 
 /// The pattern of the metric.
@@ -54,7 +54,8 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!((speedup["speedup"].as_f64().unwrap() - 100.0 / 110.0).abs() < 0.01, "{speedup}");
     let run = &workload["runs"][0];
     assert!(run["resident_max_bytes"].as_u64() > Some(0) && run["wall_s"].as_f64() > Some(0.0));
-    // The same numbers as a rate, where more is better. With `--same` a difference exits with 1.
+    // The same numbers as a rate, of which higher is better. With `--same`, a difference exits with
+    // 1.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
     let output = compare(&options, PRINTS);
     assert_eq!(output.status.code(), Some(1));
@@ -90,7 +91,7 @@ fn configurations_reach_the_command() {
     assert_eq!(value(0), format!("11{nice}").parse::<f64>().unwrap());
     assert_eq!(value(1), format!("12{}", (nice + 7).min(19)).parse::<f64>().unwrap());
     assert_eq!(found["configurations"][1]["prefix"][5], "nice", "{found}");
-    // Memory on one node needs no setting of the machine.
+    // Memory on a single node needs no setting of the machine.
     let placed = ["--a", "plain", "--b", "weights=1,nodes=0", "--rounds", "3"];
     let script = "grep -c interleave:0 /proc/self/numa_maps | sed s/^/cost=1/";
     let found = document(&compare(&[&placed[..], &options[4..]].concat(), script));
@@ -134,10 +135,11 @@ fn a_comparison_is_recorded_and_reported() {
     }
 }
 
-/// Ctrl-C during the warm-up and during a round: the command ends, the rounds so far are kept.
+/// Ctrl-C during the warm-up and during a round: the command ends, and the completed rounds are
+/// kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
-    // In the first case the fifth run waits for a signal, in the other the second run.
+    // In the first case the fifth run waits for a signal, in the second case the second run.
     for (waits, rounds, status) in [(5, 1, "1 round"), (2, 0, "nothing is known")] {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();

@@ -1,4 +1,4 @@
-//! `interleaf extend` on the machine of the test, with programs built by its C compiler.
+//! `interleaf extend` on the machine of the test, with programs that its C compiler builds.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -41,8 +41,8 @@ fn a_program_has_three_times_the_budget() {
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
-    // Two thirds are written at least once, and read in each pass except the first; the rest stays
-    // resident.
+    // Two thirds of the memory are written at least once, and read in each pass except the first.
+    // The remaining third stays resident.
     let third = 16 << 20;
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
@@ -106,8 +106,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// The exit of a killed program does not wait until the blocks of its store are freed, which can
-/// take minutes: the releaser process frees them.
+/// Freeing the blocks of a store can take minutes. The exit of a killed program does not wait for
+/// it, because the releaser process frees the blocks.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
@@ -161,8 +161,8 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // The values at each process's exit: half for the child, if it exited first, and up to the
-    // whole budget for the parent.
+    // The values are those at each process's exit: half of the budget for the child, if it exited
+    // first, and up to the whole budget for the parent.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
@@ -179,7 +179,7 @@ fn a_child_without_a_pager_never_reads_zeros() {
     assert!(!said.contains("wrong"), "{said}{told}");
 }
 
-/// A second process gets a share of the budget of the first, which gets it back afterwards.
+/// A second process gets a share of the first process's budget. The first gets it back afterwards.
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
@@ -220,7 +220,7 @@ fn commands_with_one_session_name_share_one_budget() {
     let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
-    // The last process writes the statistics of all.
+    // The last process writes the statistics of all processes.
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
     // The launcher's environment identifies the ranks of a job.
@@ -264,7 +264,7 @@ fn a_session_is_watched_from_outside() {
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
 }
 
-/// The terminal that shows a session hangs up.
+/// The terminal on which the monitor shows a session hangs up.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folders = TestFolders::new();
@@ -306,7 +306,7 @@ fn programs_that_cannot_be_extended_are_refused() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
-/// Programs for another C library, another processor or an unknown loader are refused.
+/// Programs for another C library, another processor or an unknown loader are rejected.
 #[test]
 fn programs_for_other_libraries_and_processors_are_refused() {
     let folders = TestFolders::new();
@@ -330,9 +330,9 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     refuses(&other, "program, and the library is not", "run a build for this machine");
 }
 
-/// Memory that devices write to cannot be paged: a program linked for a GPU is refused; a program
-/// that merely depends on a device library, as every MPI program does, gets a warning. The check
-/// follows launchers such as `env` and `nice`.
+/// Memory that devices write to cannot be paged. A program that is linked for a GPU is rejected. A
+/// program that merely depends on a device library, as every MPI program does, gets a warning. The
+/// check follows launchers such as `env` and `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
     let folders = TestFolders::new();
@@ -371,7 +371,7 @@ fn programs_with_device_memory_are_refused() {
     }
 }
 
-/// Each missing feature or permission is named, together with its remedy.
+/// Each missing feature or permission is named, with its remedy.
 #[test]
 fn refusals_of_the_system_are_reported() {
     let folders = TestFolders::new();
@@ -394,8 +394,8 @@ fn refusals_of_the_system_are_reported() {
     assert!(said.contains("What the drives allow") && said.contains("cannot run: "), "{said}");
 }
 
-/// A user without rights learns which right is missing and how to grant it; with the right, the
-/// command runs. Only root can test this, as another user.
+/// A user without rights learns which right is missing and how to grant it. With this right, the
+/// command runs. Only root can test this, because only root can become another user.
 #[test]
 fn a_missing_right_is_named() {
     let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
@@ -408,7 +408,7 @@ fn a_missing_right_is_named() {
             return;
         }
     }
-    // Copy the programs: another user may have no access to the build folder.
+    // Copy the programs, because another user may have no access to the build folder.
     fs::copy(env!("CARGO_BIN_EXE_interleaf"), at("interleaf")).unwrap();
     fs::copy(library(), at("libinterleaf_preload.so")).unwrap();
     fs::copy(sweep(), at("sweep")).unwrap();
@@ -449,8 +449,8 @@ fn a_static_program_gets_swap_that_is_steered() {
     assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
-/// The tool is killed while its program runs: `--restore` moves the program out of the group and
-/// its pages out of swap, and the program goes on.
+/// The tool is killed while its program runs. `--restore` moves the program out of the control
+/// group and its pages out of swap, and the program continues.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let folders = TestFolders::new();
@@ -522,7 +522,8 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     assert_eq!(folders.left(), 0);
 }
 
-/// The size of an allocation decides whether the pager extends it; a report lists the others.
+/// The pager extends an allocation only if it is large enough. The report has the memory of the
+/// others.
 #[test]
 fn memory_outside_the_budget_is_reported() {
     let folders = TestFolders::new();
@@ -535,7 +536,7 @@ fn memory_outside_the_budget_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (folders.stats(), text(&output.stderr))
     };
-    // 60 MiB, less than 64 MiB.
+    // Each allocation has 60 MiB, less than the 64 MiB below.
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");
@@ -557,7 +558,7 @@ fn memory_outside_the_budget_is_reported() {
     assert!(said.contains("MiB resident, all of it outside the budget: objects smaller"), "{said}");
 }
 
-/// In a real control group with a limit, each verb that allocates memory refuses an excessive size.
+/// In a control group with a limit, each verb that allocates memory rejects an excessive size.
 #[test]
 fn a_budget_above_the_groups_limit_is_refused() {
     let root = Root::live();
@@ -599,7 +600,7 @@ fn a_budget_above_the_groups_limit_is_refused() {
     refused(&within("measure", &words), &name, "give at most ");
 }
 
-/// A dry run refuses the same block devices as a run, and leaves the device unchanged.
+/// A dry run rejects the same block devices as a run, and leaves the device unchanged.
 #[test]
 fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
     let folders = TestFolders::new();

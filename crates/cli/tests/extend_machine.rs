@@ -1,4 +1,4 @@
-//! `interleaf extend -- qemu-system-x86_64 ...`: extended memory of a virtual machine, whose
+//! `interleaf extend -- qemu-system-x86_64 ...` extends the memory of a virtual machine. The
 //! unchanged guest uses more memory than the budget.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,7 +15,7 @@ use std::{ffi::OsString, fs};
 
 /// The budget: a quarter of the guest's memory.
 const DRAM_MIB: u64 = 128;
-/// The memory that the guest touches beside its kernel's.
+/// The memory that the guest touches in addition to the memory of its kernel.
 const TOUCHED_MIB: u64 = 208;
 
 #[test]
@@ -47,7 +47,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
     assert_eq!((&stats["exit_code"], count("dram_bytes")), (&0.into(), DRAM_MIB << 20));
     assert_eq!(stats["processes"][0]["name"], "qemu-system-x86", "{stats}");
-    // At least the touched memory beyond the budget was evicted.
+    // At least the touched memory that exceeds the budget was evicted.
     let beyond = (TOUCHED_MIB - DRAM_MIB) << 20;
     assert!(count("evicted_pages") * 4096 >= beyond && count("written_bytes") >= beyond, "{stats}");
     assert!(count("read_bytes") > 0, "{stats}");

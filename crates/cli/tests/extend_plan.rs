@@ -33,7 +33,8 @@ fn trace(folder: &Path) -> PathBuf {
     path
 }
 
-/// A run with 32 MiB of DRAM: 1 s of work, 4 s of stalls, ten sweeps with half of them read.
+/// A run with 32 MiB of DRAM: 1 s of work, 4 s of stalls, and ten sweeps that read half of the
+/// memory.
 fn statistics(folder: &Path) -> PathBuf {
     let path = folder.join("run.json");
     let text = json!({
@@ -47,7 +48,7 @@ fn statistics(folder: &Path) -> PathBuf {
     path
 }
 
-/// The efficiency on the first drive, with this many eighths of the footprint in DRAM.
+/// The efficiency on the first drive with this number of eighths of the footprint in DRAM.
 fn efficiency(document: &Value, eighths: u64) -> f64 {
     let footprint = document["footprint_bytes"].as_u64().unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -61,8 +62,9 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let (run, trace) = (statistics(folder.path()), trace(folder.path()));
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // 1 s of work, and 4 s for half of the footprint. A quarter of the footprint causes half of the
-    // transfers, each of which takes 1/sqrt(2) of the time.
+    // The run has 1 s of work, and 4 s of stalls for half of the footprint. With a quarter of the
+    // footprint outside DRAM, half as many transfers are needed, and each takes 1/sqrt(2) of the
+    // time.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -72,15 +74,43 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
             let found = efficiency(&document, eighths);
             assert!((found / expected - 1.0).abs() < 0.02, "{eighths}: {found} and {expected}");
         }
-        // An efficiency of 90 % allows 0.11 s of stalls: 4.6 % of the footprint outside DRAM.
+        // An efficiency of 90 % allows 0.11 s of stalls, which is 4.6 % of the footprint outside
+        // DRAM.
         let share = document["enough"][0]["share"].as_f64().unwrap();
         assert!((0.945..=0.965).contains(&share), "{share}");
-        // Four Optane drives are faster than the drive of the run, 84 MB/s.
+        // Four Optane drives are faster than the drive of the run, which has 84 MB/s.
         let enough = document["enough"].as_array().unwrap();
         assert_eq!(enough[1]["drive"], "p4800x-4");
         assert!(enough[1]["dram_bytes"].as_u64() < enough[0]["dram_bytes"].as_u64());
     }
     assert!(fs::read_to_string(plot).unwrap().starts_with("<svg"));
+}
+
+#[test]
+fn the_time_in_dram_and_the_efficiency_can_be_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = statistics(folder.path());
+    let words = ["--footprint", "64MiB", "--drive", "p4800x-4", "--time-in-dram", "2s"];
+    let known = document(&[&run], &[&words[..], &["--efficiency", "67%"]].concat());
+    assert_eq!(known["compute_s"], 2.0);
+    // 2 s of 5 s at half of the footprint.
+    assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
+    let enough = known["enough"].as_array().unwrap();
+    assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");
+    // 2 s / 67 % leaves 1 s of the 3 s for transfers.
+    let share = enough[0]["share"].as_f64().unwrap();
+    assert!((0.70..=0.85).contains(&share), "{share}");
+    // The drive of the run was not measured, so the software time of the pager is not known.
+    assert!(enough[0]["is_lower_bound"].is_null() && enough[1]["is_lower_bound"] == true);
+    let notes = known["notes"].to_string();
+    assert!(!notes.contains("is estimated") && !notes.contains("at most this"), "{notes}");
+    let longer = plan(&[&run], &["--footprint", "64MiB", "--time-in-dram", "6s"]);
+    let told = String::from_utf8_lossy(&longer.stderr);
+    assert_eq!(longer.status.code(), Some(2));
+    assert!(
+        told.contains("--time-in-dram 6 s: the run with a budget of 32 MiB took 5.000 s"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! An idle extended program uses no CPU time and little memory, and its data is invisible to other
+//! An idle extended program uses no CPU time and little memory. Its data is invisible to other
 //! users and processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,15 +20,15 @@ use std::{
 /// Duration of the idle test.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// Returns the `/proc` folder of the command, the last child of `interleaf extend`: the releaser of
-/// its store files is started first.
+/// Returns the `/proc` folder of the command. It is the last child of `interleaf extend`, because
+/// the releaser of its store files starts first.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
-/// Reads the context switches of each thread; the count of a blocked thread is constant.
+/// Reads the context switches of each thread. The count of a blocked thread does not change.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
     let of = |thread: &Path| {
         let name = fs::read_to_string(thread.join("comm")).unwrap();
@@ -42,7 +42,7 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
     threads.map(|thread| of(&thread.unwrap().path())).collect()
 }
 
-/// No thread of a sleeping program wakes up, neither its own nor one of the pager's.
+/// No thread of a sleeping program wakes up: neither the program's threads nor the pager's.
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
     let folders = TestFolders::new();
@@ -61,7 +61,7 @@ fn a_program_that_sleeps_costs_nothing() {
     ends(&mut interleaf);
 }
 
-/// Measures the private memory, KiB, of a program that touched `mib` MiB.
+/// Measures the private memory of a program that touched `mib` MiB, KiB.
 fn private_kib(mib: &str) -> u64 {
     let folders = TestFolders::new();
     let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "60000"]);
@@ -72,17 +72,17 @@ fn private_kib(mib: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// With the same budget, the metadata of additional footprint takes at most 0.5 % of it.
+/// With the same budget, the metadata of additional footprint takes at most 0.5 % of the addition.
 #[test]
 fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     let (few, many) = (private_kib("64"), private_kib("320"));
     let most = 256 * 1024 / 200;
     assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
-    // Both use the budget and little more.
+    // Both programs use the budget and little more.
     assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
 }
 
-/// Files of the store have no name, and no permissions for other users.
+/// Files of the store have no name, and give no permissions to other users.
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();
@@ -105,8 +105,8 @@ fn a_store_is_private() {
     assert_eq!(folders.left(), 0);
 }
 
-/// A process that shares budget and store with another reads zeros in DRAM that the other used
-/// before; memory that it freed and allocated again reads as zeros, too.
+/// Two processes share a budget and a store. A process reads zeros in DRAM that the other process
+/// used before. Memory that it freed and allocated again also reads as zeros.
 #[test]
 fn memory_of_another_process_reads_as_zeros() {
     let folders = TestFolders::new();
@@ -119,7 +119,7 @@ fn memory_of_another_process_reads_as_zeros() {
     ends(&mut hides);
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap().iter();
-    // Both exceeded their share, so frames changed from one process to the other.
+    // Both processes exceeded their share, so frames passed from each process to the other.
     let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());
     assert!(evicted.clone().count() == 2 && evicted.min() > Some(4096), "{stats}");
 }

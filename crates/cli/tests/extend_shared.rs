@@ -28,7 +28,7 @@ fn shared_memory_is_extended_on_request() {
     let found = served(&["--shared"]);
     let [server] = &found[..] else { panic!("{found:?}") };
     let count = |name: &str| server[name].as_u64().unwrap_or_else(|| panic!("{name}: {server}"));
-    // All pages were written twice, and two thirds of them evicted in each pass.
+    // All pages were written twice. In each pass, two thirds of the pages were evicted.
     assert!(count("written_bytes") >= 64 << 20 && count("read_bytes") >= 32 << 20, "{server}");
     assert!(count("dram_bytes") <= 16 << 20, "{server}");
 }
@@ -55,7 +55,7 @@ fn remaining_processes_are_served_to_the_end() {
     until("the session is over", || clean().contains(": removed, its session"));
 }
 
-/// A process whose server was killed aborts, and never reads zeros in place of its data.
+/// If the server was killed, a process aborts instead of reading zeros in place of its data.
 #[test]
 fn processes_without_a_server_end() {
     let folders = TestFolders::new();

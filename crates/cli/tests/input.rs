@@ -1,5 +1,5 @@
 //! Inputs of verbs: regular files and pipes of a shell, each with a size limit. No input blocks
-//! forever, and no file outside a captured machine is shown.
+//! forever, and no file outside a captured machine is read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,7 +73,7 @@ fn an_exceeded_limit_is_named() {
     }
 }
 
-/// Typical uses: `report -`, `report /dev/stdin`, `report <(...)`.
+/// Typical uses are `report -`, `report /dev/stdin` and `report <(...)`.
 #[test]
 fn pipes_of_a_shell_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     }
 }
 
-/// Implausible ratings of the firmware are ignored, with a warning that names them.
+/// Implausible ratings of the firmware are ignored. A warning names them.
 #[test]
 fn implausible_ratings_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn implausible_ratings_are_reported() {
     }
 }
 
-/// A tier of a platform file has the curves of a built-in platform.
+/// A tier of a platform file can have the curves of a built-in platform.
 #[test]
 fn a_tier_takes_the_curves_of_a_built_in_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! Every dependency has a licence that `deny.toml` allows and comes from the default registry, and
-//! `THIRD-PARTY-LICENSES` has the notices of all crates linked into the installed files. Both are
-//! checked offline with `cargo metadata`. A release build is stripped, and unwinds on panic.
+//! Every dependency has a licence that `deny.toml` allows, and comes from the default registry.
+//! `THIRD-PARTY-LICENSES` has the notices of all crates that are linked into the installed files.
+//! Both are checked offline with `cargo metadata`. A release build is stripped, and unwinds on
+//! panic.
 //!
-//! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` writes the notices again.
+//! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` rewrites the notices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +16,7 @@ use std::{
     process::Command,
 };
 
-/// Installed packages: the program and its libraries.
+/// The installed packages: the program and its libraries.
 const INSTALLED: [&str; 3] = ["interleaf", "interleaf-capi", "interleaf-preload"];
 
 /// File name prefixes of licences and notices, in lower case.
@@ -31,7 +32,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Reads cargo's metadata of the packages that are built for x86-64 and AArch64.
+/// Reads cargo's metadata of the packages that are built for x86-64, with glibc and with musl.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked"])
@@ -48,7 +49,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Returns the packages by id.
+/// Returns the packages by ID.
 fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
     metadata["packages"].as_array().unwrap().iter().map(|it| (text(it, "id"), it)).collect()
 }
@@ -62,7 +63,7 @@ fn list(deny: &toml::Table, section: &str, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_string()).collect()
 }
 
-/// Returns the reason why a licence is refused; `None` if it is allowed.
+/// Returns the reason why a licence is rejected; `None` if the licence is allowed.
 fn refused(licence: &str, allowed: &[String]) -> Option<String> {
     if licence.is_empty() {
         return Some("it names no licence".into());
@@ -83,7 +84,7 @@ fn every_licence_and_source_is_allowed() {
     let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
     let packages = packages(&metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    // The registry of serde is cargo's default, which deny.toml keeps.
+    // serde comes from cargo's default registry, which deny.toml does not change.
     let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
     let registry = text(serde, "source");
     assert!(registry.starts_with("registry+"), "{registry}");
@@ -107,7 +108,7 @@ fn every_licence_and_source_is_allowed() {
 }
 
 /// Unwinding runs the destructors that restore changed settings. It needs no symbols, which would
-/// be most of the size of the installed files.
+/// take most of the size of the installed files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =
@@ -135,8 +136,8 @@ fn a_licence_that_is_not_listed_is_refused() {
     }
 }
 
-/// Returns the ids of crates linked into the installed files, without build scripts, macros and
-/// tests.
+/// Returns the IDs of the crates that are linked into the installed files. Build scripts, macros
+/// and crates for tests are excluded.
 fn linked(metadata: &Value) -> BTreeSet<&str> {
     let packages = packages(metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
@@ -177,7 +178,7 @@ fn notices(package: &Value) -> Vec<String> {
     files.iter().filter(is_notice).map(text).collect()
 }
 
-/// Formats all notices, each text once, below the names of its crates.
+/// Formats all notices. Each text appears once, below the names of its crates.
 fn third_party() -> String {
     let metadata = metadata();
     let packages = packages(&metadata);

@@ -1,4 +1,4 @@
-//! `show` and `doctor` on a machine in a folder: their output; neither changes a file.
+//! The output of `show` and `doctor` on a machine in a folder. Neither verb changes a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A server with DRAM and an expander, as Linux 6.17 shows them, and with two page movers.
+/// A server with DRAM and an expander, as Linux 6.17 describes it, and with two page movers.
 const FILES: [(&str, &str); 19] = [
     ("proc/sys/kernel/osrelease", "6.17.13\n"),
     ("proc/sys/kernel/numa_balancing", "1\n"),
@@ -49,8 +49,8 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Runs the doctor on the machine above with other files; returns each capability as `status: what
-/// -> remedy`.
+/// Runs the doctor on the machine above, with some files replaced. Returns each capability as
+/// `status: what -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
@@ -193,7 +193,7 @@ fn doctor_reports_the_rights_of_the_user() {
 
 #[test]
 fn doctor_checks_kernel_and_firmware_values() {
-    // The nodes above have 3 GiB.
+    // The nodes above have 3 GiB of memory.
     let sizes = |text| diagnosed(&[("proc/meminfo", text)])("sizes of nodes");
     assert!(sizes("MemTotal: 3145728 kB\n").starts_with("present: 3072 MiB"));
     assert!(sizes("MemTotal: 3145000 kB\n").starts_with("present: "), "read one after the other");

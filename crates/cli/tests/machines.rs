@@ -1,5 +1,5 @@
-//! Output for each machine of `tests/machines/`: a golden file per machine and verb, beside the
-//! machine. `TRYCMD=overwrite` records them again; the README in that folder explains when.
+//! Output for each machine of `tests/machines/`. Each machine has a golden file per verb, in the
+//! same folder. `TRYCMD=overwrite` records them again; the README in this folder explains when.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,9 +10,9 @@ use std::{
     process::Command,
 };
 
-/// The verbs with golden files, and the arguments behind `--root`. `run` lists the writes that a
-/// placement needs, `balance` those of the daemon, and `measure app` the quantities available for a
-/// program.
+/// The verbs with golden files, and the arguments after `--root`. `run` lists the writes that a
+/// placement needs, `balance` the writes of the daemon, and `measure app` the quantities that can
+/// be counted for a program.
 const VERBS: [(&str, &str); 5] = [
     ("balance", " --dry-run"),
     ("doctor", ""),
@@ -21,7 +21,7 @@ const VERBS: [(&str, &str); 5] = [
     ("show", ""),
 ];
 
-/// Returns the minimum set of command lines of a golden file: with and without `--json`.
+/// Returns the command lines that a golden file must have: with and without `--json`.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {
     ["", " --json"].map(|json| format!("{verb} --root {name}{json}{rest}"))
 }
@@ -30,12 +30,12 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").canonicalize().unwrap()
 }
 
-/// Returns the names of the machines: all folders.
+/// Returns the names of the machines, which are the names of all folders.
 fn machines() -> BTreeSet<String> {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());
-    // A capture in progress has a name with a leading dot.
+    // The name of a capture in progress begins with a dot.
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
@@ -46,7 +46,7 @@ fn output_for_each_captured_machine_matches() {
     trycmd::TestCases::new().case("*.trycmd");
 }
 
-/// Runs the tool on the machine below `root` and returns its answer or error.
+/// Runs the tool on the machine below `root`, and returns its output or its error.
 fn printed(words: &[&str], root: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     let output = command.arg("--root").arg(root).args(words).output().unwrap();
@@ -88,7 +88,7 @@ fn each_machine_has_its_goldens_and_is_explained() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README.md does not say what {name} is");
     }
-    // No golden file belongs to a removed machine.
+    // No golden file may belong to a machine that was removed.
     for entry in fs::read_dir(folder()).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let Some(name) = file.strip_suffix(".trycmd") else { continue };

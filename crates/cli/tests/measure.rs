@@ -1,6 +1,6 @@
-//! `interleaf measure` on the machine of the test, with little memory and little time: the content
-//! of the record, its presence after each point, and its use by other verbs. No test asserts a
-//! speed.
+//! `interleaf measure` on the machine of the test, with little memory and in little time: the
+//! content of the record, that it exists after each point, and that other verbs can use it. No test
+//! asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -125,16 +125,16 @@ fn a_record_is_reported_and_compared() {
         let text = fs::read_to_string(at(name)).unwrap();
         assert!(text.contains(has), "{name}");
     }
-    // Set the figures of an idle machine, independent of interference on this one.
+    // Set the figures of an idle machine, so that interference on this machine has no effect.
     let mut first = read(Path::new(&record));
     for point in first["points"].as_array_mut().unwrap() {
         (point["quality"], point["spread"]) = ("good".into(), 0.01.into());
         point["program_gbps"] = 10.0.into();
     }
     fs::write(&record, first.to_string()).unwrap();
-    // A record does not differ from itself.
+    // A record does not differ from itself, so no point is better or worse.
     let same = stdout_of(&["compare", &record, &record, "--same"]);
-    assert!(same.contains("better in 0, worse in 0, the same in 3"), "{same}");
+    assert!(same.contains("better in 0, worse in 0, within noise in 3"), "{same}");
     let mut other = first.clone();
     let twice = 2.0 * other["points"][0]["program_gbps"].as_f64().unwrap();
     other["points"][0]["program_gbps"] = twice.into();
@@ -149,7 +149,7 @@ fn a_record_is_reported_and_compared() {
     assert_eq!(compared["differences"][0]["what"], "kernel");
     assert_eq!((&row["beyond_spread"], &row["verdict"]), (&true.into(), &"better".into()));
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // A single repetition has no spread: the significance of a difference is unknown, not false.
+    // A single repetition has no spread, so the significance of a difference is unknown, not false.
     for point in other["points"].as_array_mut().unwrap() {
         (point["repeats"], point["spread"]) = (1.into(), 0.0.into());
     }
@@ -157,7 +157,7 @@ fn a_record_is_reported_and_compared() {
     let output = interleaf(&["compare", &record, &at("once.json"), "--same"]);
     let (text, why) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("the same in 0, unknown in 3"), "{text}");
+    assert!(text.contains("within noise in 0, unknown in 3"), "{text}");
     assert_eq!(output.status.code(), Some(2), "{why}");
     assert!(why.contains("hint: measure with --repeat 3"), "{why}");
     let of_compare = at("compared.json");
@@ -182,12 +182,12 @@ fn a_signal_leaves_a_whole_record() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // An empty file exists shortly before the start: the check that it can be written.
+    // The check that the file can be written creates an empty file shortly before the start.
     while fs::metadata(&record).map_or(0, |file| file.len()) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
         thread::sleep(Duration::from_millis(20));
     }
-    // After the first point the file always has a complete document.
+    // From the first point on, the file always has a complete document.
     assert_eq!(read(&record)["stopped"], "running");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -215,7 +215,8 @@ fn a_dry_run_measures_nothing_and_prints_the_plan() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
-/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches: CPUs and KiB.
+/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches, given as CPUs and
+/// KiB.
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
@@ -247,14 +248,14 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Sizes exceed the last-level cache, also the largest existing ones, so memory is measured.
+/// Sizes exceed even the largest existing last-level cache, so that memory is measured.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;
     let chiplets: Vec<String> =
         (0..12).map(|at| format!("{}-{}", at * 128 / 12, (at + 1) * 128 / 12 - 1)).collect();
     let each = |mib: u64| chiplets.iter().map(|it| (it.as_str(), mib << 10)).collect::<Vec<_>>();
-    // 504 MiB for all 128 cores; 384 MiB and 1.1 GiB in twelve parts of 10 or 11 cores each.
+    // 504 MiB for all 128 cores; then 384 MiB and 1.1 GiB, in twelve caches of 10 or 11 cores each.
     for (caches, last_level, share_of_one) in [
         (vec![("0-127", 504 << 10)], 504 * MIB, 504 * MIB),
         (each(32), 32 * MIB, 32 * MIB),
@@ -275,7 +276,7 @@ fn sizes_exceed_large_last_level_caches() {
             assert!(chase >= 4 * last_level && chase >= 40_000_000, "{settings}");
             assert_eq!(document["notes"], Value::Array(vec![]), "{document}");
         }
-        // A single thread can use a whole cache; all threads together share it.
+        // A single thread can use a whole cache. All threads together share the cache.
         let one = planned(&["bandwidth", "--threads", "1", "--quick"]);
         let settings = &one["settings"];
         assert_eq!(settings["last_level_bytes_per_thread"], share_of_one, "{settings}");
@@ -285,13 +286,13 @@ fn sizes_exceed_large_last_level_caches() {
         let each = settings["last_level_bytes_per_thread"].as_u64().unwrap();
         assert!(each < share_of_one && each > 0, "{settings}");
         assert!(settings["buffer_bytes"].as_u64().unwrap() >= 4 * each, "{settings}");
-        // A smaller size from the user is used, with a warning.
+        // A smaller size that the user requests is used, with a warning.
         let forced = planned(&["idle", "--chase", "40MB"]);
         assert_eq!(forced["settings"]["chase_bytes"], 40_000_000);
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // If the kernel reports no cache, the sizes are MLC's.
+    // If the kernel reports no cache, the sizes are those of MLC.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];
@@ -300,7 +301,7 @@ fn sizes_exceed_large_last_level_caches() {
     assert_eq!(document["settings"]["last_level_bytes"], Value::Null);
 }
 
-/// A measurement can be planned on every captured machine, or is refused with a reason.
+/// A measurement of each captured machine can be planned, or is rejected with a reason.
 #[test]
 fn every_captured_machine_is_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
@@ -322,7 +323,8 @@ fn every_captured_machine_is_understood() {
     }
 }
 
-/// Output of other tools is read like a record of ours, and written in their format.
+/// Output of other tools is read like a record of Interleaf, and written in the other tools'
+/// format.
 #[test]
 fn records_of_other_tools_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -351,8 +353,8 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The bandwidth of counters is recorded beside the bandwidth that the kernels computed. The
-/// counters here are a recording with 410 GB/s.
+/// The bandwidth of counters is recorded separately from the bandwidth that the kernels computed.
+/// Here the counters are a recording with 410 GB/s.
 #[test]
 fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `interleaf measure app` on the machine of the test, which may lack counters: bandwidth is
-//! replayed or fed. `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
+//! `interleaf measure app` on the machine of the test. The machine may lack counters, so bandwidth
+//! is replayed or fed. `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -106,12 +106,12 @@ fn every_quantity_has_a_value_or_a_reason() {
         "memory and CPU time",
     ];
     assert_eq!(names, expected);
-    // A quantity without counts is null, not 0.
+    // A quantity that was not counted is null, not 0.
     let bandwidth = app["quantities"][0]["is_available"].as_bool().unwrap();
     assert_eq!(app["whole"]["bandwidth_gbps"].is_null(), !bandwidth);
 }
 
-/// CPU time of a grandchild of the command counts, after the end of all processes.
+/// The CPU time of a grandchild counts for the command, after all processes have ended.
 #[test]
 fn resources_of_children_count_for_the_command() {
     let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";
@@ -210,8 +210,8 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
     reports_are_made(&record);
 }
 
-/// A program with one thread is predicted with one thread, not with one per core; a second tier
-/// does not make it faster.
+/// A program with a single thread is predicted with a single thread, not with a thread per core. A
+/// second tier does not make it faster.
 #[test]
 fn a_program_of_one_thread_gains_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn a_program_of_one_thread_gains_nothing() {
     assert_eq!(document["app"]["exit_code"], 0, "{document}");
     let written = fs::read_to_string(&demand).unwrap();
     assert!(written.contains("\nthreads = 1\n"), "{written}");
-    // With or without a counted bandwidth, the demand is far below the tier's maximum.
+    // With and without a counted bandwidth, the demand is far below the tier's maximum.
     for bandwidth in ["", "bandwidth_gbps = 8.0\n", "bandwidth_gbps = 20.0\n"] {
         let head = "name = \"one\"\nmix = { read_share = 0.75, read_share_range = [0.5, 1.0] }\n";
         let run = "[[local]]\nthreads = 1\nruntime_s = 4.3\n";
@@ -244,7 +244,7 @@ fn a_program_of_one_thread_gains_nothing() {
     }
 }
 
-/// Renders a record in every format; all have the same content.
+/// Renders a record in every format. All formats have the same content.
 fn reports_are_made(record: &Path) {
     let report = |format: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -277,7 +277,7 @@ fn a_recording_of_a_run_can_be_replayed() {
             }
         };
         let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
-        // The write fails once the listener has gone.
+        // The write fails after the listener has closed the connection.
         while writeln!(feed, "{line}").is_ok() {
             thread::sleep(Duration::from_millis(50));
         }
@@ -295,7 +295,7 @@ fn a_recording_of_a_run_can_be_replayed() {
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
-    // Only the recording has the reading before the start of the command.
+    // Only the recording has the reading from before the start of the command.
     let again =
         document(&["--every", "10ms", "--replay", recorded.to_str().unwrap()], &["sleep", "0.5"]);
     assert_eq!(again["app"]["whole"]["read_share"].as_f64(), Some(0.75));
@@ -319,7 +319,7 @@ fn an_invalid_demand_is_not_written() {
     assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
 }
 
-/// Ctrl-C and other signals are passed to the command; the samples so far are written.
+/// Ctrl-C and other signals are passed to the command. The samples taken before are written.
 #[test]
 fn signals_are_passed_on_and_samples_so_far_are_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `interleaf balance --monitor` with a fake daemon: its messages are shown, the monitor reconnects
-//! after a restart, and the terminal is restored.
+//! `interleaf balance --monitor` with a fake daemon. The daemon's messages are shown, the monitor
+//! reconnects after a restart, and the terminal is restored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn monitor(socket: &Path) -> Command {
     command
 }
 
-/// Accepts a monitor and sends a period.
+/// Accepts a connection of the monitor and sends a period.
 fn send_period(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(period(time_s, reason).as_bytes()).unwrap();
@@ -54,7 +54,7 @@ fn a_restart_is_waited_for() {
     assert!(line.ends_with("step: begun"), "{line}");
     stream.write_all(b"nonsense\n").unwrap();
     assert!(errors.next().unwrap().unwrap().contains("does not understand"));
-    // The daemon is killed within a line.
+    // The daemon is killed in the middle of a line.
     stream.write_all(b"{\"schema\"").unwrap();
     drop((stream, first));
     assert!(errors.next().unwrap().unwrap().contains("waiting for it to come back"));
@@ -96,7 +96,7 @@ fn the_terminal_is_restored() {
     }
 }
 
-/// The terminal hangs up, and no key can end the monitor any more.
+/// The terminal hangs up, so no key can end the monitor.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Output files: on a full disk, special files, and links.
+//! Output files: on a full disk, if the file is a special file, and if it is a link.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A short command that writes 7 KB.
+/// A short command whose output has 7 KB.
 const SIMULATE: [&str; 7] =
     ["simulate", "dimm", "--device", "rdimm-6400-2r", "--requests", "40000", "--json"];
 
@@ -26,8 +26,8 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a shell script in its own mount namespace, where `/mnt` is a file system of 64 KiB; `$B` is
-/// the program. Prints a note and returns `None` if namespaces are not permitted.
+/// Runs a shell script in its own mount namespace, in which `/mnt` is a file system of 64 KiB and
+/// `$B` is the program. Prints a note and returns `None` if namespaces are not permitted.
 fn on_a_small_disk(script: &str) -> Option<Output> {
     let mount = "mount -t tmpfs -o size=64k small /mnt && cd /mnt";
     let shell = |script: &str| {
@@ -46,7 +46,7 @@ fn on_a_small_disk(script: &str) -> Option<Output> {
 #[test]
 fn a_full_disk_leaves_the_old_record() {
     let simulate = SIMULATE.join(" ");
-    // Part of a page is free, so some bytes can be written, but not all.
+    // Part of a page is free, so some of the bytes can be written, but not all.
     let script = format!(
         "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
          $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \
@@ -79,7 +79,7 @@ fn a_full_disk_does_not_end_the_loop() {
     assert!(errors.contains("error: stdout: 100 periods are missing"), "{errors}");
 }
 
-/// A record has complete lines only, also after the disk became full during a write.
+/// A record has only complete lines, even if the disk became full during a write.
 #[test]
 fn a_record_has_whole_lines() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -99,7 +99,7 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // To a file that has content already, to a pipe, and to a FIFO.
+    // The target is a file that has content already, a pipe, or a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {
@@ -168,7 +168,7 @@ fn verbs_that_measure_or_run_write_their_page() {
     }
 }
 
-/// A file that cannot be replaced, such as one mounted into a container, is overwritten.
+/// A file that cannot be replaced, such as a file that is mounted into a container, is overwritten.
 #[test]
 fn a_mounted_file_is_overwritten() {
     let words = SIMULATE[..6].join(" ");
@@ -180,7 +180,8 @@ fn a_mounted_file_is_overwritten() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old\n{", "{}", stderr(&output));
 }
 
-/// Characters of a line without colours and carriage return, which the terminal adds.
+/// The number of characters in a line, without colours and the carriage return that the terminal
+/// adds.
 fn columns(line: &str) -> usize {
     let parts: Vec<&str> = line.trim_end_matches('\r').split("\u{1b}[").collect();
     let colours = parts[1..].iter().map(|part| part.split_once('m').unwrap().1.chars().count());
@@ -224,8 +225,8 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// A pipe has the width of `COLUMNS`, which `watch` sets, and no charts. At each width a column is
-/// either whole or named below the table; without a width each column is shown.
+/// A pipe has no charts, and the width in `COLUMNS`, which `watch` sets. At each width, a column is
+/// either whole or named below the table. Without a width, every column is shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";
@@ -268,7 +269,7 @@ fn tables_of_predictions_fit_the_width_of_columns() {
     }
 }
 
-/// A single choice of weights is not called best; the weights in a warning have a row in the table.
+/// A single choice of weights is not called best. Weights in a warning have a row in the table.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

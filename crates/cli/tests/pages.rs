@@ -1,5 +1,5 @@
-//! Commands of the documentation: the commands of short pages run, and the arguments of all are
-//! accepted.
+//! Commands in the documentation. The commands of short pages run, and the arguments of all
+//! commands are accepted.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// An `interleaf` that checks the arguments before `--`, and does nothing.
+/// An `interleaf` that checks the arguments before `--`, and does nothing else.
 const CHECKS_ARGUMENTS: &str = r#"#!/usr/bin/env bash
 own=()
 for argument in "$@"; do
@@ -27,8 +27,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The commands of the tool in the blocks of a page, without what is before the name of the tool:
-/// `sudo`, `mpirun -n 4`.
+/// The commands of the tool in the blocks of a page, without the words before the name of the tool,
+/// such as `sudo` or `mpirun -n 4`.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = vec![];
     for block in text.split("\n```").skip(1).step_by(2) {
@@ -85,9 +85,9 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs the blocks of commands of the page `name` in one folder and in their order: the blocks of
-/// its section `heading`, or all. Blocks with the text `skipped` are passed over. Fails with fewer
-/// than `least` blocks. The folder has the repository's `tests`.
+/// Runs the blocks of commands of the page `name`, in order and in the same folder. Runs the blocks
+/// of its section `heading`, or all blocks. Skips blocks with the text `skipped`. Fails if there
+/// are fewer than `least` blocks. The folder has the repository's `tests`.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();
     let section = match heading {

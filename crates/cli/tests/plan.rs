@@ -1,5 +1,5 @@
-//! `interleaf plan`: the conclusions of the published studies from demands of the baseline, the
-//! recommendation, and several demands with shares of time.
+//! `interleaf plan`: the conclusions of the published studies, from demands measured on the
+//! baseline; the recommendation; and several demands with shares of time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,8 +26,8 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
-/// The best published speed-ups: of the white paper with eight expanders, and of the report with
-/// MRDIMMs. Where bandwidth is the limit, memory with more bandwidth wins by about these factors.
+/// The best published speed-ups, of the white paper with eight expanders and of the report with
+/// MRDIMMs. If bandwidth is the limit, memory with more bandwidth wins by about these factors.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -47,7 +47,8 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// For demands far below the bandwidth of RDIMMs no memory is faster: the cheapest is recommended.
+/// For a demand far below the bandwidth of RDIMMs, no memory is faster. The cheapest is
+/// recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -55,7 +56,7 @@ fn more_bandwidth_is_not_bought_where_none_is_needed() {
     assert_eq!(document["recommended"], "rdimm-6400");
 }
 
-/// Two thirds of the channels have two thirds of the speed at full load, and cost less.
+/// Two thirds of the channels have two thirds of the speed at full load, at a lower cost.
 #[test]
 fn fewer_modules_are_slower_and_cheaper() {
     let document =
@@ -65,7 +66,7 @@ fn fewer_modules_are_slower_and_cheaper() {
     assert_eq!(document["recommended"], "rdimm-6400-8ch");
 }
 
-/// A server whose memory is too small is not recommended; with a drive the demand fits, at a
+/// A server whose memory is too small is not recommended. With a drive, the demand fits, at a
 /// fraction of the speed.
 #[test]
 fn memory_that_is_too_small_is_not_recommended() {
@@ -77,21 +78,24 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // With --goal cost the server with the drive would suffice; the need for memory decides.
+    // With `--goal cost`, the server with the drive would suffice. With `--goal speed`, it does
+    // not, and the demand's need for memory decides.
+    // decides.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
-    // The recommended server holds 1.5 TiB, the others 768 GiB. With 768 GiB or less, another
-    // server is recommended; above 1.5 TiB, the server with the drive.
+    // The recommended server holds 1.5 TiB, the others 768 GiB. With a need of 768 GiB or less,
+    // another server is recommended. With a need above 1.5 TiB, the server with the drive is
+    // recommended.
     let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
     assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
     assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");
 }
 
-/// The sensitivity has the factor of each price at which the recommendation changes, and names the
-/// configuration that is recommended then. `--goal value` recommends the lowest cost for the work.
+/// The sensitivity has, for each price, the factor at which the recommendation changes, and the
+/// configuration that is then recommended. `--goal value` recommends the lowest cost for the work.
 #[test]
 fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     let document = plan(&["--demand", "pot3d", MODULES]);
@@ -115,7 +119,7 @@ fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     assert!(found > 0, "{document}");
 }
 
-/// A demand file with `lines` in front of the keys of the workload `name`, without its own name.
+/// A demand file with the keys of the workload `name`, whose own name is replaced by `lines`.
 fn demand_file(folder: &Path, name: &str, lines: &str) -> String {
     let workload = format!("{}/../../workloads/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(workload).unwrap();
@@ -130,7 +134,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap()
 }
 
-/// True if the values differ by rounding only.
+/// True if the values differ only by rounding.
 fn near(found: f64, expected: f64) -> bool {
     (found / expected - 1.0).abs() < 2e-5
 }
@@ -140,8 +144,8 @@ fn several_demands_print_their_speeds_beside_the_combined_one() {
     trycmd::TestCases::new().case("tests/plan/*.trycmd");
 }
 
-/// Each demand has the prediction of a plan of its own. Speed and energy of all follow from the
-/// shares.
+/// Each demand has the same prediction as in a plan for this demand alone. The combined speed and
+/// energy follow from the shares.
 #[test]
 fn the_combined_figures_follow_from_those_of_the_demands() {
     let both = plan(&["--demand", "hpcg=0.6,cloverleaf=40%", MODULES]);
@@ -176,7 +180,7 @@ fn the_combined_figures_follow_from_those_of_the_demands() {
     assert_eq!(shares.count(), 2);
 }
 
-/// Two equal demands have the plan of one.
+/// Two equal demands give the same plan as one of them.
 #[test]
 fn two_equal_demands_are_like_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,7 +209,8 @@ fn two_equal_demands_are_like_one() {
     }
 }
 
-/// A configuration that lacks memory for one of the demands is not recommended, and names it.
+/// A configuration that lacks memory for one of the demands is not recommended. It names the
+/// demand.
 #[test]
 fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Limits that policies must keep on the simulated server gnr120-cz122.
+//! Limits that policies must not exceed on the simulated server gnr120-cz122.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,10 +22,11 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Workloads limited by bandwidth. The runs of bwaves do not tell what limits it (docs/model.md).
+/// Workloads that are limited by bandwidth. bwaves is not among them, because its runs do not show
+/// which resource limits it (docs/model.md).
 const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
-/// Enough page groups to resolve 0.1 % of the shares, and few enough to be fast.
+/// Enough page groups to resolve 0.1 % of the shares, but few enough to be fast.
 const PAGE_GROUPS: usize = 4096;
 
 fn read(path: &str) -> Result<String, String> {
@@ -54,7 +55,7 @@ fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     }
 }
 
-/// A scenario and its best static weights, the reference of a policy.
+/// A scenario, and its best static weights as the reference of a policy.
 struct Bar {
     scenario: Scenario,
     best: StaticBest,
@@ -67,7 +68,8 @@ impl Bar {
         Self { scenario, best }
     }
 
-    /// Runs `policy` with curves that are wrong by `curve_error` and with counter noise of `seed`.
+    /// Runs `policy` with curves that are wrong by `curve_error`, and with counter noise of this
+    /// `seed`.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = with_curve_error(&scenario.platform, curve_error).unwrap();
@@ -85,7 +87,7 @@ impl Bar {
         run.outcome(Some(self.best.clone()))
     }
 
-    /// Runs `policy` with right curves once for each of `seeds`.
+    /// Runs `policy` with exact curves, once for each of `seeds`.
     fn seeds(&self, policy: PolicyKind, seeds: RangeInclusive<u64>) -> Vec<Outcome> {
         seeds.into_par_iter().map(|seed| self.play(policy, 0.0, seed)).collect()
     }
@@ -96,8 +98,8 @@ fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Returns the speed-up over all pages on the first tier: of the first run of the task, or of its
-/// completed part.
+/// Returns the speed-up over all pages on the first tier: of the task's first run, or, if the run
+/// did not end, of its completed part.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
@@ -118,7 +120,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // The search takes a fifth of the short runtime of lbm.
+        // The search takes a fifth of the runtime of lbm, which is short.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);

@@ -1,5 +1,5 @@
-//! `simulate machine --policy exec:COMMAND`: the same result as a built-in policy, failures of the
-//! process, signals.
+//! `simulate machine --policy exec:COMMAND`: it gives the same result as a built-in policy, and it
+//! handles failures of the process and signals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Answers that keep 65 % of the pages on the first tier.
+/// A script whose answers keep 65 % of the pages on the first tier.
 const STATIC: &str = "while read -r line; do echo '{\"weights\": [65, 35]}'; done";
 
-/// A limit for events that come soon.
+/// Time limit of a wait for an event that comes soon.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Writes a shell script as the policy `folder/policy`.
@@ -27,7 +27,7 @@ fn script(folder: &Path, body: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The command that simulates two minutes, or a scenario, in `folder`.
+/// The command that simulates 60 s, or a scenario, in `folder`.
 fn simulate(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.current_dir(folder).args(["simulate", "machine", "--duration", "60s", "--json"]);

@@ -1,8 +1,8 @@
 //! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
-//! module of this build. A tool that is not installed is skipped with a note, or is an error with
-//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or else `python3`; the tools, in the
-//! versions of `python/requirements-test.txt`, are modules of it. Distributed engines are tested by
-//! `tests/python-sweeps`.
+//! module of this build. A check whose tool is not installed is skipped with a note, or fails under
+//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or else `python3`. The tools are
+//! modules of the interpreter, in the versions of `python/requirements-test.txt`.
+//! `tests/python-sweeps` tests distributed engines.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,13 +21,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The folder of the built command, with the libraries beside it.
+/// The folder of the built command, which also has the libraries.
 fn built() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap().to_path_buf()
 }
 
 /// A folder with the package: links to its sources and to the native module. The tests run in
-/// parallel and share it, so the first creates the links.
+/// parallel and share the folder, so the first test creates the links.
 static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     let package = folder.join("interleaf");
@@ -48,8 +48,8 @@ static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// A library of this build. Cargo writes a dev-dependency's library to `deps` only; a copy beside
-/// the command may be from an earlier build.
+/// A library of this build. Cargo writes the library of a dev-dependency only to `deps`. A copy in
+/// the folder of the command may be from an earlier build.
 fn library(name: &str) -> PathBuf {
     built().join("deps").join(name)
 }
@@ -58,7 +58,7 @@ fn interpreter() -> OsString {
     env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
-/// Runs a module of the interpreter in the root of the tree; `needed` are modules that it imports.
+/// Runs a module of the interpreter in the root of the tree. It imports the modules in `needed`.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

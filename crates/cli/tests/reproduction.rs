@@ -1,4 +1,4 @@
-//! Published results: the errors stay within limits that are only ever tightened.
+//! Published results. The errors stay within limits, which are only ever tightened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ fn interleaf(arguments: &[&str]) -> String {
     interleaf_on(None, arguments)
 }
 
-/// Runs the tool on this number of threads; `None` stands for one per processor.
+/// Runs the tool on this number of threads; `None` stands for a thread per processor.
 fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(arguments);
@@ -55,7 +55,8 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // The published range is 0.86 to 0.94: with the workload left out, the coverage is inside.
+        // The published range is 0.86 to 0.94. If the workload is left out, the coverage is in this
+        // range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -148,7 +149,7 @@ fn dmi() {
 
     let ends = errors(&study, section("where it ends"));
     assert!(ends.2 == 5 && ends.0 <= 0.073 && ends.1 <= 0.274, "{ends:?}");
-    // Eight periods until convergence; the prototype took eleven.
+    // The simulation takes eight periods until convergence; the prototype took eleven.
     let is_count = |row: &Value| text(row, "what").starts_with("periods until");
     let places = errors(&study, |row| section("where it ends")(row) && !is_count(row));
     assert!(places.2 == 4 && places.0 <= 0.023 && places.1 <= 0.072, "{places:?}");
@@ -159,7 +160,7 @@ fn dmi() {
     // The logged runs differ by up to 20 % between campaigns.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
     assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
-    // One constant is fitted to these runs: docs/model.md.
+    // One constant is fitted to these runs (docs/model.md).
     let colloid = errors(&study, section("real runs: speed-up of Colloid"));
     assert!(colloid.2 == 17 && colloid.0 <= 0.033 && colloid.1 <= 0.0965, "{colloid:?}");
     let ratio = errors(&study, section("real runs: median ratio of the prototype"));
@@ -200,7 +201,7 @@ fn a_report_needs_nothing_else() {
     assert!(!html.contains(" src=") && !html.contains("<link "), "it loads something");
     assert!(!html.contains("<script"), "it runs something");
     assert_eq!(html.matches("<figure id=\"cxl-interleaving-").count(), 3);
-    // A report of the record does not run the study again.
+    // A report from the record does not run the study again.
     let again = path("again.html");
     interleaf(&["report", &record, "-o", &again]);
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());
@@ -247,7 +248,8 @@ fn mrdimm() {
     let baseline = errors(&study, of("MLC maxima of the baseline"));
     assert!(baseline.2 == 5 && baseline.0 <= 0.012 && baseline.1 <= 0.022, "{baseline:?}");
 
-    // The published figure is a mean, so compare the mean: it includes lines delayed by refresh.
+    // The published figure is a mean, so compare the mean, which includes lines that refresh
+    // delays.
     let idle = errors(&study, |row| text(row, "what").starts_with("idle latency"));
     assert!(idle.2 == 1 && idle.1 <= 0.241, "{idle:?}");
     let fitted = study["fitted_constants"].as_array().unwrap();
@@ -261,7 +263,8 @@ fn mrdimm() {
     let gen2 = errors(&study, of("Gen 2 (projected)"));
     assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
 
-    // Predicted from runs on RDIMMs. The errors of 619.lbm_s and PageRank are not fully explained.
+    // The speeds are predicted from runs on RDIMMs. The errors of 619.lbm_s and PageRank are not
+    // fully explained.
     let speeds = errors(&study, of("applications, speed"));
     assert!(speeds.2 == 11 && speeds.0 <= 0.058 && speeds.1 <= 0.165, "{speeds:?}");
     let bound = |row: &Value| {
@@ -318,13 +321,14 @@ fn servers() {
     }
 }
 
-/// The slides print no numbers of their comparisons; ranges represent their conclusions.
+/// The slides print no numbers for their comparisons, so a range represents each conclusion.
 #[test]
 fn nvram() {
     let study = study("nvram");
     let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
 
-    // Random writes of depths 1 to 4 differ by 4 %, of depth 16 by 5.9 %, because of the memory.
+    // Random writes of depths 1 to 4 differ by 4 %, and those of depth 16 by 5.9 %, because of the
+    // memory.
     let throughput = errors(&study, of("throughput"));
     assert!(
         throughput.2 == 18 && throughput.0 <= 0.0037 && throughput.1 <= 0.031,
@@ -350,7 +354,7 @@ fn nvram() {
     assert_eq!(study["figures"].as_array().unwrap().len(), 4);
 }
 
-/// The text prints few numbers: "about" and "above" are ranges. The results of LU without tiles and
+/// The text prints few numbers; "about" and "above" are ranges. The results of LU without tiles and
 /// of the quantum Fourier transform are not explained (their notes list the assumptions).
 #[test]
 fn imdt() {

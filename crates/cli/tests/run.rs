@@ -1,5 +1,5 @@
-//! `interleaf run` on the machine of the test, without a changed setting: all pages go to one node,
-//! which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
+//! `interleaf run` on the machine of the test, without changing a setting: all pages go to one
+//! node, which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ fn run(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// Starts a shell script that prints a line when ready, and waits for the line.
+/// Starts a shell script that prints a line when it is ready, and waits for this line.
 fn started(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = interleaf(&["-q"], &["sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -76,8 +76,8 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
-/// The command gets exactly the signal dispositions of the tool's caller, also of SIGPIPE, which
-/// Rust's runtime ignores in the tool itself.
+/// The command gets exactly the signal dispositions of the tool's caller. This includes SIGPIPE,
+/// which Rust's runtime ignores in the tool itself.
 #[test]
 fn ignored_signals_stay_ignored_for_the_command() {
     let masks = |ignored: &str, by: &[&str]| {
@@ -90,7 +90,8 @@ fn ignored_signals_stay_ignored_for_the_command() {
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-        // Signals 32 to 34 belong to the C library: its posix_spawn(3) ignores some in a child.
+        // Signals 32 to 34 belong to the C library, whose posix_spawn(3) ignores some of them in a
+        // child.
         text.lines().map(|line| mask(line).unwrap() & !(0b111 << 31)).collect::<Vec<_>>()
     };
     let tool = env!("CARGO_BIN_EXE_interleaf");
@@ -105,7 +106,7 @@ fn ignored_signals_stay_ignored_for_the_command() {
     assert_eq!(seen.len(), 6, "each has a mask of its own");
 }
 
-/// As under nohup: a hangup neither ends the tool nor reaches the command.
+/// As under nohup, a hangup neither ends the tool nor reaches the command.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
     let script = "trap '' HUP; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c \
@@ -124,7 +125,7 @@ fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
 
 #[test]
 fn the_status_is_known_with_sigchld_ignored() {
-    // bash, because dash does not pass an ignored SIGCHLD on to its children.
+    // The shell is bash, because dash does not pass an ignored SIGCHLD on to its children.
     let mut command = Command::new("bash");
     with_default_signals(&mut command);
     let script = "trap '' CHLD; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c 'exit 7'";
@@ -147,7 +148,7 @@ fn the_document_has_the_placed_bytes() {
     let file = folder.path().join("run.json");
     let placed = |document: &Value| document["memory"]["placed_bytes"]["0"].as_u64().unwrap_or(0);
     // `tail` keeps 64 MB until the end of its input. On a busy machine the memory is filled late
-    // and sampled less often: retry with a longer time.
+    // and sampled less often, so the test is repeated with a longer time.
     let seen = [1, 10, 60].into_iter().find_map(|seconds| {
         let script = "(head -c 64000000 /dev/zero; sleep \"$0\") | tail -c 64000000 | wc -c";
         let words = ["sh", "-c", script, &seconds.to_string()];
@@ -162,7 +163,7 @@ fn the_document_has_the_placed_bytes() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // Pages of libraries are file pages, placed by their first reader.
+    // Pages of libraries are file pages, which are placed when their first reader touches them.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");

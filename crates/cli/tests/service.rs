@@ -1,5 +1,6 @@
-//! The systemd unit has the settings that the daemon needs, and systemd accepts it if installed.
-//! The manifest for Kubernetes has a configuration that the daemon accepts, and the unit's rights.
+//! The systemd unit has the settings that the daemon needs, and systemd accepts it, if installed.
+//! The manifest for Kubernetes has a configuration that the daemon accepts, and the same rights as
+//! the unit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,8 +13,8 @@ use std::{
     process::Command,
 };
 
-/// Limit of the exposure level of `systemd-analyze security`, tenths; 100 is a unit without
-/// hardening.
+/// Limit of the exposure level of `systemd-analyze security`, in tenths. A unit without hardening
+/// has 100.
 const EXPOSURE_MAX: &str = "30";
 
 fn in_tree(path: &str) -> String {
@@ -25,7 +26,7 @@ fn unit() -> String {
     fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
 }
 
-/// The commands in the documentation install every file that the unit refers to.
+/// The commands in the documentation install every file that the unit names.
 #[test]
 fn the_documentation_that_the_unit_names_is_installed() {
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
@@ -74,17 +75,17 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     for line in lines {
         assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
     }
-    // The daemon must send a keep-alive within this time. The longest sample takes 60 s: at least
-    // two samples must fit.
+    // The daemon must send a keep-alive message within this time. It must be longer than two
+    // samples, because the longest sample takes 60 s.
     let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
     assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
-    // With these settings the daemon could not write kernel settings.
+    // With one of these settings, the daemon could not write kernel settings.
     for line in ["ProtectKernelTunables=yes", "PrivateUsers=yes", "ProtectProc=invisible"] {
         assert!(!unit.lines().any(|it| it == line), "{line}");
     }
 }
 
-/// `systemd-analyze` accepts the unit, with the path of the built program.
+/// `systemd-analyze` accepts the unit, in which the path is that of the built program.
 #[test]
 fn systemd_understands_the_unit() {
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +108,7 @@ fn systemd_understands_the_unit() {
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
 }
 
-/// `kubernetes-validate --strict` and `hadolint` check the rest by hand (docs/install.md).
+/// Further checks by `kubernetes-validate --strict` and `hadolint` are manual (docs/install.md).
 #[test]
 fn the_manifest_for_kubernetes_is_like_the_unit() {
     let manifest = fs::read_to_string(in_tree("packaging/kubernetes.yaml")).unwrap();

@@ -1,5 +1,5 @@
-//! `simulate dimm` with too short runs, with outstanding lines, and its power compared with that of
-//! platforms; `simulate machine` with several sockets.
+//! `simulate dimm` with runs that are too short, with outstanding lines, and its power compared
+//! with that of platforms; `simulate machine` with several sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn document(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Collects the paths of `null`. Only optional numbers may be `null`; any other `null` is a NaN,
+/// Collects the paths of `null`. Only optional numbers may be `null`. Any other `null` is a NaN,
 /// which JSON cannot express.
 fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
@@ -38,8 +38,8 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The command in the record of a user's module runs again with the same result. A single load
-/// gives no line of power.
+/// The command in the record of a user's module gives the same result when it runs again. A single
+/// load gives no line of power over bandwidth.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -58,7 +58,9 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(page.contains("timing of mine inherited from ddr5.toml: "), "{page}");
 }
 
-/// The runs of bwaves do not show what limits it; those of hpcg do, since one of them is at 5:2.
+/// The runs of bwaves do not show whether memory limits it. The runs of hpcg do, because one is at
+/// 5:2.
+/// 5:2.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
@@ -129,7 +131,7 @@ fn too_few_requests_are_an_error_that_names_the_least() {
     }
 }
 
-/// At a low load fewer requests have a high latency, so fewer requests suffice.
+/// At a low load, fewer requests have a high latency, so the run needs fewer requests.
 #[test]
 fn the_minimum_of_requests_depends_on_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
@@ -151,7 +153,7 @@ fn a_short_run_has_a_note_and_no_null_numbers() {
     }
 }
 
-/// A trace with a single request is a valid run.
+/// A trace with a single request gives a valid run.
 #[test]
 fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
@@ -165,8 +167,8 @@ fn a_trace_of_one_request_has_no_null_numbers() {
     }
 }
 
-/// Every module has the documented default of outstanding lines. The result has the number, and the
-/// command has the option unless it is the default.
+/// The default number of outstanding lines is the documented one for every module. The result has
+/// the number. The command in the record has the option unless the number is the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -184,7 +186,8 @@ fn all_modules_have_the_same_default_of_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().contains(" --outstanding 480 "), "{more}");
 }
 
-/// Each socket has a figure of its own, with one quantity on its axis and its own best weights.
+/// Each socket has its own figure, with a single quantity on the axis and the socket's best
+/// weights.
 #[test]
 fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -223,8 +226,8 @@ fn shares_on_two_sockets_are_drawn_per_socket() {
     assert!(!html.contains("<figure id=\"-shares\">"), "a figure of both sockets");
 }
 
-/// The memory power in platform files is the line fitted to the simulation of their modules, and
-/// both agree at the highest load.
+/// The memory power in a platform file is the line that was fitted to the simulation of its
+/// modules. Both agree at the highest load.
 #[test]
 fn platform_power_matches_the_simulated_modules() {
     let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();
@@ -246,7 +249,7 @@ fn platform_power_matches_the_simulated_modules() {
             document[field].as_f64().unwrap_or_else(|| panic!("{platform}: {field}: {document}"))
         };
         let (static_w, pj) = (of(power, "static_w"), of(power, "energy_pj_per_bit"));
-        // All channels have equal load: simulate one.
+        // All channels have equal load, so a single channel is simulated.
         let simulated = sweeps.entry(device).or_insert_with(|| {
             let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
             let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "150000"];

@@ -25,8 +25,7 @@ impl Failure {
         Self::Error { problem: problem.into(), hint: hint.into() }
     }
 
-    /// The failure with the location of its cause, such as a file and its field, in front of the
-    /// problem.
+    /// Puts the location of the cause, such as a file and its field, in front of the problem.
     pub fn within(self, place: &str) -> Self {
         match self {
             Self::Error { problem, hint } => {

@@ -7,9 +7,11 @@ use interleaf_linux::replace::{self, Durability, Existing};
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, IsTerminal as _, Write},
+    os::fd::BorrowedFd,
     path::Path,
     process::ExitCode,
 };
+use textwrap::{Options, WordSeparator, WordSplitter};
 
 /// Writes `text` to stdout.
 pub fn data(text: &str) -> Result<(), Failure> {
@@ -21,21 +23,53 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// Writes `text` for a reader to stdout. Lines that are wider than the terminal are wrapped between
+/// words.
+pub fn text(text: &str) -> Result<(), Failure> {
+    let width = terminal_width(|name| std::env::var(name).ok());
+    data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
+}
+
+/// Wraps the wide lines of the text. The continuation of a line begins at the line's last column,
+/// for example at the text beside a name, or otherwise after two blanks.
+fn wrapped(text: &str, width: usize) -> String {
+    const INDENT: usize = 2;
+    let line = |line: &str| {
+        if textwrap::core::display_width(line) <= width {
+            return line.to_string();
+        }
+        let column = line.rfind("  ").map_or(INDENT, |at| at + 2);
+        let column = textwrap::core::display_width(&line[..column.min(line.len())]);
+        let indent = " ".repeat(if column > width / 2 { INDENT } else { column.max(INDENT) });
+        let options = Options::new(width)
+            .subsequent_indent(&indent)
+            .break_words(false)
+            .word_separator(WordSeparator::AsciiSpace)
+            .word_splitter(WordSplitter::NoHyphenation);
+        textwrap::fill(line, options)
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// True if stdout is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The width of the terminal on stdout, in characters. For a pipe or a file the width in `COLUMNS`,
-/// which `watch` sets; `None` without one.
+/// The width of the terminal on stdout, in characters. For a pipe or a file it is the width in
+/// `COLUMNS`, which `watch` sets, or `None`.
 pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
-    const UNKNOWN: usize = 80;
-    if !is_terminal() {
-        return variable("COLUMNS")?.parse().ok().filter(|columns| *columns > 0);
+    match is_terminal() {
+        true => Some(columns(rustix::stdio::stdout())),
+        false => variable("COLUMNS")?.parse().ok().filter(|columns| *columns > 0),
     }
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    let columns = size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-    Some(columns.unwrap_or(UNKNOWN))
+}
+
+/// The width of a terminal in characters; 80 if the terminal does not know its width.
+fn columns(terminal: BorrowedFd<'_>) -> usize {
+    let size = rustix::termios::tcgetwinsize(terminal);
+    let columns = size.ok().map(|size| usize::from(size.ws_col));
+    columns.filter(|columns| *columns > 0).unwrap_or(80)
 }
 
 /// True if texts may have colours: on a terminal, unless `NO_COLOR` is set, or `TERM` is `dumb` or
@@ -58,14 +92,14 @@ pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
 /// Lines on stdout for a service that continues when a line cannot be written.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// True if the last line was cut off.
+    /// True if the last line was written incompletely.
     is_torn: bool,
 }
 
 impl Lines {
     /// Writes a line.
     pub fn write(&mut self, line: &str) -> io::Result<()> {
-        // std::io::Stdout would keep the unwritten rest in its buffer and write it later.
+        // std::io::Stdout would keep the unwritten part in its buffer and write it later.
         let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
         let mut left = text.as_bytes();
         while !left.is_empty() {
@@ -84,8 +118,10 @@ impl Lines {
     }
 }
 
-/// Writes `text` and the end of the line to stderr.
+/// Writes `text` and a newline to stderr, wrapped like [`text`] if stderr is a terminal.
 pub fn message(text: &str) {
+    let width = io::stderr().is_terminal().then(|| columns(rustix::stdio::stderr()));
+    let text = width.map_or_else(|| text.to_string(), |width| wrapped(text, width));
     // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -116,7 +152,7 @@ pub fn print_failure(failure: Failure) -> ExitCode {
 
 /// Copies the stderr of a child to stderr.
 pub fn forward_stderr(bytes: &[u8]) {
-    // A failed write is ignored, as for a message.
+    // A failed write is ignored, because it cannot be reported.
     let _ = io::stderr().lock().write_all(bytes);
 }
 
@@ -129,8 +165,8 @@ pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Replaces `target` with interim results. They are not synced, so a power cut may lose them.
-/// Streams are skipped: they get the final contents only.
+/// Replaces `target` with interim results, which are not synced: a power cut may lose them. A
+/// stream is skipped, because it gets the final contents only.
 pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
     let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
     match is_stream || is_stdout(target) {
@@ -153,8 +189,7 @@ fn replaced(target: &Path, bytes: &[u8], durability: Durability) -> Result<(), F
     replace::named(target, bytes, durability).map_err(|why| file_failure(target, &why))
 }
 
-/// Makes sure that `target` can be written before long work begins, without changing what it
-/// holds.
+/// Checks before long work begins that `target` can be written. Does not change its contents.
 pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     match target.filter(|target| !is_stdout(target)) {
         Some(target) => replace::check_named(target).map_err(|why| file_failure(target, &why)),
@@ -162,8 +197,8 @@ pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// True if the path names stdout. Opening it by name would overwrite a redirected file from its
-/// beginning, and fails for a socket.
+/// True if the path names stdout. Opening stdout by its name would overwrite a redirected file from
+/// the beginning, and would fail for a socket.
 fn is_stdout(target: &Path) -> bool {
     let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     names.iter().any(|name| target == Path::new(name))
@@ -183,18 +218,18 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
 }
 
-/// A progress bar over bytes, whose length is set later; on a terminal only.
+/// A progress bar over bytes, drawn on a terminal only. Its length is set later.
 pub fn progress_bytes(label: &str) -> ProgressBar {
-    let template = "{msg:<40} {bar:30} {binary_bytes}/{binary_total_bytes} {elapsed}";
+    let template = "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {elapsed}";
     bar(0, label, template)
 }
 
-/// A progress bar over `steps` steps; on a terminal only.
+/// A progress bar over `steps` steps, drawn on a terminal only.
 pub fn progress(steps: u64, label: &str) -> ProgressBar {
-    bar(steps, label, "{msg:<40} {bar:30} {pos}/{len} {elapsed}")
+    bar(steps, label, "{msg} {wide_bar} {pos}/{len} {elapsed}, about {eta} left")
 }
 
-/// A line with a message that changes; on a terminal only.
+/// A line with a message that changes, drawn on a terminal only.
 pub fn spinner() -> ProgressBar {
     bar(0, "", "{msg}")
 }
@@ -210,6 +245,27 @@ fn bar(length: u64, label: &str, template: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_lines_are_wrapped_between_words() {
+        let text = "inputs: published: page streams, coupling of cxl to dram\n  - a note\n";
+        let narrow = "inputs: published: page\n  streams, coupling of cxl to\n  dram\n  - a note\n";
+        assert_eq!(wrapped(text, 30), narrow);
+        assert_eq!(wrapped(text, 56), text, "as wide as its longest line");
+        let word = "word ".repeat(2) + &"x".repeat(40);
+        assert_eq!(wrapped(&word, 30), format!("word word\n  {}", "x".repeat(40)));
+    }
+
+    #[test]
+    fn a_wrapped_line_continues_at_its_last_column() {
+        let text = "yes  nodes  all memory is on one node";
+        assert_eq!(wrapped(text, 26), "yes  nodes  all memory is\n            on one node");
+        let colours = "\u{1b}[32myes\u{1b}[0m  nodes  all memory is on one node";
+        let wide = "\u{1b}[32myes\u{1b}[0m  nodes  all memory is\n            on one node";
+        assert_eq!(wrapped(colours, 26), wide);
+        let late = "a column that begins late:  text that is long";
+        assert_eq!(wrapped(late, 30), "a column that begins late:\n  text that is long");
+    }
 
     #[test]
     fn the_locale_decides_about_characters() {

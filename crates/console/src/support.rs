@@ -14,10 +14,10 @@ pub struct OutputOptions<'a> {
     pub output: Option<&'a Path>,
 }
 
-/// Checks before long work that the record and the page (`report`) can be written.
+/// Checks before long work that the record and the HTML page (`report`) can be written.
 ///
 /// # Errors
-/// When one of them cannot be written, or both are the same file.
+/// When one of the files cannot be written, or both are the same file.
 pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Result<(), Failure> {
     output::check_writable(options.output)?;
     output::check_writable(report)?;
@@ -39,7 +39,7 @@ pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Resul
     Err(Failure::new(problem, hint))
 }
 
-/// True if a page of HTML can have this name: it ends with .html or .htm, or has no ending.
+/// True if an HTML page can have this name: the name ends with .html or .htm, or has no ending.
 fn is_page(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_none_or(|ending| ending == "html" || ending == "htm")
@@ -67,6 +67,6 @@ pub fn print_document(
     } else if options.csv {
         output::data(&csv())
     } else {
-        output::data(&text())
+        output::text(&text())
     }
 }

@@ -12,11 +12,11 @@ use std::{io, path::Path};
 /// The root below which a machine is read: the folder of a captured machine, or `/`.
 ///
 /// # Errors
-/// When the folder describes no memory.
+/// When the folder does not describe the memory of a machine.
 pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
     let Some(folder) = captured else { return Ok(Root::live()) };
     let root = Root::captured(folder);
-    // A kernel without NUMA describes memory in proc/meminfo only.
+    // A kernel without NUMA describes its memory in proc/meminfo only.
     if root.has("/sys/devices/system/node") || root.has("/proc/meminfo") {
         return Ok(root);
     }
@@ -29,7 +29,7 @@ pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
     ))
 }
 
-/// Refuses a captured machine, on which nothing can run.
+/// Rejects a captured machine, because no command can run on it.
 ///
 /// # Errors
 /// When `root` is a captured machine.

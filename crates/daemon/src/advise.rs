@@ -50,7 +50,7 @@ const POINTS: i32 = 3;
 pub struct OwnPolicy {
     /// The name in documents: the text of the option.
     pub name: String,
-    /// Its command.
+    /// The command of the process.
     pub command: PolicyCommand,
 }
 
@@ -64,7 +64,7 @@ struct Adviser<'a> {
 
 impl Adviser<'_> {
     /// True if the advice is the first decision of the policy. For a policy that searches, the
-    /// advice is the predicted best, which the policy would find in later steps.
+    /// advice is the predicted best shares, which the policy would find in later steps.
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(
@@ -81,7 +81,7 @@ impl Adviser<'_> {
 }
 
 /// Observes, and prints for each domain the advice of each period and a summary. No setting of the
-/// machine is changed. The processes of `own` are started anew for each period.
+/// machine is changed. New processes of `own` are started for each period.
 ///
 /// # Errors
 /// When the machine cannot be observed, the processes of `own` fail, or no period has counter
@@ -130,7 +130,7 @@ pub fn run(
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
-        // A new controller: its decision is the first.
+        // Each period has a new controller, so that the decision of its policies is their first.
         let mut controller = setup.controller(config, adviser.processes.as_ref())?;
         let period = match controller.period(&mut host, control_loop::FOR_EVER) {
             Ok(period) => adviser.check().map(|()| period)?,
@@ -246,7 +246,7 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns true if the last periods have equal advice.
+/// Returns true if the last [`ALIKE`] periods have equal advice.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
@@ -277,10 +277,10 @@ fn summarize(
     let summaries: Vec<SummaryDocument> = advised.iter().zip(start).filter_map(of_domain).collect();
     for summary in &summaries {
         let line = interleaf_record::json_line(summary);
-        output::data(&match options.json {
-            true => line + "\n",
-            false => interleaf_report::balance::summary(summary),
-        })?;
+        match options.json {
+            true => output::data(&(line + "\n")),
+            false => output::text(&interleaf_report::balance::summary(summary)),
+        }?;
     }
     if summaries.is_empty() {
         return Err(Failure::new(

@@ -33,7 +33,8 @@ use std::{
     cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
 };
 
-/// Interval of the waits for the command after steering has ended; they repeat until it ends.
+/// Interval of the waits for the command after steering has ended. The waits repeat until the
+/// command ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Options of a command whose pages a policy steers.

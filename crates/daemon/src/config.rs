@@ -1,4 +1,4 @@
-//! The configuration of the daemon: a TOML file of which [`EXAMPLE`] has every key.
+//! The configuration of the daemon: a TOML file. [`EXAMPLE`] has every key.
 
 use core::time::Duration;
 use interleaf_console::Failure;
@@ -232,7 +232,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the configuration in `file`, or takes the default one, and applies the overrides.
+    /// Reads the configuration in `file`, or takes the default configuration, and applies the
+    /// overrides.
     ///
     /// # Errors
     /// When the file cannot be read, or a value is invalid.
@@ -535,7 +536,7 @@ fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, File
     }
 }
 
-/// Parses the group whose members may write to the feed; only a feed has one.
+/// Parses the group whose members may write to the feed; only a feed has a group.
 fn feed_group(toml: &TomlText<'_>, table: &SourceTable) -> Result<Option<String>, FileError> {
     let Some(group) = &table.group else { return Ok(None) };
     if table.kind.as_ref().is_none_or(|kind| kind.get_ref() != "feed") {

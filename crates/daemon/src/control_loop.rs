@@ -56,8 +56,8 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
 
 /// Restores the settings that are still changed, and prints every restored setting.
 fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // This is the last reference to the journal. If another one remained, dropping that one would
-    // restore the settings.
+    // This is the last reference to the journal. If another reference remained, dropping that
+    // reference would restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -103,7 +103,7 @@ fn balance<'a>(
     }
 }
 
-/// Returns the deadline of the loop; `None` without one.
+/// Returns the deadline of the loop; `None` without a deadline.
 pub(crate) fn until(options: &Options) -> Option<Instant> {
     let limit =
         options.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
@@ -165,7 +165,7 @@ pub(crate) fn steer(
     }
 }
 
-/// A clock that waits until a signal or the deadline, and notifies the watchdog.
+/// A clock whose waits end early at a signal or at the deadline. Each wait notifies the watchdog.
 pub(crate) struct SignalClock<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) manager: &'a Manager,

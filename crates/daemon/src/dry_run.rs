@@ -1,7 +1,7 @@
 //! A dry run: the setup of the daemon and its writes, without changing a setting.
 //!
-//! The daemon's own code runs on a root that notes writes in place of making them, so the printed
-//! writes are those of a real run.
+//! The daemon's own code runs on a root that records writes and does not make them, so the printed
+//! writes are the writes of a real run.
 
 use crate::{
     config::Config,
@@ -25,10 +25,10 @@ use std::{cell::RefCell, rc::Rc};
 /// When the machine cannot be read, or its pages cannot be migrated.
 pub fn run(config: &Config, json: bool, root: &Root) -> Result<(), Failure> {
     let document = plan(config, root)?;
-    output::data(&match json {
-        true => interleaf_record::json(&document),
-        false => interleaf_report::balance::plan(&document),
-    })
+    match json {
+        true => output::data(&interleaf_record::json(&document)),
+        false => output::text(&interleaf_report::balance::plan(&document)),
+    }
 }
 
 fn plan(config: &Config, root: &Root) -> Result<BalancePlanDocument, Failure> {

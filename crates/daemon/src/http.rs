@@ -48,7 +48,7 @@ impl Page {
     }
 }
 
-/// A running server; dropping it stops the server.
+/// A running server. Dropping this value stops the server.
 pub(super) struct Server {
     address: SocketAddr,
     _worker: Worker,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     /// Clients that send nothing, send half a request or do not read are disconnected, and do not
-    /// keep another client from its response, however many they are.
+    /// delay the response to another client, regardless of their number.
     #[test]
     fn silent_clients_delay_no_other() {
         // No other test uses this address, so no other listener gets its port.
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();
         drop(server);
-        // A process that another test forks has the listener until its exec.
+        // A process that another test forks keeps the listener open until its exec.
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(why) = TcpListener::bind(address) {
             assert!(

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`run`] is the loop on the live machine; [`run_steered`] is the same loop for one command.
-//! [`advise`], [`dry_run`] and [`simulated`] show its decisions, writes and effect without changing
-//! the machine. [`Config`] is the configuration, of which [`EXAMPLE`] has every key.
+//! [`advise`], [`dry_run`] and [`simulated`] show the decisions, the writes and the effect of the
+//! loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`] has every key.
 //!
 //! No output blocks the loop: on a full disk or with a client that does not read, periods are
 //! missing in that output, and a message reports a failed write.

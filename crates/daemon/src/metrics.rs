@@ -1,5 +1,5 @@
 //! Metrics of the daemon for Prometheus, over HTTP: in the text format of OpenMetrics 1.0 for
-//! clients that accept it, and in the older text format 0.0.4 for all others.
+//! clients that accept it, and in the older text format 0.0.4 for all other clients.
 //!
 //! The control loop only sets values. A thread of the HTTP server answers scrapes, and reads the
 //! kernel's counters at each scrape. Names follow Prometheus's conventions: base units (bytes,
@@ -114,7 +114,8 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // At most the migrated bytes: pages are also allocated and freed without migration.
+            // Count at most the migrated bytes, because pages are also allocated and freed without
+            // migration.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -157,7 +158,8 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    // A gauge, as in other exporters: older clients do not know the info type of OpenMetrics.
+    // The metric is a gauge, as in other exporters, because older clients do not know the info type
+    // of OpenMetrics.
     let build = Gauges::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
     registry.register("build_info", "The program that is running", build);

@@ -1,5 +1,5 @@
-//! An output of the loop, such as a record. A failed write, as on a full disk, does not end the
-//! loop: the first failure is reported, and the next success.
+//! An output of the loop, such as a record. A failed write, for example on a full disk, does not
+//! end the loop: the first failure and the next success are reported.
 
 use interleaf_console::{Failure, output};
 use std::{

@@ -69,8 +69,8 @@ pub(super) struct Setup {
     /// The features of DAMON; `None` if DAMON cannot be probed.
     kernel: Option<Probed>,
     /// The reason why DAMON cannot be probed.
-    unasked: Option<String>,
-    /// The platform that policies believe in.
+    probe_failure: Option<String>,
+    /// The platform whose curves the policies believe.
     pub(super) believed: Platform,
 }
 
@@ -102,7 +102,7 @@ impl Setup {
             })
             .collect();
         let probed = if root.is_live() { probe(root) } else { Err(ProbeError::Captured) };
-        let (kernel, unasked) = match probed {
+        let (kernel, probe_failure) = match probed {
             Ok(kernel) => (Some(kernel), None),
             Err(ProbeError::Captured) => {
                 let release = machine.kernel.as_deref().unwrap_or_default();
@@ -124,7 +124,7 @@ impl Setup {
                 platform
             }
         };
-        Ok(Self { machine, host, scope, protected, kernel, unasked, believed })
+        Ok(Self { machine, host, scope, protected, kernel, probe_failure, believed })
     }
 
     pub(super) fn scopes(&self) -> &[ScopeLayout] {
@@ -145,7 +145,7 @@ impl Setup {
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
-                    // The policy does not use bandwidth.
+                    // A policy that decides without bandwidth needs no counters.
                     Err(_) if decides_blindly(config.policy) => {
                         Box::new(Uncounted::new(domains, tiers))
                     }
@@ -233,10 +233,10 @@ impl Setup {
                  move_pages do it, --way pages"
                     .to_string()
             });
-            let unasked = absent.into_iter().chain(self.unasked.iter().cloned());
+            let probe_failure = absent.into_iter().chain(self.probe_failure.iter().cloned());
             return Err(Failure::new(
                 format!("pages cannot be moved so: {}", why.join("; ")),
-                unasked
+                probe_failure
                     .chain(["write way = \"auto\" for the best there is".into()])
                     .collect::<Vec<_>>()
                     .join("; "),
@@ -461,7 +461,7 @@ impl Setup {
         });
         lines.extend(ways);
         lines.extend(
-            self.unasked
+            self.probe_failure
                 .iter()
                 .filter(|_| !actuators.is_empty())
                 .map(|why| format!("DAMON is not used: {why}")),
@@ -520,7 +520,7 @@ fn instead(remedy: &str) -> String {
     )
 }
 
-/// Describes a failed probe of DAMON, with a remedy where one is known.
+/// Describes a failed probe of DAMON, with a remedy if it is known.
 fn probe_text(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();

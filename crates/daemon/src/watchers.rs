@@ -21,11 +21,12 @@ use std::{
 /// The default path of the socket.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
-/// Maximum number of stored lines, the most recent ones, which a new client receives: an hour of
-/// periods of 6 s.
+/// Maximum number of stored lines. A new client receives the stored lines, which are the most
+/// recent: with one domain, an hour of periods of 6 s.
 const KEPT: usize = 600;
 
-/// Maximum number of unread bytes of a client: twice the history (a line has about 500 bytes).
+/// Maximum number of unread bytes of a client: more than three times the stored lines, because a
+/// line has about 500 bytes.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Maximum number of clients at a time; a further connection is accepted once a client has left.
@@ -105,7 +106,8 @@ impl Serving {
         }
     }
 
-    /// Queues the new lines for each client. Returns false when the loop has closed its end.
+    /// Queues the new lines for each client. Returns false when the control loop has closed its end
+    /// of the control descriptor.
     fn queue_lines(&mut self) -> bool {
         let mut bytes = [0; 64];
         let count = self.control.read(&mut bytes);

@@ -1,10 +1,10 @@
-//! Compares configurations of a command, whose runs take turns.
+//! Compares configurations of a command by runs that take turns.
 //!
-//! Each configuration is warmed up; then each round runs all of them once, in an order that cancels
-//! drift (`interleaf_model::paired`), until each comparison has a verdict, the maximum number of
-//! rounds is reached or the time limit has passed. A configuration with a placement starts the
-//! command by `interleaf run` or `interleaf extend`, which restore the settings that they change,
-//! whatever ends the comparison.
+//! Each configuration is warmed up. Then each round runs all configurations once, in an order that
+//! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a verdict,
+//! the maximum number of rounds is reached or the time limit has passed. A configuration with a
+//! placement starts the command by `interleaf run` or `interleaf extend`. These restore the
+//! settings that they change, also when the comparison is interrupted.
 
 mod configuration;
 mod measured;
@@ -75,35 +75,35 @@ pub enum Quantity {
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Two or more. The others are compared with the first.
+    /// Two or more configurations. The first is the reference of the others.
     pub configurations: Vec<Configuration>,
-    /// Compared one after the other.
+    /// The workloads, which are compared one after the other.
     pub workloads: Vec<Compared>,
     pub design: Design,
     /// Runs of each configuration before the first round.
     pub warm_up: usize,
-    /// For all workloads together; a round that has begun is completed.
+    /// The time limit for all workloads together; a round that has begun is completed.
     pub time_limit: Option<Time>,
     /// The pattern of the metric in the output; `None` for `quantity`, or for the rate of a
     /// workload of `interleaf bench`.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
-    /// The metric of a command without a pattern.
+    /// The metric of a command if `metric` is `None`.
     pub quantity: Quantity,
     pub dry_run: bool,
     pub quiet: bool,
     /// The file for the document, written after each round; `-` is stdout, which gets the document
     /// once.
     pub output: Option<PathBuf>,
-    /// The file to which the commands' output is appended; `None` passes it on to stderr.
+    /// The file to which the commands' output is appended; `None` passes the output on to stderr.
     pub log: Option<PathBuf>,
 }
 
 /// Compares the configurations on the machine of `root`.
 ///
 /// # Errors
-/// When the comparison cannot begin, or a command cannot be started. A command that fails is the
-/// end of the comparison ([`RunsEnd::Failed`]), whose document has the rounds before it.
+/// When the comparison cannot begin, or a command cannot be started. A command that fails ends the
+/// comparison ([`RunsEnd::Failed`]); the document has the rounds before the failure.
 pub fn compare(
     options: &CompareOptions,
     root: &Root,
@@ -260,7 +260,7 @@ impl Comparer<'_> {
     }
 
     /// Runs each configuration before the first round. All configurations are run even if one
-    /// fails, so that the error can name those that fail.
+    /// fails, so that the error can name all configurations that fail.
     fn warm_up(
         &mut self,
         workload: usize,
@@ -418,7 +418,8 @@ impl Comparer<'_> {
         })
     }
 
-    /// The end by a command that failed under some configurations, each with how it failed.
+    /// Returns the end of a comparison whose command failed under the configurations in `failed`,
+    /// each with a description of the failure.
     fn failed(
         &self,
         workload: usize,
@@ -454,7 +455,7 @@ impl Comparer<'_> {
     }
 }
 
-/// The end by a signal.
+/// Returns the end of a comparison by a signal.
 fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
     document.stop(RunsStop::Signal, format!("signal {number} came"));
     RunsEnd::Signal(number)

@@ -1,4 +1,4 @@
-//! Exit status of a command, and the end of several runs of one.
+//! Exit status of a command, and the end of several runs of a command.
 
 use interleaf_console::Failure;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 /// Exit status and run time of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// The status of the command; `None` when a signal came before it was started.
+    /// The status of the command; `None` when a signal came before the command was started.
     pub status: Option<ExitStatus>,
     /// The run time.
     pub elapsed: Duration,
@@ -36,7 +36,7 @@ impl Ended {
         Self { status: None, elapsed: Duration::ZERO, signal: Some(signal) }
     }
 
-    /// Returns the exit status with which this process passes on that of the command.
+    /// Returns the exit status of this process, which passes on the status of the command.
     pub fn exit_code(&self) -> ExitCode {
         match (self.status, self.signal) {
             (Some(status), _) => match (status.code(), status.signal()) {

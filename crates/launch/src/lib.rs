@@ -4,8 +4,8 @@
 //! kernel's weights for it and restores them; [`processes`] migrates the pages of running
 //! processes; [`tune`] runs a command several times to find its best weights; [`extend`] runs a
 //! command whose memory is extended by a drive; [`compare`] runs a command under several
-//! configurations in turn and compares them. [`counters`] are those of a workload that runs in this
-//! process. [`restore`] restores settings that killed processes have left changed.
+//! configurations in turn and compares them. [`counters`] reads the counters of a workload that
+//! runs in this process. [`restore`] restores settings that killed processes have left changed.
 //!
 //! Options are plain values and results are documents of `interleaf_record`; messages go through
 //! `interleaf_console::output`.

@@ -9,7 +9,7 @@ use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 /// The longest tail of a run's output that is searched for a metric, bytes.
 const TEXT_MAX: u64 = 16 << 20;
 
-/// The number of last lines printed of a failed command.
+/// The number of last lines of output that are printed for a failed command.
 const LAST_LINES: usize = 10;
 
 /// The log of all runs.

@@ -32,12 +32,12 @@ use std::{
 };
 
 /// The pause before the first placement audit, the factor by which pauses grow, and the longest
-/// pause: short programs are audited too, and long ones are hardly disturbed.
+/// pause: short programs are audited too, and long programs are hardly disturbed.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// The interval at which a caller's code runs while the command does.
+/// The interval at which a caller's code runs while the command runs.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A command and the options of its run.
@@ -87,7 +87,8 @@ pub fn run_placed(
 }
 
 /// Changes the settings, with a journal of the old values. Returns `None` without a journal: an
-/// unprivileged user cannot write one, and needs none if the settings already have their values.
+/// unprivileged user cannot write a journal, and needs no journal if the settings already have
+/// their values.
 fn apply_settings<'a>(
     job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],

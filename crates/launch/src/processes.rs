@@ -17,7 +17,7 @@ use interleaf_record::{
 };
 use std::ops::ControlFlow;
 
-/// The largest difference between the share of a node and its target, percentage points.
+/// The largest tolerated difference between the share of a node and its target, percentage points.
 const POINTS: f64 = 1.0;
 
 /// Options of the migration.
@@ -36,7 +36,7 @@ pub struct MoveOptions {
 /// the migration was not interrupted and each node has its share.
 ///
 /// # Errors
-/// When the pages cannot be migrated, or the processes have none.
+/// When the pages cannot be migrated, or the processes have no pages.
 pub fn move_processes(
     options: &MoveOptions,
     placement: &Placement,
@@ -76,8 +76,8 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Returns a warning about a rival page mover, which may migrate the pages back; `None` without
-/// one.
+/// Returns a warning about a rival page mover, which may migrate the pages back; `None` without a
+/// rival.
 pub fn rival(machine: &Machine) -> Option<Warning> {
     let balances = machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
     balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })

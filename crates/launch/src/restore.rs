@@ -22,7 +22,7 @@ pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
         return output::data(&interleaf_record::json(&value));
     }
     let lines: Vec<String> = undone.iter().map(interleaf_report::run::restored).collect();
-    output::data(&listed(&lines))
+    output::text(&listed(&lines))
 }
 
 /// Prints the settings that killed processes have left changed.
@@ -51,10 +51,10 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
         })
         .collect();
     lines.extend(damaged.iter().map(|it| format!("{}: is damaged: {}", it.path, it.why)));
-    output::data(&listed(&lines))
+    output::text(&listed(&lines))
 }
 
-/// Joins the lines; without a line, the text is that no setting was left changed.
+/// Joins the lines; without a line, the text says that no setting was left changed.
 fn listed(lines: &[String]) -> String {
     match lines.is_empty() {
         true => "nothing was left\n".to_string(),

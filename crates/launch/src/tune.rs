@@ -38,7 +38,7 @@ use std::{
 };
 
 /// The reciprocal of the largest fraction of the command's time that placement audits may take; the
-/// limit keeps them from distorting the measurement.
+/// limit keeps the audits from distorting the measurement.
 const AUDIT_COST: u32 = 100;
 
 /// The relative noise of a run, until a repeated run measures it.
@@ -48,17 +48,17 @@ const NOISE: f64 = 0.01;
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The share of memory outside the placement above which a run is doubtful.
-const ESCAPED_MAX: f64 = 0.1;
-/// The limit of the same memory in bytes. A doubtful run exceeds both limits: in a small program,
-/// most memory belongs to libraries.
-const ESCAPED_BYTES: f64 = (64 << 20) as f64;
+const BYPASSED_MAX: f64 = 0.1;
+/// The limit of the same memory in bytes. A doubtful run exceeds both limits, because in a small
+/// program most memory belongs to libraries.
+const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// The weights to try besides all pages on the first tier; empty for any weights.
+    /// The weights to try besides all pages on the first tier; empty to search all weights.
     pub weights: Vec<Weights>,
     /// The nodes to interleave over, in numactl's syntax; `None` for the nodes of all tiers.
     pub nodes: Option<String>,
@@ -90,8 +90,8 @@ pub struct TuneOptions {
 /// Searches for the best weights of a command on the machine of `root`.
 ///
 /// # Errors
-/// When the search cannot begin, or the command cannot be run. A command that fails is the end of
-/// the search ([`RunsEnd::Failed`]), whose document has the runs before it.
+/// When the search cannot begin, or the command cannot be run. A command that fails ends the search
+/// ([`RunsEnd::Failed`]); the document has the runs before the failure.
 pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd), Failure> {
     let machine = Machine::read(root).map_err(system::read_failure)?;
     let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
@@ -292,10 +292,10 @@ impl Tuner<'_> {
             output::note(self.options.quiet, &interleaf_report::tune::trial(trial));
             let memory = document.memory.as_ref();
             let bytes = memory.map_or(0.0, |memory| memory.total_bytes as f64);
-            let escaped = memory.map_or(0.0, |memory| memory.escaped_share);
-            if escaped > ESCAPED_MAX && escaped * bytes > ESCAPED_BYTES {
+            let bypassed = memory.map_or(0.0, |memory| memory.escaped_share);
+            if bypassed > BYPASSED_MAX && bypassed * bytes > BYPASSED_BYTES {
                 let weights = interleaf_record::weights_text(&trial.weights);
-                let warning = Warning::Bypassed { share: escaped, weights };
+                let warning = Warning::Bypassed { share: bypassed, weights };
                 output::message(&format!("interleaf: {warning}"));
             }
         });

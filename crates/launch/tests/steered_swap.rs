@@ -1,5 +1,5 @@
-//! Static programs on swap with hints: their results equal those in memory, and no swap file or
-//! control group remains.
+//! Static programs on swap with hints: their results equal the results without swap, and no swap
+//! file or control group remains.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,8 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// Serializes the tests, since a control group is named after its process.
+/// Serializes the tests, because they would use the same control group, which is named after the
+/// process.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Compiles the test program as a static executable.

@@ -2,8 +2,8 @@
 //! advice at the end of `balance --advise` (`interleaf.balance.advice/1`), and the plan of
 //! `balance --dry-run` (`interleaf.balance.plan/1`).
 //!
-//! Weights are percentages of the pages on each node. Lists by node are in the order of `nodes`,
-//! fastest first.
+//! Weights are percentages of the pages on each node. Lists by node have the order of `nodes`, the
+//! fastest node first.
 
 mod figures;
 

@@ -1,8 +1,8 @@
 //! One run of a built-in workload, as `interleaf.bench/1`, and the list of workloads.
 //!
-//! `interleaf bench` writes the document; `bench compare` runs `bench` in a child process for each
-//! kind of memory, and reads it. A rate counts as the workload does: `stream` counts bytes as
-//! STREAM does, others count the unit in `rate_unit`.
+//! `interleaf bench` writes the document. `bench compare` runs `bench` in a child process for each
+//! kind of memory, and reads the document. The rate of `stream` counts bytes as STREAM does; the
+//! rate of another workload counts the unit in `rate_unit`.
 
 use super::{
     check::Check,

@@ -1,9 +1,9 @@
 //! A comparison of the kinds of memory (`way`: dram, pager, swap, mmap), as
 //! `interleaf.bench.compare/1`.
 //!
-//! `interleaf bench compare` runs each pattern at several ratios of footprint to budget on each
-//! way. The efficiency of a row is its speed divided by the speed on DRAM. The ceiling is the
-//! efficiency that the drive allows for the bytes that optimal replacement (Belady) would transfer.
+//! `interleaf bench compare` runs each pattern at several ratios of footprint to budget, on each
+//! way. The efficiency of a row is its speed divided by the speed on DRAM. The ceiling is the speed
+//! that the drive allows for the bytes that optimal replacement (Belady) would transfer.
 
 mod figures;
 
@@ -199,7 +199,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // The drive's ceiling does not apply to DRAM.
+            // The ceiling is that of the drive, so it does not apply to DRAM.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));

@@ -1,9 +1,9 @@
 //! Simulated NVRAM cards under load, as `interleaf.simulate.card/1`.
 //!
-//! `interleaf simulate card` writes the document, a point for each card, job and queue depth: I/O
-//! operations per second (IOPS), bandwidth, and latencies with the names of fio. *slat* is the
-//! submission: from the call of the driver to the doorbell. *clat* is the completion: from the
-//! doorbell to the driver's view of the completion. *lat* is both.
+//! `interleaf simulate card` writes the document. It has a point for each card, job and queue
+//! depth: I/O operations per second (IOPS), bandwidth, and latencies with the names of fio. *slat*
+//! is the submission: from the call of the driver to the doorbell. *clat* is the completion: from
+//! the doorbell until the driver sees the completion. *lat* is the sum of both.
 
 mod figures;
 mod latency;
@@ -355,7 +355,7 @@ impl CardPoint {
         Ok(())
     }
 
-    /// The parts of a point that tell loads apart, without card and depth.
+    /// The parts of a point that tell loads apart, except card and depth.
     pub fn load(&self) -> ([&str; 3], u64, u32, Option<u64>, [Option<u32>; 2]) {
         let names = [self.job.as_str(), &self.rw, &self.access];
         (names, self.bs_bytes, self.numjobs, self.rate_iops, [self.rwmixread, self.fsync])

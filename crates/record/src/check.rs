@@ -1,8 +1,9 @@
-//! Validation of documents beyond the types of their fields, before rendering.
+//! Checks of documents before rendering, beyond the types of their fields.
 //!
-//! Rules on single numbers follow from the unit in the name of the field and apply to all schemas
-//! ([`check_numbers`]): `_ns` is not negative, `share` is 0 to 1. Rules that relate fields of one
-//! document, such as one share for each tier, are beside its struct, in its [`Check`].
+//! A rule on a single number follows from the unit in the name of the field, and applies to all
+//! schemas ([`check_numbers`]): `_ns` is not negative, `share` is 0 to 1. A rule that relates
+//! several fields of a document, such as one share for each tier, is in the [`Check`] of the
+//! document's struct.
 
 use serde_json::Value;
 

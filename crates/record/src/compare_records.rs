@@ -1,11 +1,11 @@
 //! A comparison of two measurements, as `interleaf.compare/1`.
 //!
-//! A difference is significant when it exceeds the noise of both points. The spread of a point is
-//! the distance of the quartiles of a few repetitions, and is uncertain itself: among 30 pairs of
-//! equal points with 3 repetitions each, nearly always one pair differs by more than its two
-//! spreads. Therefore a spread counts as at least the median spread of the points of its kind in
-//! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both. With spreads
-//! of 1 % and 2 % and a median of 1.5 %, that is 2 x (1.5 + 2) = 7 %.
+//! A difference is significant if it exceeds the noise of both points. The spread of a point is the
+//! distance of the quartiles of a few repetitions, which is itself uncertain: among 30 pairs of
+//! equal points with 3 repetitions each, nearly always one pair differs by more than the spreads of
+//! its points. Therefore a spread counts as at least the median spread of the points of its kind in
+//! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both spreads. With
+//! spreads of 1 % and 2 % and a median of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
 
 use super::{
     check::{Check, Checked},
@@ -93,7 +93,7 @@ pub struct CompareRow {
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // No field depends on another.
+        // No field depends on another field.
         Ok(())
     }
 }
@@ -306,7 +306,7 @@ mod tests {
         let row = &compared.rows[0];
         assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
-        // Noisy points do not count either.
+        // Noisy points also have no verdict.
         let noisy = |value: f64| MeasuredPoint {
             quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
             ..point(PointKind::Bandwidth, value, 0.01)

@@ -1,9 +1,10 @@
 //! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
-//! compares a configuration with the first: above 1 it is faster, whatever the direction of the
-//! metric. With the probability `confidence` the intervals contain the true values at all *looks*,
-//! the evaluations between rounds that may end the comparison (`model::paired`).
+//! compares a configuration with the first configuration: above 1 it is faster, whatever the
+//! direction of the metric. *Looks* are evaluations between rounds that may end the comparison
+//! (`model::paired`). With the probability `confidence`, the intervals contain the true values at
+//! all looks.
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},
@@ -186,7 +187,7 @@ pub enum RunsStop {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // JSON has no infinity: an interval of few and noisy rounds may end far away.
+        // JSON has no infinity, and an interval from few or noisy rounds may end far away.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,

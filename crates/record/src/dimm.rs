@@ -1,7 +1,8 @@
 //! Simulated memory modules under load, as `interleaf.simulate.dimm/1`.
 //!
-//! `interleaf simulate dimm` writes the document, a point for each mix and load: bandwidth and
-//! power of all channels, the distribution of the latency of reads, and counts of DRAM commands.
+//! `interleaf simulate dimm` writes the document. It has a point for each mix and load: bandwidth
+//! and power of all channels, the distribution of the latency of reads, and counts of DRAM
+//! commands.
 
 use super::{
     check::{Check, Checked},
@@ -135,7 +136,7 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // No field depends on another.
+        // No field depends on another field.
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! A command under `interleaf extend`, as `interleaf.extend/1`.
 //!
-//! The pagers of a session count faults, prefetches, evictions and transfers in the ledger, shared
-//! memory with a slot for each process. The document has the counts of each process and their sum;
-//! `--stats FILE` writes it, and `extend --monitor` reads it while the command runs. Pages are
-//! [`PAGE_BYTES`] large.
+//! The pagers of a session count faults, prefetches, evictions and transfers in the ledger: shared
+//! memory with a slot for each process. The document has the counts of each process and their sum.
+//! `--stats FILE` writes the document, and `extend --monitor` shows it while the command runs.
+//! Pages have [`PAGE_BYTES`] bytes.
 
 mod figures;
 mod forecast;
@@ -111,7 +111,8 @@ pub struct SessionProcesses(Vec<Process>);
 impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the slots of those that have exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // Running processes first: a process that exits in between is among the recovered ones.
+        // Running processes come first, so that a process that exits in between is among the
+        // recovered ones.
         let mut found = ledger.processes();
         found.extend(ledger.recover());
         self.merge(found);

@@ -1,6 +1,6 @@
-//! Figures as data. This crate decides which series a figure has; `interleaf_report` draws it for a
-//! terminal, as SVG, and in HTML. Figures are part of `interleaf.reproduce/1`; other documents
-//! derive them when they are rendered.
+//! Figures as data. This crate decides which series a figure has; `interleaf_report` draws the
+//! figure for a terminal, as SVG, and in HTML. In `interleaf.reproduce/1`, figures are part of the
+//! document. All other documents derive their figures when they are rendered.
 
 use super::{
     check::{Checked, identifier, invalid, same_length, same_length_or_empty},

@@ -317,7 +317,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     if sweep::SweepDocument::is_start(text) {
         return sweep::SweepDocument::read(name, text).map(|it| Document::Sweep(Box::new(it)));
     }
-    // A record of `balance` has one document per line.
+    // A record of `balance` has a document per line.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
     let first = first.unwrap_or_else(|| serde_json::from_str(text));
     let Head { schema, app, platform, nodes } = first.map_err(|why| unparsable(name, "", &why))?;
@@ -372,7 +372,7 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
     let mut log = balance::BalanceLog { periods: vec![], advice: vec![] };
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let name = format!("{name}: line {}", at + 1);
-        // Only an advice is recognized by its schema: any other line is read as a period.
+        // Only an advice is recognized by its schema. Any other line is read as a period.
         if line.contains(balance::SUMMARY_SCHEMA) {
             log.advice.push(*checked(&name, line)?);
         } else {

@@ -1,10 +1,11 @@
 //! A measurement of memory, as `interleaf.measure/1`.
 //!
-//! `interleaf measure` writes the document after every point, with the machine, the settings, the
-//! points and the results derived from them: sizes of caches, knees of curves, best weights. Each
-//! point has a verdict on its quality: `good`, or `noisy: ` and the reasons (spread of repetitions,
-//! interference, frequency, caches, misplaced pages). `report` and `compare` read it; [`platform`]
-//! converts it to a platform, [`foreign`] from and to the formats of MLC and Mess.
+//! `interleaf measure` writes the document after every point. It has the machine, the settings, the
+//! points, and the results that are derived from the points: sizes of caches, knees of curves, best
+//! weights. Each point has a verdict on its quality: `good`, or `noisy: ` and the reasons (spread
+//! of repetitions, interference, frequency, caches, misplaced pages). `report` and `compare` read
+//! the document. [`platform`] converts it to a platform; [`foreign`] converts it to and from the
+//! formats of MLC and Mess.
 
 mod figures;
 pub mod foreign;
@@ -386,7 +387,7 @@ impl MeasureDocument {
                 curves.push(curve(point));
             }
         }
-        // A point without a delay has no load: it sorts as the longest delay.
+        // A point without a delay has no load, so it sorts like the longest delay.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
@@ -513,7 +514,7 @@ impl MeasuredPoint {
         if self.spread > SPREAD_MAX {
             whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
         }
-        // CPU time is counted in ticks, mostly of 10 ms: allow two ticks in short points.
+        // CPU time is counted in ticks, mostly of 10 ms. Short points may differ by two ticks.
         let ticks = 0.02 / self.took_s.max(0.01);
         if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
             whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));

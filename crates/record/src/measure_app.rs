@@ -3,7 +3,8 @@
 //! `interleaf measure app` samples counters, processes, energy and storage while a command runs.
 //! The document has the samples, their sum over the run ([`WholeDocument`]), and the phases:
 //! stretches of even bandwidth. Null means "not counted", which is different from 0. `report`
-//! renders it; the demand file that is written beside it is input for `predict` and `simulate`.
+//! renders the document. `predict` and `simulate` read the demand file, which is written in
+//! addition.
 
 mod figures;
 mod samples;
@@ -59,7 +60,8 @@ pub struct AppDocument {
     pub quantities: Vec<QuantityDocument>,
     /// The run as a whole; null in a dry run.
     pub whole: Option<WholeDocument>,
-    /// Phases of even bandwidth, in counted time; empty when bandwidth is not counted.
+    /// Phases of even bandwidth; empty when bandwidth is not counted. Their times add up only the
+    /// spans in which traffic was counted, so they may be earlier than `time_s` of the samples.
     pub phases: Vec<PhaseDocument>,
     /// Limits of these figures.
     pub warnings: Vec<String>,
@@ -271,7 +273,8 @@ impl AppDocument {
             cpus_used: of_time(sum.cpu_s),
             threads_running_max: most(|sample| sample.threads_running),
             threads_max: most(|sample| sample.threads),
-            // A process that exited between two samples may have had more than any sample.
+            // A process that exited between two samples may have had more memory than any sample
+            // shows.
             resident_max_bytes: resident.max(process).unwrap_or(0),
             resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
             process_resident_max_bytes: process,

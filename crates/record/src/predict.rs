@@ -1,8 +1,8 @@
 //! A prediction of bandwidth, latency and runtime by weights, as `interleaf.predict/1`.
 //!
-//! `interleaf predict` writes the document, a row for each choice of weights. Lists by tier are in
-//! the order of `tiers`. Intervals hold nine tenths of the behaviours that agree with the measured
-//! runs of the workload; a prediction for a mix has no runs, so its intervals are empty.
+//! `interleaf predict` writes the document. It has a row for each choice of weights. Lists by tier
+//! have the order of `tiers`. Intervals contain nine tenths of the behaviours that agree with the
+//! measured runs of the workload. A prediction for a mix has no runs, so its intervals are empty.
 
 use super::{
     ProvenanceDocument, all_rounded,
@@ -12,6 +12,7 @@ use super::{
 };
 pub use crate::weights_text;
 use interleaf_model::{
+    demand::Demand,
     platform::{Domain, Platform},
     predict::{Estimate, LoadPoint, Prediction, Row, RunFit},
     weights::Weights,
@@ -306,9 +307,35 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     });
     let list: Vec<String> = list.collect();
     let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
-    // The forecast can miss a run on one tier only if other runs have a counted bandwidth.
+    // The forecast misses a run on a single tier only if some runs have a counted bandwidth and
+    // others do not.
     let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
+}
+
+/// The warning that the speed-ups of a demand rest on the typical traffic of programs: the demand
+/// has a single run, whose bandwidth was not counted.
+pub fn not_counted(demand: &Demand) -> Option<String> {
+    let [run] = &demand.local[..] else { return None };
+    let is_known = run.bandwidth_gbps.is_some() || !demand.interleaved.is_empty();
+    (!is_known).then(|| {
+        format!(
+            "{} has one run, whose bandwidth was not counted: GB/s and speed-ups are those of a \
+             typical program with {} threads. Runs with other threads or weights, or \
+             bandwidth_gbps of the run, make them those of the program",
+            demand.name, run.threads
+        )
+    })
+}
+
+/// The warning that a demand does not name the platform of its runs.
+pub fn no_platform(demand: &Demand, platform: &str) -> Option<String> {
+    demand.platform.is_none().then(|| {
+        format!(
+            "{} does not name the platform of its runs: they are taken as runs on {platform}",
+            demand.name
+        )
+    })
 }
 
 /// `value` with four significant digits.

@@ -1,8 +1,8 @@
 //! Published studies computed again, as `interleaf.reproduce/1`.
 //!
 //! `interleaf reproduce` writes the document. A row has a published figure, or a published range,
-//! and the figure of Interleaf (`ours`). The error is ours / published - 1; rows that were used to
-//! fit constants are marked and excluded from the errors of a study.
+//! and the figure of Interleaf (`ours`). The error is ours / published - 1. Rows that were used to
+//! fit constants are marked, and do not count for the errors of a study.
 
 use super::{
     check::{Check, Checked, identifier, in_order, same_length},

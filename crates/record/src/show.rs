@@ -1,4 +1,4 @@
-//! A platform, as `interleaf.show/1`: `interleaf show --platform` writes it.
+//! A platform, as `interleaf.show/1`. `interleaf show --platform` writes the document.
 //!
 //! Each figure has its provenance (measured, published, simulated, assumed) and its source.
 

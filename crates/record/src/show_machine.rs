@@ -1,4 +1,4 @@
-//! `interleaf.show/1` of a machine, and `interleaf.doctor/1`.
+//! A machine, as `interleaf.show/1`, and its capabilities, as `interleaf.doctor/1`.
 //!
 //! `interleaf show` describes the NUMA nodes as the kernel and the firmware describe them;
 //! `interleaf doctor` lists the mechanisms of the kernel that Interleaf can use.

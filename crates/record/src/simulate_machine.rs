@@ -1,8 +1,9 @@
 //! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
 //!
-//! `interleaf simulate machine` writes the document: the scenario, a row for each period of the
-//! policy (target, bandwidth, migrated bytes, decision and its reason), and the result of each
-//! workload beside the best static weights. Weights are percentages of the pages on each tier.
+//! `interleaf simulate machine` writes the document. It has the scenario, a row for each period of
+//! the policy (target, bandwidth, migrated bytes, decision and its reason), and the result of each
+//! workload with that of the best static weights. Weights are percentages of the pages on each
+//! tier.
 
 mod figures;
 

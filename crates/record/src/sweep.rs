@@ -1,5 +1,5 @@
-//! The CSV file of a sweep (`interleaf simulate machine --sweep`) as rows, as a summary of each
-//! policy, and as figures.
+//! The CSV file of a sweep (`interleaf simulate machine --sweep`): its rows, a summary of each
+//! policy, and figures.
 
 use crate::{
     RecordError,
@@ -180,7 +180,7 @@ impl Metric {
     /// A value of the metric, without its unit.
     pub fn text(&self, value: f64) -> String {
         let text = format!("{value:.*}", self.decimals);
-        // A rounding error is not shown as a negative zero.
+        // A value that is rounded to zero is not shown as a negative zero.
         let is_zero = text.trim_start_matches('-').chars().all(|it| it == '0' || it == '.');
         if is_zero { text.trim_start_matches('-').into() } else { text }
     }
@@ -429,7 +429,7 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Varied, Vec<f64>)
     let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
     let better = if metric.lower_is_better { "Lower" } else { "Higher" };
     Figure {
-        // Bars begin at 0. The axis of a line may begin near its values, so that differences are
+        // Bars begin at 0. The axis of a line may begin near the values, so that differences are
         // visible.
         y_from: match kind {
             SeriesKind::Bars => 0.0,

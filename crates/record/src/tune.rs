@@ -1,7 +1,7 @@
 //! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
 //!
 //! `interleaf tune` writes the document after every run. It compares the runtime, or a number that
-//! the command prints (the metric). Intervals hold nine tenths of the probability.
+//! the command prints (the metric). Intervals have a probability of 90 %.
 
 mod figures;
 
@@ -58,7 +58,7 @@ impl Check for TuneDocument {
             let field = |name: &str| format!("runs[{at}].{name}");
             not_empty(field("weights"), run.weights.len())?;
             same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
-            // Geometric means need values above 0.
+            // The values enter geometric means, so they must be above 0.
             for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
                 if value.is_some_and(|value| value <= 0.0) {
                     return invalid(field(name), "it is not above 0");

@@ -13,6 +13,7 @@ use interleaf_record::balance::{
 };
 use interleaf_sim::machine::Outcome;
 
+/// A period in one line:
 /// `    12.0 s  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`
 pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
@@ -39,7 +40,8 @@ pub fn line(period: &BalancePeriod) -> String {
     )
 }
 
-/// `advised 63:37, predicted 1.34 times the bandwidth, 17.8 GiB would move`
+/// The advice in one line: `advised 63:37, predicted 1.34 times the bandwidth, 17.8 GiB would
+/// move`.
 fn advice(advice: &AdviceDocument) -> String {
     let weights = advice.advised_weights.as_ref().map(|points| {
         let points: Vec<String> = points.iter().map(u16::to_string).collect();
@@ -54,7 +56,7 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
-/// Smaller gains are shown as no gain.
+/// Gains below this fraction are shown as no gain.
 const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {
@@ -174,7 +176,7 @@ fn processes(plan: &BalancePlanDocument) -> String {
     }
 }
 
-/// `node0 75, node2 25; node1 75, node3 25`
+/// The points of each domain in one line: `node0 75, node2 25; node1 75, node3 25`.
 fn points(domains: &[PointsDocument]) -> String {
     let domains = domains.iter().map(|domain| {
         let nodes = domain.nodes.iter().map(|node| format!("node{} {}", node.node, node.points));
@@ -211,7 +213,7 @@ pub fn page(log: &BalanceLog) -> Page {
     Page { title, answer, facts, ..Page::default() }.with_table("All periods", table(periods))
 }
 
-/// A line for each domain: its last target, and how often its pages migrated.
+/// A line for each domain: its last target, and the number of periods in which pages migrated.
 pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
     let mut domains: Vec<&BalancePeriod> = vec![];
     for period in periods {
@@ -230,7 +232,7 @@ pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
     lines.collect()
 }
 
-/// `node0 92 %, node1 8 %`
+/// The target of a period in one line: `node0 92 %, node1 8 %`.
 fn target(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights);
     let nodes: Vec<String> = nodes.map(|(node, points)| format!("node{node} {points} %")).collect();
@@ -395,7 +397,7 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// The writes for the first target, then the writes for a later decision.
+/// A row for each write: first those for the first target, then those for a later decision.
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

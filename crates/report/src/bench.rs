@@ -22,7 +22,7 @@ pub fn text(document: &BenchDocument) -> String {
     )
 }
 
-/// `stream, 512 MiB (heap), 2 threads`
+/// The setting in one line: `stream, 512 MiB (heap), 2 threads`.
 fn setting(document: &BenchDocument) -> String {
     let BenchDocument { workload, threads, memory, .. } = document;
     let footprint = size_text(document.footprint_bytes);
@@ -86,7 +86,7 @@ pub fn page(document: &BenchDocument) -> Page {
         .with_table("Rates", rates(document))
 }
 
-/// The workload, and then a row for each of its loops.
+/// A row for the workload, then a row for each of its loops.
 pub fn csv(document: &BenchDocument) -> String {
     let header = ["workload", "footprint_bytes", "threads", "rate", "rate_unit", "seconds"];
     let mut table = Table::new(&header);

@@ -47,7 +47,7 @@ pub fn markdown(document: &BenchCompareDocument) -> String {
     format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
 }
 
-/// The document as HTML, to be put into a page.
+/// The document as HTML, for the body of a page.
 pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
@@ -60,7 +60,8 @@ pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     )
 }
 
-/// A line for each pattern and ratio: the pager against the other ways, DRAM and the ceiling.
+/// A line for each pattern and ratio: the pager against the other ways, against DRAM, and against
+/// the ceiling.
 fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
     let others = |row: &BenchRow, names: &[&str]| {
@@ -89,7 +90,7 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
                 part(row.of_ceiling, "the ceiling"),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            // A pattern without runs on other ways has nothing to compare with.
+            // Without runs on other ways, the pattern has no comparison.
             (!parts.is_empty()).then_some(())?;
             let parts: Vec<String> =
                 parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();

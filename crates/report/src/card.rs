@@ -11,11 +11,15 @@ use super::{
 use interleaf_model::units::Bytes;
 use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
 
-/// Maximum number of points whose latencies are in the text, as fio prints them.
+/// Maximum number of points for which the text has the latencies as fio prints them.
 const DETAILED_MAX: usize = 4;
 
-/// Maximum number of harmed blocks in the text for each result; the document may have more.
+/// Maximum number of lost or torn blocks per result in the text; the document may have more.
 const BLOCKS_MAX: usize = 8;
+
+/// The provenance of the figures of simulated cards.
+const SOURCES: &str = "simulated from card files (devices/cards), which have the source of each \
+                       figure of a card, or \"assumed\" with a reason";
 
 /// The document as text for a terminal.
 pub fn text(document: &CardDocument) -> String {
@@ -34,6 +38,7 @@ pub fn text(document: &CardDocument) -> String {
         text += &findings(document).iter().map(|line| format!("{line}\n")).collect::<String>();
     }
     text += &document.notes.iter().map(|note| format!("note: {note}\n")).collect::<String>();
+    text += &format!("{SOURCES}\n");
     if let Some(timing) = &document.timing {
         let rate = number(timing.ios_per_s * 1e-6);
         text += &format!("\n{} s, {rate} million I/Os a second\n", number(timing.wall_s));
@@ -46,8 +51,8 @@ pub fn title(document: &CardDocument) -> String {
     let cards: Vec<&str> = document.cards.iter().map(|card| card.name.as_str()).collect();
     let loads = document.loads();
     match &loads[..] {
-        [load] => format!("{}: {}", cards.join(" and "), load.title()),
-        _ => cards.join(" and "),
+        [load] => format!("{}, simulated: {}", cards.join(" and "), load.title()),
+        _ => format!("{}, simulated", cards.join(" and ")),
     }
 }
 
@@ -67,33 +72,48 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// The best point of a single card; with several cards, the others compared with the best point of
-/// the first.
+/// The best point of a single card. For several cards, each other card's largest difference from
+/// the first card.
 fn comparison(document: &CardDocument) -> String {
-    let best = |card: &str| {
-        let points = document.points.iter().filter(|point| point.card == card);
-        points.max_by(|a, b| a.iops.total_cmp(&b.iops).then(b.iodepth.cmp(&a.iodepth)))
-    };
-    let Some(first) = document.cards.first().and_then(|card| best(&card.name)) else {
-        return "no card was simulated".into();
+    let Some(first) = document.cards.first() else { return "no card was simulated".into() };
+    let of = |card: &CardSettings| {
+        let name = card.name.clone();
+        document.points.iter().filter(move |point| point.card == name)
     };
     if document.cards.len() == 1 {
-        return format!(
-            "{} gives {} of {} at depth {}, mean completion latency {} us; the {} limits it",
-            first.card,
-            iops(first.iops),
-            first.title(),
-            first.iodepth,
-            number(first.clat_us.mean),
-            first.bound_by,
-        );
+        let best =
+            of(first).max_by(|a, b| a.iops.total_cmp(&b.iops).then(b.iodepth.cmp(&a.iodepth)));
+        return best.map_or("no card was simulated".into(), |best| {
+            format!(
+                "{}, simulated, gives {} of {} at depth {}, mean completion latency {} us; the {} \
+                 limits it",
+                best.card,
+                iops(best.iops),
+                best.title(),
+                best.iodepth,
+                number(best.clat_us.mean),
+                best.bound_by,
+            )
+        });
     }
-    let same = |point: &&CardPoint| {
-        point.card != first.card && point.load() == first.load() && point.iodepth == first.iodepth
-    };
-    let others: Vec<String> =
-        document.points.iter().filter(same).map(|p| beside(p, first)).collect();
-    format!("at depth {} of {}: {}", first.iodepth, first.title(), others.join("; "))
+    let is_same = |a: &CardPoint, b: &CardPoint| a.load() == b.load() && a.iodepth == b.iodepth;
+    let difference =
+        |(point, base): &(&CardPoint, &CardPoint)| (point.iops / base.iops - 1.0).abs();
+    let others = document.cards[1..].iter().filter_map(|card| {
+        let pairs: Vec<(&CardPoint, &CardPoint)> = of(card)
+            .filter_map(|point| Some((point, of(first).find(|base| is_same(point, base))?)))
+            .collect();
+        let largest = pairs.iter().max_by(|a, b| difference(a).total_cmp(&difference(b)))?;
+        let (point, base) = *largest;
+        let count = if pairs.len() == 1 { "" } else { ", where they differ most" };
+        Some(format!(
+            "at depth {} of {}{count}, {}",
+            point.iodepth,
+            point.title(),
+            beside(point, base)
+        ))
+    });
+    format!("simulated: {}", others.collect::<Vec<_>>().join("; "))
 }
 
 /// A point compared with the point of the first card.
@@ -103,7 +123,7 @@ fn beside(point: &CardPoint, first: &CardPoint) -> String {
         false => "-".into(),
     };
     let limit = match point.bound_by == first.bound_by {
-        true => format!("the {} limits both", point.bound_by),
+        true => format!("both are limited by the {}", point.bound_by),
         false => format!("limited by the {} and by the {}", point.bound_by, first.bound_by),
     };
     format!(
@@ -117,7 +137,7 @@ fn beside(point: &CardPoint, first: &CardPoint) -> String {
     )
 }
 
-/// IOPS as fio writes them: "1310k IOPS".
+/// IOPS as fio writes them, such as `1310k IOPS`.
 fn iops(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{:.2} million IOPS", 1e-6 * value),
@@ -147,7 +167,8 @@ pub fn markdown(document: &CardDocument) -> String {
     if !document.power_failures.is_empty() {
         text += &format!("\n## Power failure\n\n{}", power_table(document).markdown());
     }
-    let lines = findings(document).into_iter().chain(document.notes.iter().cloned());
+    let notes = document.notes.iter().cloned().chain([SOURCES.to_string()]);
+    let lines = findings(document).into_iter().chain(notes);
     text + &lines.map(|line| format!("\n{line}\n")).collect::<String>()
 }
 
@@ -167,14 +188,26 @@ pub fn html_tables(document: &CardDocument) -> String {
     if !document.power_failures.is_empty() {
         html += &format!("<h3>Power failure</h3>\n{}", power_table(document).html());
     }
-    let lines = findings(document).into_iter().chain(document.notes.iter().cloned());
+    let notes = document.notes.iter().cloned().chain([SOURCES.to_string()]);
+    let lines = findings(document).into_iter().chain(notes);
     html + &lines.map(|line| format!("<p>{}</p>\n", escaped(&line))).collect::<String>()
 }
 
 fn table(document: &CardDocument) -> Table {
     let mut header = vec![
-        "card", "load", "depth", "IOPS", "GB/s", "slat us", "clat us", "p50", "p99", "p99.99",
-        "p99.9999", "max", "bound by",
+        "card",
+        "load",
+        "depth",
+        "IOPS",
+        "GB/s",
+        "slat us",
+        "clat us",
+        "p50 us",
+        "p99 us",
+        "p99.99 us",
+        "p99.9999 us",
+        "max us",
+        "bound by",
     ];
     let has_sync = document.points.iter().any(|point| point.sync_us.is_some());
     header.extend(has_sync.then_some("sync us"));
@@ -204,7 +237,7 @@ fn table(document: &CardDocument) -> Table {
     table
 }
 
-/// Busy shares of the components, a column for each.
+/// The utilisation of the components, a column for each component.
 fn utilisation(document: &CardDocument) -> Table {
     let mut names: Vec<&str> = vec![];
     for component in document.points.iter().flat_map(|point| &point.utilisation) {
@@ -256,7 +289,7 @@ fn power_table(document: &CardDocument) -> Table {
     table
 }
 
-/// Harmed blocks and faults of the recovery, a line each.
+/// A line for each lost or torn block and for each fault of the recovery.
 fn findings(document: &CardDocument) -> Vec<String> {
     let of = |failure: &CardPowerFailure| {
         let harmed = failure.blocks.iter().take(BLOCKS_MAX).map(|block| {
@@ -270,7 +303,7 @@ fn findings(document: &CardDocument) -> Vec<String> {
     document.power_failures.iter().flat_map(of).collect()
 }
 
-/// One row for each point.
+/// A row for each point.
 pub fn csv(document: &CardDocument) -> String {
     let header = [
         "card",

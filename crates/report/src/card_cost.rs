@@ -39,7 +39,7 @@ pub fn page(document: &CardCostDocument) -> Page {
         .with_table("Cards", table(document, &number))
 }
 
-/// One row for each quantity.
+/// A row for each quantity.
 pub fn csv(document: &CardCostDocument) -> String {
     table(document, &|value| value.to_string()).csv()
 }

@@ -110,7 +110,7 @@ fn details(card: &CardTestResult) -> String {
     text
 }
 
-/// One row for each card.
+/// A row for each card.
 pub fn csv(document: &CardTestDocument) -> String {
     let mut table = Table::new(&[
         "card",

@@ -1,6 +1,6 @@
-//! Figures as charts for a terminal, drawn with coloured braille characters, or with letters if the
-//! terminal has ASCII only or no colours for several series. Pipes and files get tables without
-//! charts.
+//! Figures as charts for a terminal. Charts are drawn with coloured braille characters, or with
+//! letters if the terminal has ASCII only, or several series and no colours. Pipes and files get
+//! tables without charts.
 
 use super::{
     screen::{self, Screen},
@@ -15,18 +15,18 @@ use ratatui::{
     widgets::{Axis, Chart, Dataset, GraphType, Widget as _},
 };
 
-/// Largest width of a chart with its axes and labels, and its height, in characters.
+/// Largest width of a chart with its axes and labels, and height of a chart, in characters.
 const WIDTH_MAX: u16 = 100;
 const HEIGHT: u16 = 16;
 
-/// Number of labels along each axis, ends included.
+/// Number of labels along each axis, including both ends.
 const LABELS: usize = 3;
 
-/// Colours of series: numbers of the 16 colours of terminals, readable on black and on white.
+/// Colours of series: numbers among the 16 colours of terminals, readable on black and on white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
-/// A figure with numeric axes as text, without the labels of points. Empty if an axis has no range,
-/// or if the output is a pipe or a file.
+/// A figure with numeric axes as a text without the labels of points. Empty if an axis has no
+/// range, or if the output is a pipe or a file.
 pub fn text(figure: &Figure) -> String {
     drawn_on(figure, screen::current())
 }
@@ -56,7 +56,7 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
             SeriesKind::Line => GraphType::Line,
             SeriesKind::Points | SeriesKind::Bars => GraphType::Scatter,
         };
-        // The colour is the number of the series until the cell is written as text.
+        // Until the cells are written as text, the colour of a cell is the number of its series.
         let style = Style::new().fg(Color::Indexed(at as u8));
         Dataset::default().marker(Marker::Braille).graph_type(kind).style(style).data(points)
     });
@@ -83,7 +83,7 @@ struct Pen {
 }
 
 impl Pen {
-    /// True if series are told apart by letters.
+    /// True if letters distinguish the series.
     fn has_letters(&self) -> bool {
         !self.screen.has_unicode || (self.series > 1 && !self.screen.has_colour)
     }
@@ -120,7 +120,7 @@ impl Pen {
         }
     }
 
-    /// The names of the series, in lines as wide as the chart; empty for one series.
+    /// The names of the series, in lines as wide as the chart; empty for a single series.
     fn legend(&self, figure: &Figure) -> String {
         if self.series < 2 {
             return String::new();

@@ -6,7 +6,9 @@ use super::{
     signed_percent,
     table::{Table, escaped},
 };
-use interleaf_record::compare_records::{CompareDocument, Verdict};
+use interleaf_record::compare_records::{CompareDocument, RecordDocument, Verdict};
+
+const ALIKE: &str = "the machines and settings are alike";
 
 /// The document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {
@@ -18,7 +20,7 @@ pub fn text(document: &CompareDocument) -> String {
     );
     let differences = differences(document);
     text += &match document.differences.is_empty() {
-        true => "\nthe machines and settings are alike\n".to_string(),
+        true => format!("\n{ALIKE}\n"),
         false => format!("\nwhat differs beside the figures\n{}", differences.text()),
     };
     if !document.rows.is_empty() {
@@ -51,10 +53,19 @@ fn rows(document: &CompareDocument) -> Table {
             row.unit.clone(),
             signed_percent(row.difference),
             row.noise.map_or("unknown".into(), |noise| format!("± {:.1} %", 100.0 * noise)),
-            format!("{}{doubt}", row.verdict),
+            format!("{}{doubt}", within_noise(row.verdict)),
         ]);
     }
     table
+}
+
+/// The verdict in words. A difference below the noise is called `within noise`, not `same`, because
+/// it may exist.
+fn within_noise(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Same => "within noise".into(),
+        other => other.to_string(),
+    }
 }
 
 /// The result in one line: the number of better, worse and equal points, and the largest
@@ -81,7 +92,7 @@ fn verdict(document: &CompareDocument) -> String {
     let most =
         most.map(|row| format!("; the most: {}, {}", row.setting, signed_percent(row.difference)));
     format!(
-        "B is better in {better}, worse in {worse}, the same in {same}{unknown}{}{noisy}",
+        "B is better in {better}, worse in {worse}, within noise in {same}{unknown}{}{noisy}",
         most.unwrap_or_default()
     )
 }
@@ -99,12 +110,21 @@ pub fn markdown(document: &CompareDocument) -> String {
     text
 }
 
-/// The document as HTML, to be put into a page.
+/// The document as HTML, for the body of a page.
 pub fn html(document: &CompareDocument) -> String {
     let verdict = escaped(&verdict(document));
-    let (differences, rows) = (differences(document).html(), rows(document).html());
+    let record = |which: &str, own: &RecordDocument| {
+        format!("<li>{which}: {} ({})</li>\n", escaped(&own.name), own.quality)
+    };
+    let records = record("A", &document.first) + &record("B", &document.second);
+    let differences = match document.differences.is_empty() {
+        true => format!("<p>{ALIKE}</p>\n"),
+        false => differences(document).html(),
+    };
     format!(
-        "<p class=\"answer\">{verdict}</p>\n{rows}<h2>Machines and settings</h2>\n{differences}"
+        "<p class=\"answer\">{verdict}</p>\n<ul>\n{records}</ul>\n{}<h2>Machines and \
+         settings</h2>\n{differences}",
+        rows(document).html()
     )
 }
 

@@ -12,7 +12,7 @@ use interleaf_record::compare_runs::{
     SpeedupDocument,
 };
 
-/// The title of its page.
+/// The title of the document's page.
 pub fn title(document: &CompareRunsDocument) -> String {
     let names: Vec<&str> = document.configurations.iter().map(|it| it.name.as_str()).collect();
     names.join(" against ")
@@ -49,7 +49,7 @@ pub fn markdown(document: &CompareRunsDocument) -> String {
     format!("# {title}\n\n{verdicts}\n{results}\n{about}")
 }
 
-/// The document as HTML, to be put into a page.
+/// The document as HTML, for the body of a page.
 pub fn html(document: &CompareRunsDocument, figures: &str) -> String {
     let list = |lines: Vec<String>| {
         let items = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
@@ -86,12 +86,12 @@ fn configurations(document: &CompareRunsDocument) -> Vec<String> {
     document.configurations.iter().enumerate().map(line).collect()
 }
 
-/// The letter of a configuration on the command line.
+/// The letter of a configuration on the command line, by its index.
 pub fn letter(at: usize) -> String {
     char::from(b'A' + (at % 26) as u8).to_string()
 }
 
-/// What is measured of each workload.
+/// The metric of each workload, a line each.
 fn measured(document: &CompareRunsDocument) -> Vec<String> {
     let line = |workload: &ComparedWorkload| {
         let unit =
@@ -211,7 +211,8 @@ fn runs(document: &CompareRunsDocument) -> Table {
     table
 }
 
-/// A line for each configuration after the first: whether the difference is real.
+/// A line for each configuration after the first: its difference from the first, and whether this
+/// difference is significant.
 pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     let first = document.configurations.first().map_or("", |first| &first.name);
     let line = |what: &str, rounds: usize, it: &SpeedupDocument| {
@@ -235,10 +236,10 @@ pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     lines
 }
 
-/// The answer in words: `faster by 3.1 % (2.2 to 4.0)`.
+/// The result in words: `faster by 3.1 % (2.2 to 4.0)`.
 fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     let more = |ratio: f64| format!("{:.1}", 100.0 * (ratio - 1.0));
-    // Slower by 3 % takes 3 % longer.
+    // `Slower by 3 %` means that the run takes 3 % longer.
     let faster = format!(
         "faster by {} % ({} to {})",
         more(it.speedup),
@@ -255,7 +256,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
         true => format!("{} % faster", more(ratio)),
         false => format!("{} % slower", more(1.0 / ratio)),
     };
-    // Beyond a factor of 3 percent are hard to read: after two rounds an interval may be 1000 wide.
+    // Beyond a factor of 3, percentages are hard to read. After two rounds, an interval may span a
+    // factor of 1000.
     let range = if it.speedup_low < 1.0 / 3.0 || it.speedup_high > 3.0 {
         let [low, high] = [it.speedup_low, it.speedup_high].map(short_number);
         format!("{low} to {high} times the speed: too few rounds")
@@ -276,7 +278,7 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Outliers, other results, and the reason for the end.
+/// Outliers, runs with other results, and the reason why the comparison ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;

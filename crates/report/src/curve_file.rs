@@ -5,7 +5,7 @@ use super::table::Table;
 /// The rows of the file, curve by curve.
 pub(crate) struct CurveFile {
     table: Table,
-    /// Bandwidth times latency of the last point of the curve.
+    /// Bandwidth times latency of the last added point of the curve.
     in_flight: f64,
 }
 
@@ -21,7 +21,8 @@ impl CurveFile {
     }
 
     /// Adds a point of the curve. Leaves out a point whose bytes in flight exceed those of the last
-    /// point by 1 % or less: at the maximum of the curve, more load changes only noise.
+    /// added point by 1 % or less. Such a point is at the maximum of the curve, and differs only by
+    /// noise.
     pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
         let in_flight = gbps * latency_ns;
         if in_flight <= 1.01 * self.in_flight {

@@ -50,19 +50,21 @@ pub fn html_tables(document: &DimmDocument) -> String {
     format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
 }
 
-/// The highest bandwidth and its latency, in a line.
+/// The highest bandwidth and the latency at it, in one line.
 pub fn verdict(document: &DimmDocument) -> String {
     let points = document.points.iter();
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
     most.map_or("no point was simulated".into(), |point| {
         format!(
-            "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak, at {} ns",
+            "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak, at {} ns with {} outstanding \
+             lines a channel",
             document.channels,
             document.device,
             number(point.bandwidth_gbps),
             point.mix,
             100.0 * point.bus_utilisation,
             number(point.latency_ns.mean),
+            outstanding_per_channel(document),
         )
     })
 }
@@ -70,7 +72,7 @@ pub fn verdict(document: &DimmDocument) -> String {
 /// The simulated modules and load.
 fn setting(document: &DimmDocument) -> String {
     format!(
-        "{} x {} ({} devices of {}), {} GB/s at most\n{} pattern, {} outstanding lines ({} a \
+        "{} x {} ({} devices of {}), {} GB/s at most; {} pattern, {} outstanding lines ({} a \
          channel), uncore {} ns; latency is of reads, from the core's miss to its data",
         document.channels,
         document.device,
@@ -86,10 +88,23 @@ fn setting(document: &DimmDocument) -> String {
 
 fn table(document: &DimmDocument) -> Table {
     let columns = [
-        "mix", "offered", "GB/s", "of peak", "mean ns", "p50", "p80", "p99", "p99.9", "max",
-        "row hits", "W", "pJ/bit", "GB/s/W",
+        "mix",
+        "offered GB/s",
+        "GB/s",
+        "of peak",
+        "mean ns",
+        "p50 ns",
+        "p80 ns",
+        "p99 ns",
+        "p99.9 ns",
+        "max ns",
+        "row hits",
+        "W",
+        "pJ/bit",
+        "GB/s/W",
     ];
-    let minor = ["GB/s/W", "p80", "p99.9", "row hits", "max", "pJ/bit", "p50", "of peak", "W"];
+    let minor =
+        ["GB/s/W", "p80 ns", "p99.9 ns", "row hits", "max ns", "pJ/bit", "p50 ns", "of peak", "W"];
     let mut table = Table::new(&columns).with_minor(&minor);
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let optional = |value: Option<f64>, none: &str| value.map_or(none.to_string(), number);
@@ -119,18 +134,20 @@ fn table(document: &DimmDocument) -> Table {
 fn remarks(document: &DimmDocument) -> Vec<String> {
     let power = document.tier_power.as_ref().map(|power| {
         format!(
-            "power as a line over bandwidth: static_w = {}, energy_pj_per_bit = {} (each point \
-             within {:.1} %)",
+            "power as a line over bandwidth: static_w = {} W, energy_pj_per_bit = {} pJ/bit (each \
+             point within {:.1} %)",
             number(power.static_w),
             number(power.energy_pj_per_bit),
             100.0 * power.max_error
         )
     });
     let notes = document.notes.iter().map(|note| format!("note: {note}"));
-    power.into_iter().chain(notes).collect()
+    let sources = "simulated from device files (devices), which have the source of each timing and \
+                   current; outstanding lines and uncore latency are those of an assumed server";
+    power.into_iter().chain(notes).chain([sources.into()]).collect()
 }
 
-/// One row for each point.
+/// A row for each point.
 pub fn csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&[
         "device",

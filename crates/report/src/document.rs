@@ -1,5 +1,5 @@
-//! A document of any schema in each format. Documents of later schemas have a
-//! [`Page`](crate::page::Page), from which both Markdown and HTML are made.
+//! A document of any schema in each format. Most documents have a [`Page`](crate::page::Page), from
+//! which both Markdown and HTML are made; older schemas have renderers of their own.
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,

@@ -1,5 +1,5 @@
-//! A command under `interleaf extend` (`interleaf.extend/1`), its plan (`interleaf.extend.plan/1`)
-//! and its forecast (`interleaf.extend.forecast/1`).
+//! A command under `interleaf extend` (`interleaf.extend/1`), the plan of a command
+//! (`interleaf.extend.plan/1`) and its forecast (`interleaf.extend.forecast/1`).
 
 use super::{
     number,
@@ -13,7 +13,7 @@ use interleaf_record::extend::{
 };
 use std::collections::BTreeMap;
 
-/// The counts of all processes, when the command has ended.
+/// The counts of all processes, after the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
     let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
@@ -25,7 +25,7 @@ pub fn ended(document: &ExtendDocument) -> String {
     format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", counts(document).text(), outside(document))
 }
 
-/// The counts of each process, and their sum.
+/// The counts of each process, and the sum over all processes.
 fn counts(document: &ExtendDocument) -> Table {
     let mut table = Table::new(&[
         "process",
@@ -110,7 +110,7 @@ fn ending(document: &ExtendDocument) -> Vec<String> {
     page::command(&document.command).into_iter().chain(stores).chain(failure).collect()
 }
 
-/// A row for each process, and one of their sum.
+/// A row for each process, and a row with their sum.
 pub fn csv(document: &ExtendDocument) -> String {
     let mut table = Table::new(&[
         "process",
@@ -151,8 +151,8 @@ pub fn csv(document: &ExtendDocument) -> String {
     table.csv()
 }
 
-/// Resident pages of all processes by node, where the budget has several:
-/// `node0 4 GiB, node1 3 GiB`.
+/// Resident pages of all processes by node, such as `node0 4 GiB, node1 3 GiB`; `None` if the
+/// budget is not divided among nodes.
 pub fn nodes(document: &ExtendDocument) -> Option<String> {
     let mut sums = BTreeMap::new();
     for node in document.processes.iter().flat_map(|process| &process.nodes) {
@@ -163,7 +163,7 @@ pub fn nodes(document: &ExtendDocument) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// The report for a command none of whose processes used the budget.
+/// The report for a command if none of its processes used the budget.
 fn nothing(document: &ExtendDocument) -> String {
     let least = Bytes::new(document.min_alloc_bytes);
     let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
@@ -358,7 +358,7 @@ fn checks(document: &ExtendPlanDocument) -> Table {
     table
 }
 
-/// The estimate as CSV; without an estimate, the checks.
+/// The estimate as CSV, or the checks if there is no estimate.
 pub fn plan_csv(document: &ExtendPlanDocument) -> String {
     let Some(estimate) = &document.estimate else { return checks(document).csv() };
     let mut table = Table::new(&[
@@ -453,13 +453,15 @@ fn efficiency(document: &ForecastDocument) -> Table {
     table
 }
 
-/// Minimum budget of each drive for an efficiency.
+/// For each drive, the smallest budget that reaches the efficiency.
 fn enough(document: &ForecastDocument) -> Vec<String> {
     let line = |row: &EnoughRow| {
         format!(
-            "{}: {} of DRAM is enough for {:.0} % ({:.0} % of the footprint)",
+            "{}: {}{} of DRAM {} for {:.0} % ({:.0} % of the footprint)",
             row.drive,
+            if row.is_lower_bound { "at least " } else { "" },
             rounded(row.dram_bytes),
+            if row.is_lower_bound { "are needed" } else { "is enough" },
             100.0 * row.efficiency,
             100.0 * row.share
         )
@@ -467,12 +469,15 @@ fn enough(document: &ForecastDocument) -> Vec<String> {
     document.enough.iter().map(line).collect()
 }
 
-/// `90 % of the speed in DRAM takes a budget of 27 MiB (nvme-gen5), 4 MiB (cxl)`; `None` without a
-/// run.
+/// The smallest budgets in one line: `90 % of the speed in DRAM takes a budget of 27 MiB
+/// (nvme-gen5), 4 MiB (cxl)`; `None` without a run.
 fn least_budgets(document: &ForecastDocument) -> Option<String> {
     let percent = 100.0 * document.enough.first()?.efficiency;
     let drives = document.enough.iter();
-    let drives = drives.map(|row| format!("{} ({})", rounded(row.dram_bytes), row.drive));
+    let drives = drives.map(|row| {
+        let least = if row.is_lower_bound { "at least " } else { "" };
+        format!("{least}{} ({})", rounded(row.dram_bytes), row.drive)
+    });
     let drives = drives.collect::<Vec<_>>().join(", ");
     Some(format!("{percent:.0} % of the speed in DRAM takes a budget of {drives}"))
 }

@@ -1,5 +1,5 @@
-//! A self-contained HTML page: figures are SVG, and nothing is loaded or run. It has light and dark
-//! colours, and a second set of narrow pictures for telephones.
+//! A self-contained HTML page. Figures are SVG; the page loads no other file and runs no script. It
+//! has light and dark colours, and a second set of narrow pictures for telephones.
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
@@ -42,7 +42,7 @@ fn warned(warnings: &[String]) -> String {
 pub fn contents(document: &Document) -> (String, String) {
     match document {
         Document::Predict(document) => {
-            let title = format!("{} on {}", document.workload, document.platform);
+            let title = predict::title(document);
             let figures = drawn(&document.figures(), "");
             let answer = escaped(&predict::verdict(document));
             let provenance = escaped(&predict::provenance(document));
@@ -77,12 +77,8 @@ pub fn contents(document: &Document) -> (String, String) {
             (card::title(document), format!("<p class=\"answer\">{verdict}</p>\n{figures}{tables}"))
         }
         Document::Measure(document) => {
-            let findings = measure::findings(document);
-            let findings = findings.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
-            let findings: String = findings.collect();
             let figures = drawn(&document.figures(), "");
-            let tables = measure::html_tables(document);
-            (measure::title(document), format!("<ul>\n{findings}</ul>\n{figures}{tables}"))
+            (measure::title(document), measure::html(document, &figures))
         }
         Document::Compare(document) => {
             let title = format!("{} and {}", document.first.name, document.second.name);
@@ -119,7 +115,7 @@ pub fn contents(document: &Document) -> (String, String) {
     }
 }
 
-/// The section of each study.
+/// A section for each study.
 fn studies(document: &ReproduceDocument) -> String {
     let section = |study: &StudyDocument| {
         format!(

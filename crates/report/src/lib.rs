@@ -1,8 +1,8 @@
 //! Records as text, HTML, Markdown, CSV and SVG.
 //!
-//! Each module renders one document of `interleaf_record`, from the document alone: a record of
-//! another machine, or of years ago, is rendered like a new one. All modules share [`table`],
-//! [`chart`] and [`screen`] (terminal), [`svg`] and [`html`]. `interleaf_record` decides
+//! Each module renders one document of `interleaf_record`, from the document alone. A record of
+//! another machine, or an old record, is therefore rendered like a new record. All modules share
+//! [`table`], [`chart`] and [`screen`] (terminal), [`svg`] and [`html`]. `interleaf_record` decides
 //! which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
@@ -63,7 +63,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Like [`number`], without zeros at the end: for labels of axes.
+/// Like [`number`], but without zeros at the end, for labels of axes.
 pub fn short_number(value: f64) -> String {
     let text = number(value);
     match text.contains('.') && !text.contains('e') {
@@ -72,7 +72,7 @@ pub fn short_number(value: f64) -> String {
     }
 }
 
-/// A fraction as percent with one decimal and a sign.
+/// A fraction as a percentage with one decimal and a sign.
 pub fn signed_percent(part: f64) -> String {
     // Adding 0 turns -0 into 0, so a value rounded to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;

@@ -1,6 +1,9 @@
 //! A measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
 
-use super::{chart, number, signed_percent, table::Table};
+use super::{
+    chart, number, signed_percent,
+    table::{Table, escaped},
+};
 use interleaf_record::measure::{
     MeasureDocument, MeasureStop, MeasuredPoint, PointKind, SpreadDocument, size_text, weights_text,
 };
@@ -16,7 +19,7 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Other figures are bars or have many lines: their tables are easier to read.
+        // Other figures are bars or have many lines; their tables are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {
@@ -30,17 +33,18 @@ pub fn text(document: &MeasureDocument) -> String {
     text + "\n"
 }
 
-/// The machine and the settings, above the tables.
+/// The machine and the settings, for the text above the tables.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
     for (name, value) in facts(document) {
         table.row([name.to_string(), value]);
     }
-    // The header is empty: skip its line.
+    // The header of this table is empty, so its line is skipped.
     table.text().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 
-/// Properties of the machine and the settings; for a record of another tool, only the tool.
+/// Properties of the machine, and settings. For a record of another tool, only the name of the
+/// tool.
 fn facts(document: &MeasureDocument) -> Vec<(&'static str, String)> {
     if let Some(source) = &document.source {
         return vec![("measured by", source.clone())];
@@ -84,7 +88,7 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// Results derived from the points, one line each.
+/// Results that are derived from the points, a line each.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -134,8 +138,8 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables with their titles. The sweep of sizes has a row per size with `every_size`, else one
-/// per cache level.
+/// All tables with their titles. The sweep of sizes has a row per size if `every_size`, otherwise a
+/// row per cache level.
 fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [
@@ -186,7 +190,8 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
-/// The first point of a kind for each pair of nodes; `None` for a single memory node.
+/// The first point of a kind for each pair of nodes; `None` for a machine with a single memory
+/// node.
 fn matrix(document: &MeasureDocument, kind: PointKind, value: Value) -> Option<Table> {
     let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
     let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
@@ -220,7 +225,7 @@ fn spread(point: &MeasuredPoint) -> String {
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// The node of the CPUs and the node of the memory, or the weights.
+/// The node of the CPUs, and the node or the weights of the memory.
 fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
@@ -356,7 +361,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
     table
 }
 
-/// Bandwidth with a row per mix and a column per choice of weights.
+/// Bandwidths, with a row for each mix and a column for each choice of weights.
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
@@ -412,8 +417,29 @@ pub fn title(document: &MeasureDocument) -> String {
     format!("Memory of {name}")
 }
 
-/// The tables of the document as HTML.
-pub fn html_tables(document: &MeasureDocument) -> String {
+/// The lowest idle latency, the highest bandwidth and the quality of all points, in one line.
+fn verdict(document: &MeasureDocument) -> String {
+    let idle = document.points_of_kind(PointKind::Idle).filter_map(latency);
+    let idle = idle.min_by(f64::total_cmp).map(|ns| format!("{} ns idle", number(ns)));
+    let most = document.points.iter().filter_map(bandwidth).max_by(f64::total_cmp);
+    let most = most.map(|gbps| format!("at most {} GB/s", number(gbps)));
+    let found: Vec<String> = idle.into_iter().chain(most).collect();
+    match found.is_empty() {
+        true => "no latency or bandwidth was measured".into(),
+        false => format!("{}; quality: {}", found.join(", "), document.quality),
+    }
+}
+
+/// The body of the page of the document, with `figures` below the findings.
+pub fn html(document: &MeasureDocument, figures: &str) -> String {
+    let findings = findings(document);
+    let findings = findings.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
+    let answer = escaped(&verdict(document));
+    let head = format!("<p class=\"answer\">{answer}</p>\n<ul>\n");
+    format!("{head}{}</ul>\n{figures}{}", findings.collect::<String>(), html_tables(document))
+}
+
+fn html_tables(document: &MeasureDocument) -> String {
     let mut machine = Table::new(&["machine", ""]);
     for (name, value) in facts(document) {
         machine.row([name.to_string(), value]);
@@ -442,7 +468,7 @@ pub fn markdown(document: &MeasureDocument) -> String {
     text
 }
 
-/// The points as CSV, a row for each.
+/// The points as CSV, a row for each point.
 pub fn csv(document: &MeasureDocument) -> String {
     let mut table = Table::new(&[
         "kind",
@@ -501,7 +527,7 @@ pub fn csv(document: &MeasureDocument) -> String {
     table.csv()
 }
 
-/// The line of progress for a finished point.
+/// The line of progress after a finished point.
 pub fn point(point: &MeasuredPoint) -> String {
     let value = match (point.program_gbps, point.latency_ns) {
         (Some(gbps), Some(ns)) => format!("{} ns at {} GB/s", number(ns), number(gbps)),

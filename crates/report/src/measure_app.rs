@@ -11,10 +11,10 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// Shown for a value that was not counted.
+/// The text for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// Names of the second level of top-down in the document, a pair for each name of the first.
+/// The document's names of the second level of top-down: a pair for each name of the first level.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -40,7 +40,7 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// The result of a dry run: the quantities that can be counted, and why others cannot.
+/// The result of a dry run: which quantities can be counted, and why the others cannot.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();
@@ -88,7 +88,7 @@ pub fn markdown(document: &ProfileDocument) -> String {
     text + &notes.map(|note| format!("- {note}\n")).collect::<String>()
 }
 
-/// The body of a page, with its figures.
+/// The document as HTML, for the body of a page, with its figures.
 pub fn html(document: &ProfileDocument, figures: &str) -> String {
     let mut overview = Table::new(&["", "the run as a whole"]);
     for (name, what) in lines(document) {
@@ -117,7 +117,7 @@ pub fn html(document: &ProfileDocument, figures: &str) -> String {
     html + "</details>\n"
 }
 
-/// One row for each sample.
+/// A row for each sample.
 pub fn csv(document: &ProfileDocument) -> String {
     samples(&document.app, |value| rounded(value).to_string()).csv()
 }
@@ -221,7 +221,8 @@ fn latency(app: &AppDocument, whole: &WholeDocument) -> Option<String> {
     (!known.is_empty()).then(|| known.join(", "))
 }
 
-/// `backend bound 55.0 % (memory bound 40.0 %, core bound 15.0 %), ...`
+/// The levels of top-down in one line: `backend bound 55.0 % (memory bound 40.0 %, core bound 15.0
+/// %), ...`.
 fn topdown(topdown: &TopdownDocument) -> String {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let parts = [
@@ -318,7 +319,7 @@ fn warnings(app: &AppDocument) -> Vec<String> {
     app.warnings.iter().map(|warning| format!("note: {warning}")).collect()
 }
 
-/// The source of each quantity, or why it is missing.
+/// The source of each quantity, or the reason why it is missing.
 fn sources(app: &AppDocument) -> Vec<String> {
     let source = app.quantities.iter().map(|it| match (it.is_available, &it.remedy) {
         (true, _) => format!("{}: {}", it.name, it.what),
@@ -332,7 +333,7 @@ fn shown(value: f64) -> String {
     number(value)
 }
 
-/// All samples; values that were not counted are empty.
+/// All samples. The cell of a value that was not counted is empty.
 fn samples(app: &AppDocument, number: impl Fn(f64) -> String) -> Table {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut header = words(&["time_s", "span_s", "counted_s"]);

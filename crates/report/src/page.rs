@@ -1,15 +1,15 @@
-//! A report in parts, from which its Markdown and its HTML are made: an answer, facts, figures,
-//! tables, notes.
+//! A report in parts: an answer, facts, figures, tables and notes. Its Markdown and its HTML are
+//! made from these parts.
 
 use super::table::{Table, escaped};
 
-/// Longer tables are folded in HTML.
+/// Tables with more rows than this are folded in HTML.
 const ROWS_MAX: usize = 40;
 
 /// A report, in the order of its parts.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// All texts are plain: neither HTML nor Markdown.
+    /// The title. All texts of a page are plain text, neither HTML nor Markdown.
     pub title: String,
     /// The result in a sentence.
     pub answer: String,
@@ -79,7 +79,8 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The lines of a text as sentences. An indented line (a hint) is appended to the line before it.
+/// The lines of a text as sentences. An indented line, which is a hint, is appended to the line
+/// before it.
 pub fn sentences(text: &str) -> Vec<String> {
     let mut found: Vec<String> = vec![];
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

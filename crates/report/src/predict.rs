@@ -2,8 +2,8 @@
 
 use super::{
     chart, number,
-    screen::{Meaning, painted, wrapped},
-    table::{Table, csv_number},
+    screen::{Meaning, painted},
+    table::{Table, csv_number, escaped},
 };
 use interleaf_model::weights::Weights;
 use interleaf_record::{
@@ -15,38 +15,34 @@ use interleaf_record::{
 const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
-/// Limit of the rows of a table without `--weights all`.
+/// Maximum number of rows that a table shows completely without `--weights all`.
 const ROWS_MAX: usize = 32;
 
 /// The document as text for a terminal.
 pub fn text(document: &PredictDocument, every_row: bool) -> String {
-    let line = |text: &str| wrapped(text, 2);
-    let few = every_row || document.rows.len() <= ROWS_MAX;
-    let shown: Vec<&PredictRow> =
-        document.rows.iter().filter(|row| few || is_shown(document, row)).collect();
-    let title = format!("{} on {}, {}", document.workload, document.platform, threads(document));
+    let shown = shown_rows(document, every_row);
     let mut text = format!(
-        "{}\n\n{}\n\n{}\n",
-        painted(Meaning::Answer, &line(&verdict(document))),
-        line(&title),
+        "{}\n\n{} (weights {})\n\n{}\n",
+        painted(Meaning::Answer, &verdict(document)),
+        title(document),
+        document.tiers.join(":"),
         table(document, &shown).text()
     );
     if let Some(ratios) = document.ratios_tried {
-        text += &line(&format!(
+        text += &format!(
             "{ratios} ratios were tried; each row is the best of its set of tiers; --weights all \
-             shows each"
-        ));
-        text += "\n";
+             shows each\n"
+        );
     } else if shown.len() < document.rows.len() {
         text += &format!("{} ratios were tried; --weights all shows each\n", document.rows.len());
     }
     for note in notes(document).lines() {
-        text += &format!("{}\n", line(note));
+        text += &format!("{note}\n");
     }
     for warning in warnings(document).lines() {
-        text += &format!("{}\n", painted(Meaning::Doubtful, &line(warning)));
+        text += &format!("{}\n", painted(Meaning::Doubtful, warning));
     }
-    text += &format!("{}\n", line(&provenance(document)));
+    text += &format!("{}\n", provenance(document));
     if !document.load_curve.is_empty() {
         text += &format!(
             "\nhow the best weights move with the load\n\n{}",
@@ -63,11 +59,9 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
 pub fn markdown(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut text = format!(
-        "# {} on {}\n\n{}\n\n{}\n\n{}\n",
-        document.workload,
-        document.platform,
+        "# {}\n\n{}\n\n{}\n",
+        title(document),
         verdict(document),
-        threads(document),
         table(document, &all).markdown()
     );
     text += &warnings(document);
@@ -81,7 +75,12 @@ pub fn markdown(document: &PredictDocument) -> String {
     text
 }
 
-/// The number of threads, and their domains.
+/// The title of the document: the workload, the platform, and the threads.
+pub fn title(document: &PredictDocument) -> String {
+    format!("{} on {}, {}, predicted", document.workload, document.platform, threads(document))
+}
+
+/// The number of threads, in all or by domain.
 fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
@@ -92,7 +91,7 @@ fn threads(document: &PredictDocument) -> String {
     }
 }
 
-/// One row for each choice of weights, with every field.
+/// A row for each choice of weights, with every field.
 pub fn csv(document: &PredictDocument) -> String {
     let mut header: Vec<String> = vec!["weights".into()];
     for (what, unit) in [("share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -141,7 +140,19 @@ pub fn csv(document: &PredictDocument) -> String {
 /// The rows as a table of HTML.
 pub fn html_tables(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
-    let mut html = table(document, &all).html();
+    let shown: Vec<&PredictRow> = shown_rows(document, false);
+    let mut html = format!(
+        "<h2>Choices of weights, {}</h2>\n{}",
+        escaped(&document.tiers.join(":")),
+        table(document, &shown).html()
+    );
+    if shown.len() < all.len() {
+        html += &format!(
+            "<details><summary>all {} ratios</summary>\n{}</details>\n",
+            all.len(),
+            table(document, &all).html()
+        );
+    }
     if !document.load_curve.is_empty() {
         html += "<h3>How the best weights move with the load</h3>\n";
         html += &load_table(document).html();
@@ -149,9 +160,15 @@ pub fn html_tables(document: &PredictDocument) -> String {
     html
 }
 
+/// The rows of a table with `every_row`, or the usual selection if there are many.
+fn shown_rows(document: &PredictDocument, every_row: bool) -> Vec<&PredictRow> {
+    let few = every_row || document.rows.len() <= ROWS_MAX;
+    document.rows.iter().filter(|row| few || is_shown(document, row)).collect()
+}
+
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
-    // The warning about undecided weights names these weights, so the table shows them.
+    // The table shows the undecided weights, because a warning names them.
     let is_undecided = document.undecided.as_ref() == Some(&row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;
@@ -167,7 +184,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     }
     header.extend(["speed-up".into(), String::new()]);
     let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
-    // Left out from the right, like other columns: the last tiers first.
+    // Columns are left out from the right, so the columns of the last tier are first.
     let of_tiers =
         |unit: &'static str| document.tiers.iter().rev().map(move |tier| format!("{tier} {unit}"));
     let minor: Vec<String> = of_tiers("ns").chain(of_tiers("GB/s")).collect();
@@ -197,7 +214,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     table
 }
 
-/// The reasons for marked rows, each once.
+/// The notes of the rows, each once.
 fn notes(document: &PredictDocument) -> String {
     let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
     notes.sort_unstable();
@@ -209,14 +226,14 @@ fn warnings(document: &PredictDocument) -> String {
     document.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
-/// The best weights and their speed-up, in a line.
+/// The best weights and their speed-up, in one line.
 pub fn verdict(document: &PredictDocument) -> String {
     let first = &document.tiers[0];
     let Some(best) = &document.best else {
         return "no choice of weights fits".into();
     };
     let weights = weights_text(&best.weights);
-    // A single choice of weights is not called best.
+    // If there is only one choice of weights, it is not called best.
     let is = if document.rows.len() == 1 { "" } else { " is best" };
     if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
         return format!("{weights}{is}: all pages on {first}");
@@ -229,12 +246,12 @@ pub fn verdict(document: &PredictDocument) -> String {
     }
 }
 
-/// The provenance of the inputs, in a line.
+/// The provenance of the inputs, in one line.
 pub fn provenance(document: &PredictDocument) -> String {
     provenance_lists(&document.provenance)
 }
 
-/// The inputs of a prediction by their provenance, in a line.
+/// The inputs of a prediction by their provenance, in one line.
 pub fn provenance_lists(inputs: &ProvenanceDocument) -> String {
     let lists = [
         ("measured", &inputs.measured),

@@ -78,14 +78,18 @@ pub fn html_tables(study: &StudyDocument) -> String {
     html += &format!("<ul>\n{}</ul>\n", items.collect::<String>());
     for (section, rows) in by_section(study) {
         html += &format!(
-            "<details><summary>{} ({} rows)</summary>\n{}</details>\n",
+            "<details open><summary>{} ({} rows)</summary>\n{}</details>\n",
             super::table::escaped(section),
             rows.len(),
             table(&rows).html()
         );
     }
     for own in &study.tables {
-        html += &format!("<h3>{}</h3>\n{}", super::table::escaped(&own.title), cells(own).html());
+        html += &format!(
+            "<details><summary>{}</summary>\n{}</details>\n",
+            super::table::escaped(&own.title),
+            cells(own).html()
+        );
     }
     html
 }
@@ -141,12 +145,13 @@ fn summary(study: &StudyDocument) -> Table {
     table
 }
 
-/// The errors of the study, in a line.
+/// The errors of the study, in one line.
 pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
     let predicted = printed.clone().filter(|row| !row.used_for_fit).count();
     format!(
-        "{predicted} of {} figures were not used for fitting: mean error {:.1} %, max {:.1} %",
+        "{predicted} of {} published figures were not used for fitting; their mean error is \
+         {:.1} %, the largest {:.1} %",
         printed.count(),
         100.0 * study.mean_abs_error,
         100.0 * study.max_abs_error,

@@ -12,10 +12,10 @@ use interleaf_record::run::{
 };
 use std::collections::BTreeMap;
 
-/// Bypassed allocations are shown from this fraction of the memory on: every program has less than
-/// that in its libraries.
+/// Fraction of the memory from which bypassed allocations are shown. Every program bypasses the
+/// policy with a smaller fraction, in its libraries.
 const REPORTED_SHARE: f64 = 0.01;
-/// Bypassed allocations are shown from this many bytes on: a small program is mostly libraries.
+/// Bytes from which bypassed allocations are shown. Most memory of a small program is in libraries.
 const REPORTED_BYTES: u64 = 8 << 20;
 
 /// The placement in one line.
@@ -26,7 +26,8 @@ pub fn placement(document: &RunDocument) -> String {
     format!("{}, {} (as {})", document.means, nodes.join(", "), document.numactl)
 }
 
-/// `pages are steered by the policy dmi, every 6 s; they move by vaddr (...); counted by: ...`
+/// The policy in one line: `pages are steered by the policy dmi, every 6 s; they move by vaddr
+/// (...); counted by: ...`.
 pub fn balanced(balanced: &BalancedDocument) -> String {
     let BalancedDocument { policy, way, way_reason, source, period_s, .. } = balanced;
     format!(
@@ -87,7 +88,7 @@ pub fn restored(undone: &PutBackDocument) -> String {
     }
 }
 
-/// The placement audit: memory by node, and allocations that bypassed the policy.
+/// The placement audit: memory by node, and the allocations that bypassed the policy.
 pub fn memory(memory: &MemoryDocument) -> String {
     let placed: u64 = memory.placed_bytes.values().sum();
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
@@ -138,7 +139,7 @@ pub fn memory(memory: &MemoryDocument) -> String {
     text
 }
 
-/// The migrated pages; in a dry run, the pages that would migrate.
+/// The migrated pages. In a dry run, the pages that would migrate.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
     let lines = migration(document, moved);
@@ -169,7 +170,7 @@ fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     table
 }
 
-/// The migrated bytes, and those that could not migrate.
+/// The migrated bytes, and the bytes that could not be migrated.
 fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     let total = Bytes::new(moved.after_bytes.values().sum());
     let bytes = Bytes::new(moved.moved_bytes);
@@ -230,7 +231,7 @@ pub fn page(document: &RunDocument) -> Page {
         .with_table("Periods", balance::table(periods))
 }
 
-/// The requested share of each node, and its share of the pages under the policy.
+/// For each node, its requested share, and its share of the pages under the policy.
 fn placed_nodes(document: &RunDocument) -> Table {
     let mut table = Table::new(&["node", "weight", "requested %", "found %", "found"]);
     let found = document.memory.as_ref().map(|it| &it.placed_bytes);
@@ -257,7 +258,7 @@ fn settings(document: &RunDocument) -> Table {
     table
 }
 
-/// With a policy, its periods; else a row for each node.
+/// With a policy, a row for each of its periods; otherwise a row for each node.
 pub fn csv(document: &RunDocument) -> String {
     if let Some(balanced) = &document.balance {
         return balance::csv(&balanced.periods);

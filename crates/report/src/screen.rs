@@ -1,24 +1,24 @@
 //! The terminal that texts are written for: its width, characters and colours. The command sets it
-//! once at its start. A pipe or a file gets neither charts nor colours, and without a width its
-//! tables are as wide as their cells.
+//! once, at its start. A pipe or a file gets neither charts nor colours. Without a width, tables
+//! are as wide as their cells.
 
 use std::sync::OnceLock;
 
-/// What a terminal can show.
+/// The capabilities of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
     /// Width in characters; `None` for a pipe or a file, unless `COLUMNS` has a width.
     pub width: Option<usize>,
-    /// Charts are drawn below tables.
+    /// True if charts are drawn below tables.
     pub has_charts: bool,
     pub has_colour: bool,
-    /// Characters other than ASCII can be shown.
+    /// True if characters other than ASCII can be shown.
     pub has_unicode: bool,
 }
 
 static SCREEN: OnceLock<Screen> = OnceLock::new();
 
-/// The meaning of a text, shown by its colour. A colour repeats what the words say.
+/// The meaning of a text, shown by its colour. The colour only repeats the meaning of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     Answer,
@@ -38,38 +38,12 @@ pub fn current() -> Screen {
     SCREEN.get().copied().unwrap_or_default()
 }
 
-/// The text in the colour of its meaning, if there are colours.
+/// The text in the colour of its meaning, if the terminal has colours.
 pub fn painted(meaning: Meaning, text: &str) -> String {
     current().painted(meaning, text)
 }
 
-/// The text wrapped between words at the width of the terminal. All lines but the first are
-/// indented by `indent` blanks.
-pub fn wrapped(text: &str, indent: usize) -> String {
-    current().wrapped(text, indent)
-}
-
 impl Screen {
-    /// Like [`wrapped`], on this screen.
-    pub fn wrapped(self, text: &str, indent: usize) -> String {
-        let Some(width) = self.width else { return text.to_string() };
-        let room = width.saturating_sub(indent).max(20);
-        let (mut lines, mut length) = (String::new(), 0);
-        for word in text.split(' ') {
-            let more = word.chars().count();
-            if length > 0 && length + 1 + more > room {
-                lines += &format!("\n{:indent$}", "");
-                length = 0;
-            } else if length > 0 {
-                lines.push(' ');
-                length += 1;
-            }
-            lines += word;
-            length += more;
-        }
-        lines
-    }
-
     /// Like [`painted`], on this screen.
     pub fn painted(self, meaning: Meaning, text: &str) -> String {
         let code = match meaning {
@@ -95,14 +69,5 @@ mod tests {
         assert_eq!(screen.painted(Meaning::Good, "yes"), "\u{1b}[32myes\u{1b}[0m");
         assert_eq!(Screen::default().painted(Meaning::Good, "yes"), "yes");
         assert_eq!(current(), Screen::default(), "a process without a terminal");
-    }
-
-    #[test]
-    fn a_long_text_is_wrapped_between_words() {
-        let text = "inputs: published: page streams, coupling of cxl to dram";
-        let narrow = Screen { width: Some(30), ..Screen::default() };
-        let lines = "inputs: published: page\n  streams, coupling of cxl to\n  dram";
-        assert_eq!(narrow.wrapped(text, 2), lines);
-        assert_eq!(Screen::default().wrapped(text, 2), text, "a pipe");
     }
 }

@@ -16,6 +16,26 @@ pub fn text(document: &ShowDocument) -> String {
     )
 }
 
+/// The names of the built-in platforms, workloads and scenarios, and commands that use them.
+pub fn catalogue(platforms: &[String], workloads: &[String], scenarios: &[String]) -> String {
+    let known = |names: &[String], name: &str| {
+        names.iter().find(|own| *own == name).map_or("NAME".into(), String::clone)
+    };
+    let platform = platforms.last().map_or("NAME", String::as_str);
+    format!(
+        "platforms: {}\nworkloads: {}\nscenarios: {}\n\n\
+         interleaf show --platform {platform}     its tiers, curves and constants\n\
+         interleaf predict --platform {platform} --workload {}\n\
+         interleaf simulate machine --scenario {} --policy dmi\n\
+         interleaf --help                       all verbs\n",
+        platforms.join(", "),
+        workloads.join(", "),
+        scenarios.join(", "),
+        known(workloads, "hpcg"),
+        known(scenarios, "shifting-demand"),
+    )
+}
+
 fn cores(document: &ShowDocument) -> String {
     let ShowDocument { cores, outstanding_lines_per_core, .. } = document;
     format!("{cores} cores, {outstanding_lines_per_core} outstanding lines each")
@@ -87,7 +107,8 @@ fn tiers(document: &ShowDocument) -> Table {
     tiers
 }
 
-/// The constants of the platform, one a line, with their sources: links, couplings, streams, power.
+/// The constants of the platform (links, couplings, streams, power) with their sources, a line
+/// each.
 fn constants(document: &ShowDocument) -> Vec<String> {
     let constant =
         |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})");

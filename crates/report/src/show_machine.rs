@@ -5,7 +5,7 @@ mod verdict;
 use super::{
     number,
     page::{Page, counted},
-    screen::{Meaning, painted, wrapped},
+    screen::{Meaning, painted},
     table::Table,
 };
 use interleaf_model::units::Bytes;
@@ -23,7 +23,7 @@ pub fn text(document: &MachineDocument) -> String {
     )
 }
 
-/// Processor and kernel.
+/// The processor and the kernel.
 fn system(document: &MachineDocument) -> String {
     let unknown = || "unknown".to_string();
     let cpu = document.cpu.clone().unwrap_or_else(unknown);
@@ -40,7 +40,7 @@ fn sockets(document: &MachineDocument) -> String {
     sockets.join("; ")
 }
 
-/// Settings of the kernel that concern placement.
+/// The kernel settings that affect placement.
 fn switches(document: &MachineDocument) -> String {
     let on = |on: bool| if on { "on" } else { "off" };
     let switches = [
@@ -181,7 +181,7 @@ pub fn doctor_csv(document: &DoctorDocument) -> String {
     table.csv()
 }
 
-/// The name of a status, and its meaning.
+/// The mark of a status, and its meaning.
 fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     match status {
         CapabilityStatus::Present => ("yes", Meaning::Good),
@@ -200,10 +200,9 @@ pub fn doctor(document: &DoctorDocument) -> String {
     for capability in &document.capabilities {
         let (mark, meaning) = mark(capability.status);
         let mark = painted(meaning, &format!("{mark:<10}"));
-        let what = wrapped(&capability.what, NAME_END);
-        text += &format!("{mark}{:<26}{what}\n", capability.name);
+        text += &format!("{mark}{:<26}{}\n", capability.name, capability.what);
         if let Some(hint) = &capability.remedy {
-            text += &format!("{:NAME_END$}{}\n", "", wrapped(hint, NAME_END));
+            text += &format!("{:NAME_END$}{}\n", "", hint);
         }
     }
     format!("{text}\n{}", verdict::text(document))

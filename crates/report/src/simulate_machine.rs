@@ -2,7 +2,7 @@
 
 use super::{
     chart, number,
-    screen::{Meaning, painted, wrapped},
+    screen::{Meaning, painted},
     short_number, signed_percent,
     table::Table,
 };
@@ -13,7 +13,7 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// The chart of a search covers at least this time, s.
+/// The chart of the search for the target covers at least this time, s.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of the document's page.
@@ -23,9 +23,8 @@ pub fn title(document: &SimulateDocument) -> String {
 
 /// The document as text for a terminal.
 pub fn text(document: &SimulateDocument) -> String {
-    let line = |text: &str| wrapped(text, 2);
-    let mut text = painted(Meaning::Answer, &line(&verdict(document))) + "\n";
-    text += &format!("\n{}\n{}\n", line(&title(document)), line(&setting(document)));
+    let mut text = painted(Meaning::Answer, &verdict(document)) + "\n";
+    text += &format!("\n{}\n{}\n", title(document), setting(document));
     text += &format!("\n{}", periods(document, false).text());
     let until_s = searched_until(document);
     for figure in document.shares() {
@@ -40,14 +39,14 @@ pub fn text(document: &SimulateDocument) -> String {
     }
     text += "\n";
     for warning in &document.warnings {
-        let warning = line(&format!("warning: {warning}"));
-        text += &format!("{}\n", painted(Meaning::Doubtful, &warning));
+        let warning = painted(Meaning::Doubtful, &format!("warning: {warning}"));
+        text += &format!("{warning}\n");
     }
-    text + &lines(document).iter().map(|text| line(text) + "\n").collect::<String>()
+    text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The end of the chart, s: twice the time of the last change of the target, at least
-/// [`SEARCH_MIN_S`], at most the end of the run.
+/// The end of the chart, s: twice the time of the last change of the target. It is at least
+/// [`SEARCH_MIN_S`], and at most the end of the run.
 fn searched_until(document: &SimulateDocument) -> f64 {
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
@@ -56,12 +55,12 @@ fn searched_until(document: &SimulateDocument) -> f64 {
     until_s.min(end_s)
 }
 
-/// The shares of a figure until a time, s.
+/// The figure, cut at the time `until_s`.
 fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A horizontal line of two points: shorten it.
+            // A horizontal line of two points is shortened instead.
             series.x[1] = until_s;
             continue;
         }
@@ -105,7 +104,7 @@ pub fn html_tables(document: &SimulateDocument) -> String {
     html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
 }
 
-/// One row for each period.
+/// A row for each period.
 pub fn csv(document: &SimulateDocument) -> String {
     let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
     for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -130,7 +129,7 @@ pub fn csv(document: &SimulateDocument) -> String {
     table.csv()
 }
 
-/// The parameters of the simulation in a line.
+/// The parameters of the simulation, in one line.
 fn setting(document: &SimulateDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
@@ -157,7 +156,7 @@ fn setting(document: &SimulateDocument) -> String {
     )
 }
 
-/// The periods: all of them, or those with a new target or decision.
+/// The periods: `all` of them, or only those with a new target or decision.
 fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -183,7 +182,7 @@ fn periods(document: &SimulateDocument, all: bool) -> Table {
     table
 }
 
-/// The target in percent; with several domains, the target of each.
+/// The target in percent. If there are several domains, the target of each domain.
 fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
@@ -220,7 +219,7 @@ fn workloads(document: &SimulateDocument) -> Table {
     table
 }
 
-/// The time of the first run of a workload in s, or why it is unknown.
+/// The time of the first run of a workload in s, or the reason why it is unknown.
 fn ended(workload: &WorkloadDocument) -> String {
     match (workload.runtime_s, workload.speedup) {
         (Some(seconds), _) => number(seconds),
@@ -229,7 +228,7 @@ fn ended(workload: &WorkloadDocument) -> String {
     }
 }
 
-/// All policies and workloads, by workload and then by decreasing speed-up.
+/// A row for each policy and workload, sorted by workload and then by decreasing speed-up.
 fn comparison(document: &SimulateDocument) -> Table {
     let columns =
         ["policy", "workload", "s", "speed-up", "slowdown", "settled s", "weights", "moved GB"];
@@ -317,8 +316,8 @@ pub fn verdict(document: &SimulateDocument) -> String {
     )
 }
 
-/// The best of the compared policies, by the geometric mean of the speed-ups of the workloads;
-/// empty without a comparison.
+/// The best of the compared policies, by the geometric mean of the workloads' speed-ups; empty
+/// without a comparison.
 fn best_policy(document: &SimulateDocument) -> String {
     let mean = |workloads: &[WorkloadDocument]| {
         let speedups: Option<Vec<f64>> = workloads.iter().map(|it| it.speedup).collect();

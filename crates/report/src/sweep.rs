@@ -19,7 +19,7 @@ pub fn page(document: &SweepDocument) -> Page {
     }));
     let rows = || document.rows.iter();
     facts.push(names("platforms", rows().map(|row| row.platform.as_str())));
-    // The scenario of a single workload has the name of the workload.
+    // If a scenario has a single workload, it has the name of the workload.
     if rows().any(|row| row.scenario != row.workload) {
         facts.push(names("scenarios", rows().map(|row| row.scenario.as_str())));
     }
@@ -53,7 +53,7 @@ pub fn page(document: &SweepDocument) -> Page {
 }
 
 /// The policy with the best mean. The best static weights are the reference of the regret, so they
-/// are left out if there are other policies.
+/// are left out unless they are the only policy.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();
@@ -77,7 +77,7 @@ fn answer(document: &SweepDocument) -> String {
     format!("{first} has the {which} {name}: {}{unit} in the mean{others}", mean(spread))
 }
 
-/// The main table as CSV: policies and workloads by the first metric.
+/// The main table as CSV: the first metric by policy and workload.
 pub fn csv(document: &SweepDocument) -> String {
     let metric = document.metrics().into_iter().next();
     metric.map_or(String::new(), |metric| by_workload(document, metric).csv())
@@ -122,7 +122,7 @@ fn names<'a>(what: &str, all: impl Iterator<Item = &'a str>) -> String {
 /// Maximum number of names in a list.
 const NAMES_MAX: usize = 8;
 
-/// A list of names. A long list has its first names and the number of the others.
+/// A list of names. A long list has its first names and the number of the remaining names.
 fn shortened(names: &[String]) -> String {
     match names.len() {
         0..=NAMES_MAX => names.join(", "),
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::COLUMNS;
 
-    /// Columns of names, which are shown unchanged.
+    /// Columns of names, which the test does not change.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
-    /// Each cell in turn is replaced by odd values: an error or a page, never a panic.
+    /// Replaces each cell in turn by odd values. The result is an error or a page, never a panic.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let header = COLUMNS.join(",");

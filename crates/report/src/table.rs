@@ -1,8 +1,8 @@
-//! Tables: one set of cells, shown in a terminal, in Markdown, in HTML or as CSV.
+//! Tables: a single set of cells, rendered for a terminal, as Markdown, as HTML or as CSV.
 
 mod layout;
 
-use crate::screen::{self, Screen};
+use crate::screen;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use layout::Column;
 
@@ -40,15 +40,15 @@ impl Table {
         self.rows.len()
     }
 
-    /// This table, whose `columns` a narrow terminal leaves out first, in this order. Then the
-    /// other columns are left out from the right.
+    /// This table, with `columns` that a narrow terminal leaves out first, in this order. After
+    /// them, the other columns are left out from the right.
     pub fn with_minor(self, columns: &[&str]) -> Self {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }
 
     /// The table as lines of text, with columns of numbers aligned to the right. On a terminal the
-    /// table fits the width: texts are wrapped, and if that is not enough, columns are left out. A
-    /// line below the table names the columns that were left out.
+    /// table fits the width: texts are wrapped, and if this does not suffice, columns are left out.
+    /// A line below the table names the columns that were left out.
     pub fn text(&self) -> String {
         match screen::current().width {
             Some(width) => self.text_within(width),
@@ -76,9 +76,7 @@ impl Table {
         match missing.is_empty() {
             true => text,
             false => {
-                let names = format!("(not shown at this width: {})", missing.join(", "));
-                let screen = Screen { width: Some(width), ..Screen::default() };
-                format!("{text} {}\n", screen.wrapped(&names, 2))
+                format!("{text} (not shown at this width: {})\n", missing.join(", "))
             }
         }
     }
@@ -87,7 +85,7 @@ impl Table {
     fn by_importance(&self) -> Vec<usize> {
         let minor = |at: &usize| self.minor.iter().position(|name| *name == self.header[*at]);
         let mut order: Vec<usize> = (0..self.header.len()).collect();
-        // Stable: columns that are not minor keep their order.
+        // The sort is stable, so columns that are not minor keep their order.
         order.sort_by_key(|at| minor(at).map_or(0, |place| self.minor.len() - place));
         order
     }
@@ -134,7 +132,7 @@ impl Table {
         lines.join("\n") + "\n"
     }
 
-    /// The table as HTML, a part of a page.
+    /// The table as HTML, for the body of a page.
     pub fn html(&self) -> String {
         let cell = |tag: &str, at: usize, text: &str| {
             let class = if self.is_numeric(at) { " class=\"n\"" } else { "" };

@@ -11,7 +11,7 @@ use interleaf_record::{
     weights_text,
 };
 
-/// The line of a finished run.
+/// The line of progress after a finished run.
 pub fn trial(trial: &TrialDocument) -> String {
     let value = trial.value.map(|value| format!(", {}", number(value))).unwrap_or_default();
     let (weights, seconds) = (weights_text(&trial.weights), number(trial.seconds));

@@ -332,11 +332,7 @@ pub(crate) struct CardCostArgs {
 }
 
 fn share(text: &str) -> Result<Percent, String> {
-    let share: Percent = super::quantity(text, "90%")?;
-    if (0.0..=1.0).contains(&share.fraction()) {
-        return Ok(share);
-    }
-    Err(format!("{text} is not between 0% and 100%: write a percentage such as 90%"))
+    super::percent(text, [0.0, 100.0], "90%")
 }
 
 fn hot_size(text: &str) -> Result<u64, String> {

@@ -1,6 +1,6 @@
 //! The command line of `interleaf compare`.
 
-use super::{OutputArgs, configuration::configuration, quantity, seed, size, tune};
+use super::{OutputArgs, configuration::configuration, percent, quantity, seed, size, tune};
 use clap::{Args, ValueEnum};
 use interleaf_launch::compare::Configuration;
 use interleaf_model::units::{Bytes, Percent, Time};
@@ -149,7 +149,7 @@ pub(crate) struct CompareRunsArgs {
     #[arg(long, value_name = "FILE", requires = "a")]
     pub(crate) log: Option<PathBuf>,
     /// Also write the result as one HTML page
-    #[arg(long, value_name = "FILE.html", requires = "a")]
+    #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
 
@@ -174,17 +174,9 @@ fn time_limit(text: &str) -> Result<Time, String> {
 }
 
 fn confidence(text: &str) -> Result<Percent, String> {
-    let confidence: Percent = quantity(text, "95%")?;
-    if (0.5..=0.999).contains(&confidence.fraction()) {
-        return Ok(confidence);
-    }
-    Err(format!("{text} is not between 50% and 99.9%: write a percentage such as 95%"))
+    percent(text, [50.0, 99.9], "95%")
 }
 
 fn min_difference(text: &str) -> Result<Percent, String> {
-    let least: Percent = quantity(text, "2%")?;
-    if (0.0001..=0.5).contains(&least.fraction()) {
-        return Ok(least);
-    }
-    Err(format!("{text} is not between 0.01% and 50%: write a percentage such as 2%"))
+    percent(text, [0.01, 50.0], "2%")
 }

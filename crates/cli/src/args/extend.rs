@@ -1,9 +1,9 @@
 //! The command line of `interleaf extend`.
 
-use super::{pid, quantity};
+use super::{percent, pid, quantity};
 use clap::{ArgGroup, Args, ValueEnum};
 use interleaf_launch::extend::{ALLOC_MIN, DRAM_MIN, Dram};
-use interleaf_model::units::Bytes;
+use interleaf_model::units::{Bytes, Percent, Time};
 use interleaf_pager::{cache::node::NODES_MAX, kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
@@ -133,6 +133,13 @@ pub(crate) struct PlanArgs {
     /// --store measures the drive of the run
     #[arg(long, value_name = "NAME|FILE", requires = "plan")]
     pub(crate) drive: Vec<String>,
+    /// With --plan, the time of the program with all data in DRAM, if you know it [default: an
+    /// estimate from the run]
+    #[arg(long, value_name = "TIME", value_parser = time_in_dram, requires = "plan")]
+    pub(crate) time_in_dram: Option<Time>,
+    /// With --plan, find the budgets for this part of the speed in DRAM [default: 90%]
+    #[arg(long, value_name = "PERCENT", value_parser = efficiency, requires = "plan")]
+    pub(crate) efficiency: Option<Percent>,
     /// With --plan, draw the traffic by budget in FILE, an SVG picture
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub(crate) plot: Option<PathBuf>,
@@ -173,6 +180,14 @@ impl From<FaultsChoice> for FaultMode {
             FaultsChoice::Signal => Self::Signal,
         }
     }
+}
+
+fn time_in_dram(text: &str) -> Result<Time, String> {
+    quantity(text, "12.5s")
+}
+
+fn efficiency(text: &str) -> Result<Percent, String> {
+    percent(text, [1.0, 99.0], "67%")
 }
 
 fn dram(text: &str) -> Result<Dram, String> {

@@ -1,6 +1,6 @@
 //! The command line of `interleaf tune`.
 
-use super::{quantity, rate, weights};
+use super::{percent, rate, weights};
 use clap::Args;
 use interleaf_model::{
     units::{Bandwidth, Percent},
@@ -101,11 +101,7 @@ pub(super) fn warm_up(text: &str) -> Result<usize, String> {
 }
 
 fn min_gain(text: &str) -> Result<Percent, String> {
-    let min_gain: Percent = quantity(text, "2%")?;
-    if (0.001..=0.5).contains(&min_gain.fraction()) {
-        return Ok(min_gain);
-    }
-    Err(format!("{text} is not between 0.1% and 50%: write a percentage such as 2%"))
+    percent(text, [0.1, 50.0], "2%")
 }
 
 pub(super) fn metric(text: &str) -> Result<Regex, String> {

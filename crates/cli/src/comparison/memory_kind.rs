@@ -1,21 +1,21 @@
 //! The kinds of memory that a pattern can run on.
 
-/// The memory of arrays that exceed DRAM.
+/// The memory of a pattern's arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
-    /// DRAM for all of the footprint: the reference of the other ways.
+    /// DRAM for the whole footprint: the reference of the other kinds.
     Dram,
     /// Extended memory, with the pager of `interleaf extend`.
     Pager,
     /// Swap to a file, with the settings of this machine.
     Swap,
-    /// Swap to a file, with read-ahead of more pages, chosen by their offset in the swap file.
+    /// Swap to a file, with a larger read-ahead. It reads pages that are adjacent in the swap file.
     SwapTuned,
     /// A mapped file.
     Mmap,
 }
 
-/// All ways, by name.
+/// All kinds, by name.
 pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
     ("dram", MemoryKind::Dram),
     ("pager", MemoryKind::Pager),
@@ -25,7 +25,7 @@ pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
 ];
 
 impl MemoryKind {
-    /// Returns the way with this name.
+    /// Returns the kind with this name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         MEMORY_KINDS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
@@ -34,12 +34,12 @@ impl MemoryKind {
         MEMORY_KINDS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
-    /// True if a control group limits the memory to the budget.
+    /// True if a control group limits memory to the budget.
     pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
     }
 
-    /// True if the way needs a swap file.
+    /// True if the kind needs a swap file.
     pub(crate) fn is_swapping(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned)
     }

@@ -29,14 +29,14 @@ pub(crate) struct Pattern {
     pub(crate) kind: Kind,
     /// Arguments of `interleaf bench run`, without the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// Advice (`madvise`) to try for a mapped file; the fastest result counts.
+    /// Advice (`madvise`) to try for a mapped file. The fastest result counts.
     pub(crate) hints: &'static [&'static str],
-    /// The drive serves the pattern with large sequential transfers.
+    /// True if the drive serves the pattern with large sequential transfers.
     pub(crate) is_streaming: bool,
 }
 
 impl Pattern {
-    /// The setting of its workload, as far as the order of accesses depends on it.
+    /// The setting of the workload, as far as the order of accesses depends on it.
     pub(crate) fn setting(&self, footprint: u64) -> Setting {
         Setting {
             footprint,
@@ -57,14 +57,16 @@ impl Pattern {
         self.kind != Kind::Random
     }
 
-    /// True if the bandwidth of the drive limits the pattern, false if its request rate does.
+    /// True if the bandwidth of the drive limits the pattern; false if the drive's request rate
+    /// does.
     pub(crate) fn moves_bytes(&self) -> bool {
         self.is_streaming || self.is_predictable()
     }
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// One uncounted round: the write-back of the initial data ends before the counted round.
+/// A warm-up round precedes the counted round, so that the write-back of the initial data ends
+/// before it.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
@@ -105,7 +107,7 @@ pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // Operations per byte: 2, 4, 16, 64, 256.
+    // The intensities are 2, 4, 16, 64 and 256 operations per byte.
     pattern(
         "polynomial-2",
         Kind::Polynomial,

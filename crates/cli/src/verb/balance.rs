@@ -1,4 +1,4 @@
-//! `interleaf balance`: steers pages on this machine or a simulated one, advises, or watches a
+//! `interleaf balance`: steers pages on this machine or on a simulated one, advises, or watches a
 //! daemon.
 
 mod monitor;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Treat this machine as a captured one: writes are noted and change nothing.
+        // Treat this machine as a captured machine: writes are noted and change nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {
@@ -51,8 +51,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
 }
 
-/// The command of the policy `exec:COMMAND`, which only advises: a policy that migrates pages runs
-/// with the rights of the daemon, and belongs to it.
+/// The command of the policy `exec:COMMAND`, which is allowed for advice only. A policy that
+/// migrates pages runs with the daemon's rights, so it must be part of the daemon.
 fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> {
     let Some(policy) = &args.policy else { return Ok(None) };
     let Some(command) = PolicyCommand::parse(policy) else { return Ok(None) };
@@ -65,7 +65,7 @@ fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> 
     command.map(Some).map_err(|why| Failure::new(why.to_string(), why.hint()))
 }
 
-/// Reads the configuration file; options of the command line override its values.
+/// Reads the configuration file. Options of the command line override its values.
 fn config(args: &BalanceArgs) -> Result<Config, Failure> {
     let overrides = Overrides {
         policy: args.policy.as_deref().filter(|policy| PolicyCommand::parse(policy).is_none()),

@@ -47,7 +47,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {
         true => output::data(&interleaf_record::json(&document)),
-        false => output::data(&interleaf_report::bench::list(&document)),
+        false => output::text(&interleaf_report::bench::list(&document)),
     }
 }
 

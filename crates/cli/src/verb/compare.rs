@@ -1,9 +1,10 @@
-//! `interleaf compare`: compares two records of `interleaf measure`, or configurations by runs.
+//! `interleaf compare`: compares two records of `interleaf measure`, or compares configurations by
+//! running them.
 
 mod runs;
 
-use crate::args::CompareArgs;
-use interleaf_console::{Failure, output, support};
+use crate::{args::CompareArgs, verb::page};
+use interleaf_console::{Failure, support};
 use interleaf_record::{Document, compare_records::CompareDocument, measure::MeasureDocument};
 use std::{path::Path, process::ExitCode};
 
@@ -16,7 +17,7 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
 
 /// Compares two records.
 fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
-    output::check_writable(args.output.output.as_deref())?;
+    support::check_outputs(args.output.options(), args.runs.report.as_deref())?;
     let [first, second] = [record(paths[0])?, record(paths[1])?];
     let [a, b] = paths.map(|path| path.display().to_string());
     let document = CompareDocument::of_measure((&a, &first), (&b, &second));
@@ -32,7 +33,9 @@ fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
         false => interleaf_report::compare_records::text(&document),
     };
     support::print_document(args.output.options(), &interleaf_record::json(&document), csv, text)?;
-    match (args.same, document.differ()) {
+    let differ = document.differ();
+    page::write(args.runs.report.as_deref(), || Document::Compare(Box::new(document)))?;
+    match (args.same, differ) {
         (false, _) | (true, Some(false)) => Ok(ExitCode::SUCCESS),
         (true, Some(true)) => Ok(ExitCode::from(1)),
         (true, None) => Err(Failure::new(

@@ -33,14 +33,14 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // Files that `balance` reads, but no check of a capability.
+        // Files that `balance` reads, but that no check of a capability reads.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // Files that a record of a measurement reads.
+        // Files that a measurement records.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Files that `measure app` reads. A missing plan is not an error here: `measure app`
-        // reports it.
+        // Files that `measure app` reads. If no plan is possible, `measure app` reports the error,
+        // so it is ignored here.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
@@ -59,11 +59,11 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     if args.json {
         return output::data(&interleaf_record::json(&document));
     }
-    output::data(&interleaf_report::show_machine::doctor(&document))
+    output::text(&interleaf_report::show_machine::doctor(&document))
 }
 
-/// Verifies the capability userfaultfd or io_uring by opening one: files show that the kernel has
-/// them, but not that this user may use them. The attempt changes nothing.
+/// Verifies the capability userfaultfd or io_uring by opening a file descriptor. Files show that
+/// the kernel has the feature, but not that this user may use it. The attempt changes nothing.
 fn verified_by_use(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
@@ -76,7 +76,7 @@ fn verified_by_use(capability: &mut Capability) {
     };
 }
 
-/// Probes the features of DAMON. A refused probe is a finding; wrong options and a probe that
+/// Probes the features of DAMON. A refused probe is a finding. Wrong options and a probe that
 /// failed half-way are failures.
 fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
@@ -85,7 +85,7 @@ fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
             "run it on the machine itself, without --root",
         ));
     }
-    // Use a root of its own: temporary files of the probe do not belong in a capture.
+    // Use a separate root, because temporary files of the probe do not belong in a capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         probed => Ok(probed),

@@ -4,7 +4,7 @@ use interleaf_console::{Failure, output};
 use interleaf_record::measure::{MeasureDocument, platform::platform};
 use std::path::Path;
 
-/// Checks that the target can be written, before long work begins.
+/// Checks before long work begins that the target can be written.
 pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     let ending = target.extension().and_then(|ending| ending.to_str());
@@ -17,7 +17,8 @@ pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> 
     output::check_writable(Some(target))
 }
 
-/// Writes the platform and its curves to a `.toml`, or the curves of the fastest tier to a `.csv`.
+/// Writes the platform and its curves to a `.toml`, or only the curves of the fastest tier to a
+/// `.csv`.
 pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
     let stem = target.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let machine = &record.machine;

@@ -1,4 +1,5 @@
-//! `interleaf extend`: runs a command with extended memory, or watches, checks or cleans up.
+//! `interleaf extend`: runs a command with extended memory, or watches a session, checks a plan, or
+//! cleans up.
 
 mod monitor;
 
@@ -57,7 +58,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// Converts the arguments, except the output's, to plain values.
+/// Converts the arguments, except those of the output, to plain values.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
@@ -86,20 +87,22 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
         drives: args.planning.drive.clone(),
         stores: args.store.clone(),
         footprint: args.planning.footprint,
+        time_in_dram: args.planning.time_in_dram,
+        efficiency: args.planning.efficiency,
     })?;
     if let Some((target, figure)) = args.planning.plot.as_ref().zip(document.figures.first()) {
         let picture = interleaf_report::svg::picture(figure)
             .map_err(|why| Failure::new(format!("--plot: {why}"), "leave --plot out"))?;
         output::file(target, &picture)?;
     }
-    output::data(&match args.json {
-        true => interleaf_record::json(&document),
-        false => interleaf_report::extend::forecast(&document),
-    })?;
+    match args.json {
+        true => output::data(&interleaf_record::json(&document)),
+        false => output::text(&interleaf_report::extend::forecast(&document)),
+    }?;
     page::write(args.report.as_deref(), || Document::ExtendForecast(Box::new(document)))
 }
 
-/// Refuses missing or contradictory options.
+/// Rejects missing or contradictory options.
 fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     if let (Some(Dram::Percent(percent)), true) = (&args.dram, is_joined) {
         return Err(Failure::new(
@@ -135,10 +138,10 @@ fn print_plan(
         extend::estimate(options, &mut prepared)?;
     }
     let plan = &prepared.plan;
-    output::data(&match args.json {
-        true => interleaf_record::json(plan),
-        false => interleaf_report::extend::plan(plan),
-    })?;
+    match args.json {
+        true => output::data(&interleaf_record::json(plan)),
+        false => output::text(&interleaf_report::extend::plan(plan)),
+    }?;
     page::write(args.report.as_deref(), || Document::ExtendPlan(Box::new(plan.clone())))?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

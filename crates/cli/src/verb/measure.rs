@@ -41,7 +41,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         ));
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
-    // Points measured before an error are valid.
+    // If a later point failed, the points before it are valid.
     if !document.points.is_empty() || matches!(end, CampaignEnd::Done | CampaignEnd::DryRun) {
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
@@ -61,7 +61,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     Ok(status)
 }
 
-/// A subject of `interleaf measure` with its groups of options.
+/// A subject of `interleaf measure`, with its groups of options.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

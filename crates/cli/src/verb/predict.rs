@@ -21,7 +21,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
             demand = interleaf_catalog::demand(path)?;
             Traffic::Demand(&demand)
         }
-        // clap requires one of the three.
+        // clap requires exactly one of the three options.
         (None, None, None) => return Ok(()),
     };
     let job = PredictJob {

@@ -1,4 +1,4 @@
-//! Steps of a job as a progress bar on stderr.
+//! The steps of a job as a progress bar on stderr.
 
 use indicatif::ProgressBar;
 use interleaf_console::output;

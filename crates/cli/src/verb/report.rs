@@ -27,7 +27,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
 }
 
-/// Renders a document in a format. For SVG, `figure` selects the figure; the default is the first.
+/// Renders a document in a format. For SVG, `figure` selects the figure. Default: the first figure.
 fn rendered(
     format: ReportFormat,
     document: &Document,
@@ -58,7 +58,7 @@ fn export_text(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 
-/// File name extensions and their formats.
+/// File name extensions, and the format of each.
 const ENDINGS: [(&str, ReportFormat); 6] = [
     ("html", ReportFormat::Html),
     ("htm", ReportFormat::Html),
@@ -68,7 +68,8 @@ const ENDINGS: [(&str, ReportFormat); 6] = [
     ("toml", ReportFormat::Platform),
 ];
 
-/// Chooses the format by the extension of the output. The default, also for stdout, is HTML.
+/// Chooses the format by the file name extension of the output. The default is HTML, also for
+/// stdout.
 fn by_ending(path: &Path) -> Result<ReportFormat, Failure> {
     let Some(ending) = path.extension().map(|ending| ending.to_string_lossy()) else {
         return Ok(ReportFormat::Html);

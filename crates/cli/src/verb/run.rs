@@ -1,4 +1,4 @@
-//! `interleaf run`: places the pages of a command, or migrates those of running processes.
+//! `interleaf run`: places the pages of a command, or migrates the pages of running processes.
 
 use super::page;
 use crate::args::RunArgs;
@@ -38,7 +38,8 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // A policy and its settings affect only new pages, but these pages exist already.
+        // A memory policy and its settings affect only new pages, but the pages of these processes
+        // exist.
         document.settings.clear();
         system::check_live(&root)?;
         return move_processes(args, &machine, &placement, &mut document);
@@ -63,9 +64,9 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     Ok(ended.exit_code())
 }
 
-/// Runs the command; a policy steers its pages.
+/// Runs the command while a policy steers its pages.
 fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
-    // Treat this machine as a captured one in a dry run.
+    // In a dry run, treat this machine as a captured machine.
     let root = match (args.dry_run, root.is_live()) {
         (true, true) => Root::captured("/"),
         _ => root,
@@ -84,7 +85,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// Converts the arguments of a command that a policy steers to plain values.
+/// Converts the arguments to plain values, for a command whose pages a policy steers.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),
@@ -122,7 +123,7 @@ fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Refuses a document on stdout: the command writes there.
+/// Rejects a document on stdout, because the command writes to stdout.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (is_set, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if is_set {
@@ -135,7 +136,8 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records and prints the document as the options say; stdout gets either the record or the text.
+/// Records and prints the document as the options request. Stdout gets either the record or the
+/// text.
 fn write_document(
     args: &RunArgs,
     document: &RunDocument,
@@ -148,7 +150,10 @@ fn write_document(
     if is_recorded_on_stdout(args) {
         return Ok(());
     }
-    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
+    match args.json {
+        true => output::data(&interleaf_record::json(document)),
+        false => output::text(&text(document)),
+    }
 }
 
 /// True if `-o -` sends the record to stdout.

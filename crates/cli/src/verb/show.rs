@@ -6,8 +6,8 @@ use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{show::ShowDocument, show_machine::MachineDocument};
 use std::path::Path;
 
-/// The name that stands for the list of all names: of platforms, workloads and scenarios, or of
-/// schemas.
+/// Instead of a name, requests the list of all names: those of platforms, workloads and scenarios,
+/// or those of schemas.
 const LIST: &str = "list";
 
 pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -23,10 +23,10 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     if args.json {
         return output::data(&interleaf_record::json(&document));
     }
-    output::data(&interleaf_report::show::text(&document))
+    output::text(&interleaf_report::show::text(&document))
 }
 
-/// Prints a JSON Schema, or the names of all with the schema that each describes.
+/// Prints a JSON Schema, or the names of all schemas with what each schema describes.
 fn schema(name: &str) -> Result<(), Failure> {
     if name != LIST {
         return output::data(interleaf_catalog::schema(name)?);
@@ -39,7 +39,7 @@ fn schema(name: &str) -> Result<(), Failure> {
     output::data(&interleaf_catalog::schemas().into_iter().map(line).collect::<String>())
 }
 
-/// Prints the running machine or a captured one.
+/// Prints this machine or a captured machine.
 fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = system::open_root(root)?;
     let machine = Machine::read(&root).map_err(system::read_failure)?;
@@ -53,7 +53,7 @@ fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
              for other machines:\n\n";
         text += &catalogue_text();
     }
-    output::data(&text)
+    output::text(&text)
 }
 
 /// Prints the names of the built-in platforms, workloads and scenarios.
@@ -70,25 +70,13 @@ fn catalogue(json: bool) -> Result<(), Failure> {
         });
         return output::data(&interleaf_record::json(&document));
     }
-    output::data(&catalogue_text())
+    output::text(&catalogue_text())
 }
 
 fn catalogue_text() -> String {
-    let (platforms, workloads) =
-        (interleaf_catalog::platform_names(), interleaf_catalog::workload_names());
-    let scenarios = interleaf_catalog::scenario_names();
-    format!(
-        "platforms: {}\nworkloads: {}\nscenarios: {}\n\n\
-         interleaf show --platform {}     its tiers, curves and constants\n\
-         interleaf predict --platform {} --workload {}\n\
-         interleaf simulate machine --scenario {} --policy dmi\n\
-         interleaf --help                       all verbs\n",
-        platforms.join(", "),
-        workloads.join(", "),
-        scenarios.join(", "),
-        platforms.last().map_or("NAME", String::as_str),
-        platforms.last().map_or("NAME", String::as_str),
-        workloads.iter().find(|name| *name == "hpcg").map_or("NAME", String::as_str),
-        scenarios.iter().find(|name| *name == "shifting-demand").map_or("NAME", String::as_str),
+    interleaf_report::show::catalogue(
+        &interleaf_catalog::platform_names(),
+        &interleaf_catalog::workload_names(),
+        &interleaf_catalog::scenario_names(),
     )
 }

@@ -29,7 +29,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        // A policy that is a command replaces the policy of the job.
+        // If the policy is a command, the command replaces this policy of the job.
         policy: match command {
             Some(_) => PolicyKind::Dmi,
             None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,
@@ -111,7 +111,7 @@ fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
     let demand = match (&args.workload, &args.demand) {
         (Some(name), _) => interleaf_catalog::workload(name)?,
         (_, Some(path)) => interleaf_catalog::demand(path)?,
-        // clap requires one of the two.
+        // clap requires one of the two options.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
     interleaf_catalog::single_workload(&platform, &demand, args.threads, args.footprint)

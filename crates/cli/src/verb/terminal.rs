@@ -1,7 +1,8 @@
-//! Interactive views on a terminal, closed by a key, a signal or a hang-up of the terminal.
+//! Interactive views on a terminal. A key, a signal or a hang-up of the terminal closes a view.
 //!
-//! Keys are read with poll(2) and read(2): the event reader of crossterm 0.29 restarts its loop on
-//! end of file and on EIO, thus never returns after a hang-up, and the loop never checks signals.
+//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. This reader
+//! restarts its loop on end of file and on EIO, so it never returns after a hang-up, and the loop
+//! never checks for signals.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::launch::command::Signals;
@@ -42,26 +43,26 @@ pub(super) fn is_there() -> bool {
     output::is_terminal() && io::stdin().is_terminal()
 }
 
-/// Draws a view every `tick` until the view ends, or a key or a signal closes it. The error message
-/// names `command`, which prints lines of text when piped.
+/// Draws a view every `tick` until the view ends, or a key or a signal closes it. The message of an
+/// error names `command`, which prints lines of text if its output is a pipe.
 ///
 /// # Errors
 /// When the terminal cannot be drawn on, or hangs up.
 pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result<(), Failure> {
-    // Hold signals before changing the terminal mode: no signal may end this process before the
-    // mode is restored.
+    // Hold signals before the terminal mode is changed, so that no signal ends this process before
+    // the mode is restored.
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let failed = |why: io::Error| {
         let hint = format!("pipe it elsewhere for lines of text: {command} | cat");
         Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
     };
-    // ratatui's panic hook restores the terminal, too.
+    // ratatui's panic hook also restores the terminal.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = draw(&mut terminal, view, tick, &signals);
     let restored = ratatui::try_restore();
     if shown.is_err() {
-        // Skip the destructor: if stderr is the terminal that hung up, its message about the cursor
-        // panics.
+        // Skip the destructor. If stderr is the terminal that hung up, the destructor's message
+        // about the cursor panics.
         mem::forget(terminal);
     }
     shown.and(restored).map_err(failed)
@@ -94,7 +95,7 @@ fn pressed(terminal: BorrowedFd<'_>, limit: Duration) -> io::Result<Vec<Key>> {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::from_borrowed_fd(terminal, PollFlags::IN)];
     match poll(&mut fds, Some(&limit)) {
-        // On EINTR the caller checks for signals.
+        // On EINTR, the caller checks for signals.
         Ok(0) | Err(Errno::INTR) => return Ok(vec![]),
         Ok(_) => {}
         Err(why) => return Err(why.into()),
@@ -116,8 +117,8 @@ const CONTROL_C: u8 = 0x03;
 const CONTROL_D: u8 = 0x04;
 
 /// Parses the keys in the input of a terminal in raw mode. Other keys and escape sequences are
-/// skipped: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` and a byte, `ESC` and
-/// the byte of a key pressed with Alt.
+/// skipped: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` and a byte, and `ESC`
+/// and the byte of a key pressed with Alt.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = vec![];
     loop {

@@ -1,4 +1,4 @@
-//! `interleaf tune`: searches the best static weights of a command by running the command.
+//! `interleaf tune`: searches for the best static weights of a command by running the command.
 
 use super::page;
 use crate::args::TuneArgs;

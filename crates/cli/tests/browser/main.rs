@@ -1,4 +1,4 @@
-//! The layout of pages in a browser: a telephone, a screen, paper, each light and dark.
+//! The layout of pages in a browser: on a telephone, a screen and paper, each in light and dark.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// Limit of the size of a page, bytes.
+/// Size limit of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
 /// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.
@@ -23,7 +23,7 @@ const SCHEMES: [(&str, &str); 2] = [
     ("dark", "--blink-settings=preferredColorScheme=0"),
 ];
 
-/// What `check.js` finds in a page.
+/// The result of `check.js` for a page.
 #[derive(Deserialize)]
 struct Checked {
     frame: String,
@@ -49,8 +49,8 @@ fn pages(folder: &Path) -> Vec<(String, String)> {
     pages
 }
 
-/// A copy of a page with `check.js`, which runs when the page is loaded. The copy for paper uses
-/// the style rules of paper.
+/// A copy of a page with `check.js`, which runs when the page is loaded. In the copy for paper, the
+/// style rules of paper apply.
 fn checked(page: &str, medium: &str) -> String {
     let script = format!("<script>{}</script></body>", include_str!("check.js"));
     let page = page.replace("</body>", &script);
@@ -62,11 +62,11 @@ fn checked(page: &str, medium: &str) -> String {
     }
 }
 
-/// The text of a page as the browser has it after its scripts; `None` if no browser starts.
+/// The content of a page after its scripts have run; `None` if the browser does not start.
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);
-    // Root in a virtual machine or a container has no sandbox, no graphics, and little /dev/shm.
+    // In a virtual machine or a container, root has no sandbox, no graphics and little /dev/shm.
     command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command
         .arg("--virtual-time-budget=20000")
@@ -78,7 +78,7 @@ fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let required = std::env::var_os("INTERLEAF_BROWSER").is_some_and(|it| it == "required");
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(!required, "chromium: {}: {why}", output.status);
-    // Shown even for a test that passes.
+    // Written to stderr directly, so that it is shown even if the test passes.
     let text = format!("not tested: pages in chromium: {}\n", output.status);
     io::stderr().write_all(text.as_bytes()).unwrap();
     None

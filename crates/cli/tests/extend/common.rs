@@ -1,5 +1,5 @@
 //! Common parts of the tests of `interleaf extend`: folders for stores and sessions, and programs
-//! built by a C compiler.
+//! that a C compiler builds.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget, and a footprint of three times its size.
+/// The budget, and the MiB of a footprint that is three times the budget.
 pub const DRAM: &str = "16MiB";
 pub const MIB: &str = "48";
 
@@ -41,7 +41,7 @@ impl TestFolders {
         self.folder.path().join(name)
     }
 
-    /// Returns `interleaf extend` with options; its sessions are in this test's folder.
+    /// Returns `interleaf extend` with options. Its sessions are in this test's folder.
     pub fn interleaf(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
@@ -75,14 +75,14 @@ impl TestFolders {
         seen["processes"].as_array().unwrap().clone()
     }
 
-    /// Counts the leftovers of sessions and stores.
+    /// Counts the files that sessions and stores have left behind.
     pub fn left(&self) -> usize {
         let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
         count("run/interleaf-extend") + count("store")
     }
 }
 
-/// Returns the path of the preload library, which cargo builds beside the tests.
+/// Returns the path of the preload library, which cargo builds in the folder of the tests.
 pub fn library() -> PathBuf {
     let test = env::current_exe().unwrap();
     let mut folders = test.ancestors().skip(1).take(2);
@@ -101,7 +101,8 @@ pub fn preload() -> OsString {
 pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may compile the same program at once: rename the complete file into folders.
+    // Two tests may compile the same program at once, so the complete file is renamed into the
+    // folder.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
@@ -127,7 +128,7 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
     assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
 }
 
-/// Starts a command that prints "there", and waits for that line.
+/// Starts a command that prints "there", and waits for this line.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -153,7 +154,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl TestFolders {
-    /// Runs the command with a store and without `--stats`.
+    /// Runs the command with a store, but without `--stats`.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
         command.arg(self.at("store")).args(options);

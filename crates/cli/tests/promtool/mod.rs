@@ -1,5 +1,5 @@
-//! `promtool` of Prometheus, which checks the served metrics and the alerts. If it is not installed
-//! (Debian: `prometheus`), the checks are skipped with a note, or fail with
+//! `promtool` of Prometheus, which checks the served metrics and the alerts. If `promtool` is not
+//! installed (Debian: `prometheus`), the checks are skipped with a note, or fail under
 //! `INTERLEAF_PROMTOOL=required`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,5 +1,5 @@
-//! JSON Schema (draft 7, which editors of TOML support) from the structs that serde reads and
-//! writes: their fields, types, documentation and serde's attributes.
+//! JSON Schema from the structs that serde reads and writes: their fields, types, documentation and
+//! serde's attributes. The version is draft 7, because editors of TOML support it.
 
 use interleaf_model::{policy::PolicyKind, provenance::Provenance, tier::TierKind};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// Whether the tool reads or writes the text.
+/// The direction of a text: the tool reads it, or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -30,12 +30,13 @@ pub(crate) struct Source {
 struct Generator<'a> {
     source: &'a Source,
     direction: Direction,
-    /// True if a file may inherit what it leaves out.
+    /// True if a file may inherit the keys that it leaves out.
     inherits: bool,
     definitions: RefCell<BTreeMap<String, Value>>,
 }
 
-/// Attributes of serde at a struct, a variant or a field: the name, and its value if it has one.
+/// The attributes of serde at a struct, a variant or a field. Each has a name, and may have a
+/// value.
 struct Attributes(Vec<(String, Option<String>)>);
 
 impl Attributes {
@@ -72,7 +73,7 @@ fn text(value: &Expr) -> String {
     }
 }
 
-/// The documentation of an item, as one paragraph.
+/// The documentation of an item, as a single paragraph.
 fn description(attributes: &[Attribute]) -> Option<String> {
     let lines = attributes.iter().filter(|it| it.path().is_ident("doc")).map(|attribute| {
         let Meta::NameValue(pair) = &attribute.meta else { panic!("a comment without text") };
@@ -82,7 +83,7 @@ fn description(attributes: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").replace("[`", "`").replace("`]", "`"))
 }
 
-/// The values that the text `field` may have; `None` for any text.
+/// The allowed values of the text `field`; `None` if any text is allowed.
 fn words(owner: &str, field: &str) -> Option<Vec<String>> {
     let all: Vec<&str> = match (owner, field) {
         (_, "provenance") if owner.ends_with("File") => {
@@ -188,7 +189,7 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// Adds the fields of a struct, none of them required if the struct is optional.
+    /// Adds the fields of a struct. If the struct is optional, none of its fields is required.
     fn flatten(
         &self,
         own: &Type,
@@ -212,12 +213,12 @@ impl Generator<'_> {
     fn is_required(&self, field: &Field, own: &Attributes) -> bool {
         match self.direction {
             Direction::Read => !own.has("default") && named(&field.ty).0 != "Option",
-            // Documents of earlier versions lack fields with a default.
+            // Documents of earlier versions lack fields that have a default.
             Direction::Written => !own.has("skip_serializing_if") && !own.has("default"),
         }
     }
 
-    /// True if a type is a text in the document, by a conversion.
+    /// True if the type is converted to a text in the document.
     fn is_text(&self, own: &Attributes) -> bool {
         let name = if self.direction == Direction::Read { "try_from" } else { "into" };
         own.value(name) == Some("String")
@@ -302,7 +303,7 @@ impl Generator<'_> {
         if self.definitions.borrow().contains_key(name) {
             return;
         }
-        // Inserted before the fields are visited, since a field may have the same type.
+        // Inserted before the fields are visited, because a field may have the same type.
         self.definitions.borrow_mut().insert(name.into(), Value::Null);
         let value = match item {
             Item::Struct(item) => self.structure(item),
@@ -313,7 +314,7 @@ impl Generator<'_> {
     }
 }
 
-/// The last name of a type's path, and its arguments.
+/// The last name of a type's path, and its generic arguments.
 fn named(own: &Type) -> (String, Vec<&Type>) {
     let Type::Path(path) = own else { panic!("a type that is not a path") };
     let last = path.path.segments.last().unwrap();
@@ -331,7 +332,7 @@ fn named(own: &Type) -> (String, Vec<&Type>) {
     (last.ident.to_string(), arguments)
 }
 
-/// The schema, or null.
+/// The schema, extended so that null is valid too.
 fn nullable(value: Value) -> Value {
     match value.get("type") {
         Some(Value::String(own)) if value.get("enum").is_none() => {
@@ -344,7 +345,7 @@ fn nullable(value: Value) -> Value {
     }
 }
 
-/// The schema with a description. Draft 7 ignores the neighbours of a reference.
+/// The schema with a description. In draft 7, keywords beside a reference are ignored.
 fn described(value: Value, description: Option<String>) -> Value {
     let Some(description) = description else { return value };
     let mut value = if value.get("$ref").is_some() { json!({"allOf": [value]}) } else { value };
@@ -352,7 +353,7 @@ fn described(value: Value, description: Option<String>) -> Value {
     value
 }
 
-/// The name of a variant by serde's `rename_all`.
+/// The name of a variant after serde's `rename_all`.
 fn renamed(name: &str, case: Option<&str>) -> String {
     match case {
         None => name.into(),

@@ -1,6 +1,7 @@
-//! The JSON Schemas in `schemas/` are those of the source, and the files of the tree keep them.
+//! The JSON Schemas in `schemas/` equal those generated from the source, and the files of the tree
+//! are valid under them.
 //!
-//! `INTERLEAF_SCHEMAS=overwrite cargo test -p interleaf --test schemas` writes them anew.
+//! `INTERLEAF_SCHEMAS=overwrite cargo test -p interleaf --test schemas` rewrites the schemas.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +19,7 @@ use std::{
 };
 use validate::problems;
 
-/// Files that the tool reads: the schema, the crate and the struct that parses it.
+/// Files that the tool reads: the schema, the crate of the struct that parses it, and the struct.
 const INPUTS: [(&str, &str, &str); 8] = [
     ("interleaf.configurations/1", "model", "ConfigurationsToml"),
     ("interleaf.demand/1", "model", "DemandFile"),
@@ -30,7 +31,7 @@ const INPUTS: [(&str, &str, &str); 8] = [
     ("interleaf.sweep/1", "job", "SweepFile"),
 ];
 
-/// Documents that the tool writes: the schema and its struct in the crate `record`.
+/// Documents that the tool writes: the schema, and its struct in the crate `record`.
 const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.balance/1", "BalancePeriod"),
     ("interleaf.balance.advice/1", "SummaryDocument"),
@@ -56,7 +57,7 @@ const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.tune/1", "TuneDocument"),
 ];
 
-/// The struct of a record of an application, which has the schema `interleaf.measure/1`, too.
+/// The struct of a profile of an application, whose schema is also `interleaf.measure/1`.
 const APPLICATION: &str = "ProfileDocument";
 
 /// A JSON Schema. `name` is the stem of its file and the NAME of `interleaf show --schema NAME`.
@@ -95,7 +96,7 @@ static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
     all
 });
 
-/// The schema of a text, by its field `schema`; a demand may have none.
+/// The schema of a text, selected by its field `schema`. A demand may lack this field.
 fn of_text(value: &Value) -> Option<&'static Named> {
     let schema = value.get("schema").map_or("interleaf.demand/1", |it| it.as_str().unwrap());
     let is_application = value.get("app").is_some();
@@ -163,10 +164,11 @@ fn the_documents_of_the_tests_keep_their_schemas() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // A record of periods has one document per line.
+        // A record of periods has a document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
-            // A machine and a platform share a schema, of which no JSON Schema is made.
+            // A machine and a platform have the same schema name, so no JSON Schema is generated
+            // for it.
             if value["schema"] == "interleaf.show/1" {
                 continue;
             }

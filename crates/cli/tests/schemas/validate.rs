@@ -1,4 +1,4 @@
-//! Validation by the keywords that the generated schemas have.
+//! Validation by those keywords that the generated schemas use.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! A pseudo-terminal for tests, which can hang up.
+//! A pseudo-terminal for tests. It can hang up.
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A terminal and the text drawn on it.
+/// A terminal, and the text that was drawn on it.
 pub(crate) struct Screen {
     terminal: Option<File>,
     keyboard: File,
@@ -59,7 +59,8 @@ impl Screen {
         let end = || Stdio::from(self.terminal().try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        // `command` still holds copies of the terminal's descriptor: close them.
+        // `command` still has copies of the terminal's descriptor. Replace them, so that they are
+        // closed.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child
     }
@@ -69,7 +70,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the text is drawn.
+    /// Waits until `text` is drawn.
     #[allow(dead_code, reason = "not every test waits")]
     pub(crate) fn until(&mut self, text: &str) {
         let begun = Instant::now();
@@ -109,7 +110,7 @@ impl Screen {
     }
 }
 
-/// Waits for the end of a process, and kills it after a time limit.
+/// Waits for the end of a process. After a time limit, kills the process.
 #[allow(dead_code, reason = "not every test waits")]
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! The pages of `docs/` as a book of mdBook: `SUMMARY.md` lists each page once, and links between
-//! pages lead to a page and to a heading of it.
+//! The pages of `docs/` as a book of mdBook: `SUMMARY.md` lists each page once, and each link
+//! between pages leads to an existing page and heading.
 
 use crate::{files, prose, read, root, split_code};
 use std::{
@@ -28,8 +28,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
     lines.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
 }
 
-/// The links of a page to pages of its folder, as page and anchor; an empty page is the page
-/// itself.
+/// The links of a page to pages of its folder, as page and anchor. An empty page stands for the
+/// page itself.
 fn links(text: &str) -> Vec<(String, String)> {
     let mut found = vec![];
     for (_, line) in prose(text) {

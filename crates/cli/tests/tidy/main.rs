@@ -1,7 +1,7 @@
-//! The source tree keeps the project's invariants.
+//! Tests that the source tree obeys the rules of the project.
 //!
-//! Each rule is a function from text to faults. A test of each rule shows that it fails on wrong
-//! text.
+//! Each rule is a function from a text to its faults. A test of each rule shows that the rule fails
+//! on a wrong text.
 
 mod book;
 mod structure;
@@ -15,14 +15,15 @@ const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 700;
 
-/// Programs print with `output`, and unfinished code is not committed.
+/// Macros that no program may contain: programs print with `output`, and unfinished code is not
+/// committed.
 const FORBIDDEN_MACROS: [&str; 6] =
     ["dbg", "todo", "unimplemented", "println", "eprintln", "print"];
 
 /// Modules of `std` that a pure library must not use.
 const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
 
-/// Pure crates: they use no file, clock, environment or thread.
+/// Pure crates. They use no file, clock, environment or thread.
 const PURE: [&str; 3] = ["card", "model", "sim"];
 
 /// Files and folders that may contain unsafe code. A name without an extension is a folder.
@@ -63,14 +64,14 @@ const UNSAFE: [&str; 34] = [
     "crates/workload/src/memory.rs",
 ];
 
-/// Methods whose last bits depend on the platform: `libm` replaces them. Square roots are exact.
+/// Methods whose last bits depend on the platform. `libm` replaces them. Square roots are exact.
 const PLATFORM_MATH: [&str; 24] = [
     "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
     "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",
     "tanh", "asinh",
 ];
 
-/// A fault of a text: the 1-based line, and the remedy.
+/// A fault of a text: the 1-based line, and the problem with its remedy.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: usize,
@@ -87,7 +88,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Replaces comments, strings and characters by blanks. Lines and columns stay.
+/// Replaces comments, strings and characters by blanks. The positions of all other characters stay.
 fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -106,7 +107,7 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Returns the length of the comment, string or character that begins at `at`, or 0.
+/// Returns the length of the comment, string or character that begins at `at`, or 0 if none does.
 fn blank_length(chars: &[char], at: usize) -> usize {
     let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
     match (chars[at], next(1)) {
@@ -157,7 +158,7 @@ fn raw_string_length(chars: &[char]) -> usize {
     ends.map_or(chars.len(), |at| body + at + end.len())
 }
 
-/// Returns the 1-based line of the byte offset `at`.
+/// Returns the 1-based number of the line at the byte offset `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -169,7 +170,7 @@ fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     })
 }
 
-/// Returns the offset behind the bracket that closes the bracket at `open`.
+/// Returns the offset after the bracket that closes the bracket at `open`.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[open..].char_indices() {
@@ -185,7 +186,7 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Replaces items behind `#[cfg(test)]` by blanks.
+/// Replaces items after `#[cfg(test)]` by blanks.
 fn without_tests(code: &str) -> String {
     let mut code = code.to_string();
     let mark = "#[cfg(test)]";
@@ -219,7 +220,7 @@ fn long_functions(text: &str) -> Vec<Fault> {
     let code = code_only(text);
     let mut faults = vec![];
     for at in words(&code, "fn") {
-        // A type `fn(u32)` has neither name nor body.
+        // A type such as `fn(u32)` has neither a name nor a body.
         let name: String =
             code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
         let Some(body) = code[at..].find(['{', ';']).map(|body| at + body) else { continue };
@@ -247,7 +248,8 @@ fn forbidden_macros(text: &str) -> Vec<Fault> {
     FORBIDDEN_MACROS.iter().flat_map(find).collect()
 }
 
-/// Returns the modules of `std` in code, in paths or lists of a `use`, with their offsets.
+/// Returns the modules of `std` that code names in paths or in lists of a `use`, with their
+/// offsets.
 fn std_modules(code: &str) -> Vec<(usize, String)> {
     let mut modules = vec![];
     for at in words(code, "std") {
@@ -313,7 +315,7 @@ fn unsafe_code(text: &str) -> Vec<Fault> {
     words(&code, "unsafe").map(|at| fault(line_of(&code, at), &problem)).collect()
 }
 
-/// True if the parent declares `mod name;`, with any visibility.
+/// True if the parent module declares `mod name;`, with any visibility.
 fn declares(parent: &str, name: &str) -> bool {
     let code = code_only(parent);
     words(&code, "mod").any(|at| {
@@ -338,7 +340,7 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Splits a line into its text without code, and the code in backticks.
+/// Splits a line into the text outside of backticks, and the code in backticks.
 fn split_code(line: &str) -> (String, Vec<&str>) {
     let parts: Vec<&str> = line.split('`').collect();
     let text = parts.iter().step_by(2).copied().collect::<Vec<_>>().join(" ");
@@ -369,8 +371,8 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     dead.map(|(at, target)| fault(at, format!("the link to {target} leads nowhere"))).collect()
 }
 
-/// Returns the paths of the source tree in backticks; of a pattern, the folder before its first
-/// wildcard.
+/// Returns the paths of the source tree in backticks. For a pattern, returns the folder before the
+/// first wildcard.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
     let roots =
         ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
@@ -449,7 +451,7 @@ fn markdown_files() -> Vec<PathBuf> {
     found
 }
 
-/// Fails with all faults of `files`, one per line, as `file:line: what`.
+/// Fails with a list of all faults in `files`, one per line, as `file:line: what`.
 fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
     let root = root();
     let mut faults = vec![];
@@ -545,7 +547,8 @@ fn each_platform_has_its_curves() {
     });
 }
 
-/// The folder at the root that has a file or folder which the code contains; `None` within crates.
+/// The folder at the root that has the file or folder `literal`, which the code includes; `None`
+/// for files of `crates/`.
 fn contained(source: &Path, literal: &str) -> Option<String> {
     let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
         Some(of_crate) => {

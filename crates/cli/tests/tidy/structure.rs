@@ -1,7 +1,7 @@
 //! The structure of the crates: imports, type names, sizes.
 //!
-//! The files of a crate are the nodes of a graph, and paths that begin with `crate`, `super` or
-//! `self` are its edges. An edge from a module to one of its ancestors does not count: a parent
+//! The files of a crate are the nodes of a graph. Paths that begin with `crate`, `super` or `self`
+//! are its edges. An edge from a module to one of its ancestors does not count, because a parent
 //! declares its children, re-exports them, and has the types that they share. In any other cycle,
 //! no file can be read, tested or moved without the others.
 
@@ -15,13 +15,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Limit of the lines of a crate's `src`, with its tests.
+/// Limit of the lines in the `src` of a crate, including its tests.
 const CRATE_LINES_MAX: usize = 16_000;
 
-/// Limits of single crates: the command line is an edge (arguments, options, a call, rendering).
+/// Limits of single crates. `cli` has a limit for a crate that only has arguments, options, calls
+/// and rendering.
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
-/// The crates of the workspace that each crate may depend on, except for tests.
+/// The crates of the workspace that each crate may depend on, except in tests.
 const LAYERS: [(&str, &str); 33] = [
     ("extend_forecast", ""),
     ("model", ""),
@@ -69,14 +70,14 @@ const LAYERS: [(&str, &str); 33] = [
     ("qemu_clock", ""),
 ];
 
-/// Limit of the fields of a struct; a larger one needs a comment with the word "fields" that
+/// Limit of the fields of a struct. A struct with more needs a comment with the word "fields" that
 /// explains why.
 const FIELDS_MAX: usize = 20;
 
-/// The path of a module from the crate's root, `["cache", "evict"]`.
+/// The path of a module from the root of its crate, such as `["cache", "evict"]`.
 type Module = Vec<String>;
 
-/// A crate of the workspace with its modules, each as a parsed file.
+/// A crate of the workspace, and its modules as parsed files.
 struct Crate {
     name: String,
     modules: BTreeMap<Module, syn::File>,
@@ -124,7 +125,7 @@ impl Crate {
         found.filter(|other| !module.starts_with(other)).collect()
     }
 
-    /// Returns the cycles of imports, each as the modules that reach each other.
+    /// Returns the cycles of imports. A cycle is a list of modules that reach each other.
     fn circles(&self) -> Vec<Vec<String>> {
         let imports: BTreeMap<&Module, BTreeSet<&Module>> =
             self.modules.keys().map(|module| (module, self.imports(module))).collect();
@@ -163,7 +164,7 @@ impl Crate {
     }
 }
 
-/// A type: name, module and number of named fields.
+/// A type: its name, its module and the number of its named fields.
 struct Declared {
     name: String,
     module: String,
@@ -171,7 +172,7 @@ struct Declared {
     is_explained: bool,
 }
 
-/// Collects the paths of a file that stay within its crate.
+/// Collects the paths of a file that lead to modules of its own crate.
 struct Paths {
     here: Module,
     found: BTreeSet<Module>,
@@ -183,7 +184,8 @@ impl Paths {
             Some("crate") => vec![],
             Some("self") => self.here.clone(),
             Some("super") => self.here.split_last().map_or(vec![], |(_, rest)| rest.to_vec()),
-            // A child module, or another name in scope; prefixes that are not modules are dropped.
+            // The first name may be a child module, or another name in scope. Prefixes that are not
+            // modules are dropped later.
             Some(_) => {
                 let mut child = self.here.clone();
                 child.push(path[0].clone());
@@ -213,7 +215,7 @@ impl Paths {
     }
 }
 
-/// True if an item is compiled for tests only.
+/// True if an item is compiled only for tests.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         it.path().is_ident("cfg")

@@ -12,7 +12,7 @@ use std::{
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// The variable of glibc, and the tunable with which `malloc` asks for huge pages (madvise).
+/// The variable of glibc, and the tunable with which `malloc` requests huge pages (madvise).
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 
@@ -23,7 +23,7 @@ pub struct Configuration {
     pub name: Option<String>,
     /// The setting as the user wrote it.
     pub setting: String,
-    /// How the memory is placed.
+    /// The placement of the memory.
     pub memory: MemoryChoice,
     /// Threads of common runtimes, and of workloads of `interleaf bench`.
     pub threads: Option<u32>,
@@ -37,7 +37,7 @@ pub struct Configuration {
 /// The placement of the memory of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MemoryChoice {
-    /// The placement without a change.
+    /// The placement is not changed.
     #[default]
     Unchanged,
     /// `interleaf run --weights`.

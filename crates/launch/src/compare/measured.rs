@@ -39,7 +39,8 @@ pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static st
     }
 }
 
-/// A run with its resources; the metric is a quantity, above 0.
+/// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
+/// so a time of 0 becomes 1e-9.
 pub(super) fn run(quantity: Quantity, elapsed: Duration, used: &Resources) -> ComparedRun {
     let seconds = |time: Duration| rounded(time.as_secs_f64());
     let value = match quantity {

@@ -13,8 +13,8 @@ use std::{path::PathBuf, time::Duration};
 /// The name of the drive that is measured on this machine.
 pub const THIS: &str = "this";
 
-/// The measured bytes of a store, and the time limit of each measurement: more than the cache of a
-/// drive, and quick enough for an estimate.
+/// The measured bytes of a store, which are more than the cache of a drive, and the time limit of
+/// each measurement, which keeps an estimate quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 
@@ -28,8 +28,8 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
 }
 
 /// Measures stores as one drive of the planner, named `this`: the rates of the stores are added up,
-/// and each page is on one store. Reads and writes together are assumed to reach the rate of the
-/// faster direction.
+/// and the latency of a page is that of a single store. Reads and writes together are assumed to
+/// reach the rate of the faster direction.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

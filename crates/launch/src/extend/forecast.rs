@@ -1,8 +1,9 @@
 //! `interleaf extend --plan`: the efficiency at other budgets and on other drives, from the
 //! statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a trace.
 //!
-//! A trace gives the traffic at every budget. Without it the traffic of the runs is interpolated:
-//! with one run it falls linearly to zero at the footprint, and each further run adds a point.
+//! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
+//! runs: with one run, the traffic falls linearly to zero at the footprint, and each further run
+//! adds a point.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::{
@@ -14,7 +15,7 @@ use interleaf_extend_forecast::{
     replacement::Replacement,
     shards::{SAMPLE_BLOCKS, Sample},
 };
-use interleaf_model::units::Bytes;
+use interleaf_model::units::{Bytes, Percent, Time};
 use interleaf_pager::session::ledger::PAGES_MIN;
 use interleaf_record::{
     bench::{self, BenchDocument},
@@ -36,7 +37,7 @@ const STEPS: u32 = 32;
 /// Blocks in the scaled-down cache of optimal replacement.
 const SAMPLE: usize = 4096;
 
-/// The efficiency that is enough.
+/// The efficiency that is enough, by default.
 const ENOUGH: f64 = 0.9;
 
 const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
@@ -47,12 +48,16 @@ const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench r
 pub struct ForecastOptions {
     /// Statistics, records and traces.
     pub files: Vec<PathBuf>,
-    /// Names or files of drives; all built-in drives if it is empty.
+    /// Names or files of drives; empty for all built-in drives.
     pub drives: Vec<String>,
     /// Stores to measure: the drive that the runs used.
     pub stores: Vec<PathBuf>,
     /// The memory that the program touches.
     pub footprint: Option<Bytes>,
+    /// The time of the runs with all data in DRAM. Default: from a record, or estimated.
+    pub time_in_dram: Option<Time>,
+    /// The efficiency that is enough. Default: 90 %.
+    pub efficiency: Option<Percent>,
 }
 
 /// The runs and the trace of the files.
@@ -69,19 +74,25 @@ struct Inputs {
     is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
+    /// Notes on times in DRAM that were not measured.
+    estimated: Vec<String>,
     notes: Vec<String>,
 }
 
 /// Computes the forecast.
 ///
 /// # Errors
-/// When a file is not of one of the three kinds, the footprint is not known, or a drive is unknown.
+/// When a file is neither statistics nor a record nor a trace, the footprint is not known, or a
+/// drive is unknown.
 pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> {
     let mut inputs = Inputs::default();
     for path in &options.files {
         read(path, &mut inputs)?;
     }
-    use_time_in_dram(&mut inputs)?;
+    match options.time_in_dram {
+        Some(time) => set_time_in_dram(&mut inputs, time)?,
+        None => use_time_in_dram(&mut inputs)?,
+    }
     let footprint = options.footprint.map(|footprint| footprint.get());
     let curve = curve(&mut inputs, footprint)?;
     let base = base(options, &inputs)?;
@@ -97,7 +108,7 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
     Ok(document(options, &inputs, &curve, model.as_ref(), &drives))
 }
 
-/// Reads a file of one of the three kinds.
+/// Reads statistics, a record or a trace.
 fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     let text = interleaf_catalog::document(path, HINT)?;
     let name = path.display();
@@ -112,7 +123,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
         Some(SCHEMA) => {
             let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
             inputs.runs.push(of_stats(&stats));
-            inputs.notes.push(estimated(&name.to_string(), inputs.runs.last()));
+            inputs.estimated.push(estimated(&name.to_string(), inputs.runs.last()));
             Ok(())
         }
         Some(bench::SCHEMA) => {
@@ -131,7 +142,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
-/// The note on a time in DRAM that was not measured.
+/// The note on a time in DRAM that is computed from a run and not measured.
 fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
@@ -143,7 +154,7 @@ fn estimated(name: &str, run: Option<&Run>) -> String {
              where it shared CPUs with the program"
         }
     };
-    format!("{name}: the time in DRAM {how}; a record of `bench run` without `extend` measures it")
+    format!("{name}: the time in DRAM {how}; give the measured time with --time-in-dram")
 }
 
 /// Reads of single pages that a thread waited for.
@@ -201,12 +212,30 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.extended.push((name, record));
 }
 
+/// Takes the time of all runs in DRAM from an option.
+fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
+    let seconds = time.seconds();
+    if let Some(run) = inputs.runs.iter().find(|run| run.seconds < seconds) {
+        return Err(Failure::new(
+            format!(
+                "--time-in-dram {seconds} s: the run with a budget of {} took {:.3} s",
+                Bytes::new(run.budget_bytes),
+                run.seconds
+            ),
+            "give the time that the same run takes with all its data in DRAM, such as 12.5s",
+        ));
+    }
+    inputs.runs.iter_mut().for_each(|run| run.dram_s = Some(seconds));
+    Ok(())
+}
+
 /// Takes the compute time of runs from records in DRAM.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
     let Some((name, dram)) = inputs.in_dram.first() else {
         let extended = inputs.extended.first();
         inputs.notes.extend(extended.map(|(name, _)| estimated(name, None)));
+        inputs.notes.append(&mut inputs.estimated);
         return Ok(());
     };
     let is_same = |other: &BenchDocument| {
@@ -215,6 +244,9 @@ fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     };
     if inputs.runs.is_empty() || inputs.runs.len() != inputs.extended.len() {
         let problem = format!("{name}: extended: it is a run in DRAM, without one of the pager");
+        let hint = "record a workload of `interleaf bench list` twice with `bench run`, with the \
+                    same arguments, once under `extend`; for other programs give the time in DRAM \
+                    with --time-in-dram";
         return Err(Failure::new(problem, hint));
     }
     let all = inputs.extended.iter().chain(&inputs.in_dram);
@@ -279,7 +311,7 @@ fn of_comparison(
     Ok(())
 }
 
-/// The traffic by budget: of the trace, or through the runs.
+/// The traffic by budget: from the trace, or interpolated between the runs.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first().filter(|_| inputs.is_of_one_pass) else {
@@ -322,8 +354,8 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     Ok(MissCurve::of_points(footprint, inputs.runs.iter().map(point).collect()))
 }
 
-/// The drive of the runs: the measured stores, or a rate from the first run, which is its traffic
-/// divided by its time beyond the compute time.
+/// The drive of the runs: the measured stores, or else a drive whose rate is the traffic of the
+/// first run divided by the run's time beyond the compute time.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);
@@ -376,9 +408,15 @@ fn document(
         enough.extend(model.map(|model| {
             let footprint = curve.footprint_bytes();
             let least = (PAGES_MIN * PAGE_BYTES as u64).min(footprint);
-            let dram_bytes = model.enough(curve, drive, is_same, ENOUGH).max(least);
-            let share = rounded(dram_bytes as f64 / footprint.max(1) as f64);
-            EnoughRow { drive: drive.name.clone(), efficiency: ENOUGH, dram_bytes, share }
+            let efficiency = options.efficiency.map_or(ENOUGH, Percent::fraction);
+            let dram_bytes = model.enough(curve, drive, is_same, efficiency).max(least);
+            EnoughRow {
+                drive: drive.name.clone(),
+                efficiency: rounded(efficiency),
+                dram_bytes,
+                share: rounded(dram_bytes as f64 / footprint.max(1) as f64),
+                is_lower_bound: drives[0].is_of_run && !is_same,
+            }
         }));
     }
     let mut notes = inputs.notes.clone();

@@ -1,5 +1,5 @@
-//! Helper processes of a session, which may outlive `interleaf extend`. Each is connected to the
-//! process that started it by a socket, its standard input.
+//! Helper processes of a session, which may outlive `interleaf extend`. The standard input of a
+//! helper is a socket to the process that started the helper.
 
 use std::{
     env,

@@ -46,7 +46,7 @@ impl Job {
         // The name is also a folder name.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
-        // Slurm writes 4(x2) for 4 on each of two nodes.
+        // Slurm writes 4(x2) for 4 ranks on each of two nodes.
         let number = |text: String| text.split(['(', ',']).next()?.parse().ok();
         let ranks = RANKS.iter().find_map(|name| text(name).and_then(number));
         Some(Self { name, ranks })

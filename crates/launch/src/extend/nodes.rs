@@ -1,4 +1,4 @@
-//! The NUMA nodes of a budget: which nodes take part, which CPUs use each, and fixed shares.
+//! The NUMA nodes of a budget: which nodes take part, which CPUs use each node, and fixed shares.
 
 use super::Dram;
 use interleaf_console::{Failure, system};
@@ -10,8 +10,8 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::nodes::NodeBudget;
 
-/// A budget leaves one part in this many of a node's memory to other programs: pages of the budget
-/// are bound to their node, and the kernel kills programs when a node has no memory left.
+/// A budget leaves 1 / `KEPT_DIVISOR` of a node's memory to other programs, because pages of the
+/// budget are bound to their node: the kernel kills programs when a node has no memory left.
 const KEPT_DIVISOR: u64 = 16;
 
 /// Returns the nodes of the budget: the nodes that the user names, or else all nodes with CPUs and

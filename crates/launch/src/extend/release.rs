@@ -1,5 +1,5 @@
 //! The releaser: a helper that frees the blocks of store files after the command has ended, so that
-//! the user need not wait for it (`interleaf_store::release`).
+//! the user does not wait for this (`interleaf_store::release`).
 
 use super::helper;
 use interleaf_console::{Failure, system};
@@ -20,7 +20,8 @@ pub(super) struct Started {
 }
 
 /// Starts a releaser for the store files of a session. Returns `None` if all stores are devices, or
-/// the releaser cannot be started: then the last process of the command frees the blocks.
+/// if the releaser cannot be started; in that case the last process of the command frees the
+/// blocks.
 pub(super) fn start(session: &Session) -> Option<Started> {
     if !session.settings.stores.iter().any(|store| store.is_dir()) {
         return None;

@@ -1,5 +1,5 @@
 //! The server of memory that processes of a session share. The server may outlive the command and
-//! `interleaf extend`, because processes that share memory may.
+//! `interleaf extend`, because processes that share memory may also outlive them.
 
 use super::{failure::session_failure, helper};
 use interleaf_console::Failure;
@@ -13,7 +13,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-/// A started server. Dropping it ends the server, unless processes still share memory.
+/// A started server. Dropping this value ends the server, unless processes still share memory.
 pub(super) struct Server {
     child: Child,
     connection: UnixStream,
@@ -46,7 +46,7 @@ pub fn serve(folder: &Path) -> Result<(), Failure> {
     helper::connection().and_then(serve).map_err(serve_failure)
 }
 
-/// Closes stderr, so that a reader of the command's output need not wait for a server that stays.
+/// Closes stderr, so that a reader of the command's output does not wait for a server that stays.
 fn detach_stderr() {
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
         // The server prints only errors, so redirecting stderr is enough.

@@ -1,7 +1,7 @@
-//! Steered swap, for static programs: these ignore the preloaded library of the pager.
+//! Steered swap, for static programs, which ignore the preloaded library of the pager.
 //!
 //! The swap file and the control group are made through the journal, so they are removed however
-//! this process ends; the hints come from [`interleaf_swap_hints`].
+//! this process ends. The hints come from [`interleaf_swap_hints`].
 
 use super::ExtendOptions;
 use crate::{Ended, restore::report_restored};
@@ -104,7 +104,7 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
 /// Checks whether a swap file and a control group can be made, without making them.
 ///
 /// # Errors
-/// When they cannot.
+/// When they cannot be made.
 fn check_store(root: &Root, store: &Path) -> Result<(), StoreRefused> {
     if !store.is_dir() {
         let hint = "name a folder: swap for a static program is a file";

@@ -14,7 +14,8 @@ pub(super) struct Proposal {
     pub(super) source: String,
 }
 
-/// The largest weight tried on curves, for 2, 3 and 4 tiers.
+/// The largest weight for which the curves of a platform are evaluated, for 2, 3 and 4 tiers. The
+/// limits bound the number of ratios.
 const LIMITS: [u16; 3] = [10, 6, 4];
 
 /// Returns the first weights of the search.
@@ -33,8 +34,8 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // Each of the listed weights and the first tier need a run; the hint adds a second run for the
-    // best two.
+    // Each of the listed weights and the first tier need a run; the hint adds a second run for each
+    // of the best two.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(
@@ -76,7 +77,8 @@ fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<IdList>, Failur
     }
     Err(Failure::new(
         format!("all memory is on node {nodes}: there is nothing to tune"),
-        "`interleaf doctor` says how an expander becomes a node; without one, `interleaf predict \
+        "`interleaf doctor` says how an expander becomes a node; without one, `interleaf measure \
+         app --demand FILE -- COMMAND` writes the demand of the program, `interleaf predict \
          --platform NAME --demand FILE` proposes weights for another machine, and --root DIR \
          plans for a captured one",
     ))
@@ -107,7 +109,7 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
 }
 
 /// Returns the kernel's automatic weights for the sums of the rated bandwidths of each tier.
-/// Without ratings, each tier has twice the weight of the next slower one.
+/// Without ratings, each tier has twice the weight of the next slower tier.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

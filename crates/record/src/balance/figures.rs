@@ -17,8 +17,8 @@ pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
     let of_domain = |(at, name): (usize, &&str)| {
         let own: Vec<&BalancePeriod> =
             periods.iter().filter(|period| period.domain == **name).collect();
-        // The name of a domain may be any text, but an id may not: ids have the number of the
-        // domain.
+        // The name of a domain may be any text, but an ID may not. IDs therefore have the number of
+        // the domain.
         let (suffix, of) = match domains.len() {
             1 => (String::new(), String::new()),
             _ => (format!("-{}", at + 1), format!(" of {name}")),

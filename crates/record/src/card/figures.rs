@@ -10,7 +10,7 @@ impl CardDocument {
         let loads = self.loads();
         let mut figures = vec![];
         for (number, load) in loads.iter().enumerate() {
-            // The ids of a single load's figures need no number.
+            // If there is a single load, the IDs of its figures need no number.
             let suffix = if loads.len() > 1 { format!("-{}", number + 1) } else { String::new() };
             let title = load.title();
             if self.cards.iter().any(|card| self.of(load, &card.name).count() > 1) {

@@ -167,7 +167,7 @@ mod tests {
             max: 9.0,
         };
         let curve = latency.slower_than(200);
-        // Of 200 I/Os the 99.9th percentile is the slowest.
+        // The 99.9th percentile of 200 I/Os is the slowest I/O.
         assert_eq!((curve[0], curve[8]), ((1.0, 1.0), (9.0, 0.005)));
         assert_eq!((curve.len(), curve[4]), (9, (5.0, 0.5)));
         assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 > b.1), "{curve:?}");

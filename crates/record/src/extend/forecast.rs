@@ -1,5 +1,5 @@
-//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`: traffic by budget,
-//! and the efficiency that drives give, computed from runs or traces.
+//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`: the traffic by
+//! budget, and the efficiency with each drive, computed from runs or traces.
 
 use crate::{
     check::{Check, Checked},
@@ -66,4 +66,7 @@ pub struct EnoughRow {
     pub dram_bytes: u64,
     /// `dram_bytes` divided by the footprint.
     pub share: f64,
+    /// True if more may be needed: the software time of the pager is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_lower_bound: bool,
 }

@@ -116,7 +116,7 @@ impl MeasureDocument {
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
             let load = load.map_or("idle".into(), |gbps| format!("{gbps:.1} GB/s"));
-            // Cut at the 99.9th percentile: the table has the rest.
+            // The figure ends at the 99.9th percentile. The table has the remaining bins.
             let (mut sum, mut points) = (0, vec![]);
             for (at, count) in histogram.histogram_8ns.iter().enumerate() {
                 points.push((8.0 * at as f64, 100.0 * *count as f64 / total));

@@ -1,9 +1,9 @@
 //! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
 //! and the curves of the Mess benchmark.
 //!
-//! Both report the bandwidth at the memory controller. The bandwidth of the program follows from
-//! the mix, because an ordinary store reads its line first: at the mix 2:1 the controller moves 210
-//! GB/s for 140 GB/s of the program. A non-temporal store does not read.
+//! Both tools report the bandwidth at the memory controller. The bandwidth of the program follows
+//! from the mix, because an ordinary store reads its line first: at the mix 2:1, the controller
+//! moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read its line.
 
 use super::{
     MeasureDocument, MeasureStop, MeasuredMachine, MeasuredPoint, PointKind, Quality,
@@ -75,7 +75,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports the whole system: divide evenly among the nodes with CPUs.
+    // MLC reports bandwidths of the whole system. Divide them evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -91,7 +91,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // MLC begins with the highest load, a record with the lowest. MLC's delays are in cycles.
+        // MLC begins with the highest load, a record with the lowest. The delays of MLC are in
+        // cycles.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole(PointKind::Loaded, mix, row.mbps);
@@ -142,8 +143,8 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // The controller reads each line before an ordinary store. These reads are not requested by the
-    // program, and are as many bytes as are written.
+    // The controller reads each line before an ordinary store. The program does not request these
+    // reads, and they have as many bytes as the writes.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -257,7 +258,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // A point without load has the longest delay; the delays of another tool are not recorded.
+        // A point without load has the longest delay. A record of another tool has no delays.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
@@ -336,7 +337,8 @@ Delay\t(ns)\tMB/sec
         let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
-        // Two lines are read and one is written at the controller: one is loaded, one stored.
+        // At the controller, two lines are read and one is written. The program loads one line and
+        // stores one.
         let mixed = &record.points[3];
         assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
         assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");
@@ -368,12 +370,13 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // The platform has a tier for each node; exported to MLC's format, the nodes are summed.
+        // The platform has a tier for each node. In MLC's format, the bandwidths of the nodes are
+        // summed.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // Without matrices the number of sockets is unknown, and a note says so.
+        // Without matrices the number of sockets is unknown. A note says so.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

@@ -1,10 +1,10 @@
 //! Converts a measurement to a platform: a tier for each node with a measured curve.
 //!
-//! A mix with a measured maximum bandwidth and no curve gets a curve of two points. The first has
-//! the measured idle latency. For the second, at the maximum, the bytes in flight are assumed to
-//! equal those of the mix with the measured curve; Little's law gives the latency: latency = bytes
-//! in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so a maximum of 50
-//! GB/s gets 240 ns. The provenance of that point is `assumed`.
+//! A mix with a measured maximum bandwidth and no curve gets a curve of two points. The first point
+//! has the measured idle latency. The second point is at the maximum. Its bytes in flight are
+//! assumed to equal those of the mix with the measured curve, and Little's law gives its latency:
+//! latency = bytes in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so
+//! a maximum of 50 GB/s gets 240 ns. The provenance of the second point is `assumed`.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;
@@ -66,7 +66,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // Latency was measured from the core: it includes the uncore latency.
+        // The latency was measured from the core, so it includes the uncore latency.
         0.0,
     );
     let mut files = vec![];
@@ -138,7 +138,7 @@ pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
 
 pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     let name = point.mix.as_deref()?;
-    // A mix given by its read share has no name that parses: `70%`.
+    // A mix that is given by its read share, such as `70%`, has a name that cannot be parsed.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
     let named: Mix = name.parse().ok().or_else(of_share)?;
     Some(if point.pattern == "random" { named.in_random_order() } else { named })

@@ -1,6 +1,7 @@
-//! Samples of a run. A sample has sums over a span, so two neighbours merge into a sample of the
-//! joint span. [`Samples`] uses that to bound its length: at 1024 samples it merges pairs, and from
-//! then on twice as many raw samples make a stored one. A long run keeps 512 to 1024.
+//! Samples of a run. A sample has sums over a span of time, so two neighbours can be merged into a
+//! sample of the joint span. [`Samples`] limits its length in this way: at 1024 samples it merges
+//! all pairs, and from then on merges twice as many raw samples into a stored sample. A long run
+//! keeps 512 to 1024 samples.
 
 use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
@@ -182,7 +183,7 @@ impl SampleDocument {
 
     /// Merges this sample with the next one.
     pub fn and(self, next: Self) -> Self {
-        // When one of the two counted no traffic, the merged sample has the traffic of the other.
+        // If only one of the two counted traffic, the merged sample has its traffic.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),

@@ -71,7 +71,7 @@ impl SimulateDocument {
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions = self.periods.iter().map(why).collect();
-        // A target holds until the next decision: draw decisions as points.
+        // A target is constant until the next decision, so decisions are drawn as points.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),

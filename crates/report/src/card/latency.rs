@@ -3,11 +3,11 @@
 use crate::{number, table::Table};
 use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE};
 
-/// Percentiles in each line of the text.
+/// Number of percentiles in a line of the text.
 const IN_LINE: usize = 3;
 
 /// The point in the form of fio's output: IOPS, slat, clat, lat, percentiles of clat. Loads and
-/// stores have one latency, printed as clat.
+/// stores have a single latency, printed as clat.
 pub(super) fn text(point: &CardPoint) -> String {
     let head = format!("\n{}: {}, depth {}\n", point.card, point.title(), point.iodepth);
     let is_storage = point.access == STORAGE;
@@ -41,7 +41,7 @@ fn block(
     text + &percentiles("clat", clat)
 }
 
-/// The read-backs of durable stores, as fio prints its fsync.
+/// The latency of the read-backs that make stores durable, as fio prints the latency of fsync.
 fn sync(latency: &IoLatencyDocument) -> String {
     let text = "  fsync: read-backs that make the stores durable\n".to_string();
     text + &moments("sync", latency) + &percentiles("sync", latency)

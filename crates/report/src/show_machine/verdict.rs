@@ -1,5 +1,5 @@
-//! The verdict of `interleaf doctor`: which uses of the tool work on a machine, and the first thing
-//! to do about those that do not.
+//! The verdict of `interleaf doctor`: which uses of the tool work on a machine, and the first step
+//! to make the others work.
 
 use crate::screen::{Meaning, painted};
 use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
@@ -13,8 +13,8 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// Uses by decreasing gain on a machine that lacks them. `docs/doctor.md` says what each capability
-/// is for.
+/// The uses, by decreasing gain on a machine where they do not work yet. `docs/doctor.md` describes
+/// what each capability is for.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",
@@ -32,7 +32,7 @@ const USES: [Use; 5] = [
         improved_by: &["io_uring"],
     },
     Use {
-        name: "the traffic of a program (measure app)",
+        name: "counted traffic of a program (measure app works without it)",
         needs: &["bandwidth counters"],
         improved_by: &["power readings"],
     },
@@ -43,7 +43,7 @@ const USES: [Use; 5] = [
     },
 ];
 
-/// The number of uses that work, in a line.
+/// The number of uses that work, in one line.
 pub(super) fn summary(document: &DoctorDocument) -> String {
     let count = USES.iter().filter(|it| lacking(document, it.needs).is_empty()).count();
     let rivals = of_status(document, CapabilityStatus::Rival).count();
@@ -91,8 +91,8 @@ pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)>
     lines
 }
 
-/// Lacking capabilities, each with the first use that gains from it: first the capabilities that
-/// uses need, then those that improve working uses.
+/// The lacking capabilities, each with the first use that gains from it. Capabilities that uses
+/// need come first, then those that improve working uses.
 fn steps(document: &DoctorDocument) -> Vec<(&CapabilityDocument, &'static str)> {
     let needed = USES.iter().map(|it| (it, it.needs));
     let works = |it: &&Use| lacking(document, it.needs).is_empty();

@@ -1,9 +1,9 @@
-//! Axes of a picture: the range of their values, and the values that are labelled.
+//! Axes of a picture: the range of their positions, and the labelled positions.
 
 use crate::short_number;
 
-/// An axis: positions from `from` to `to`, drawn from coordinate `start` to `end`. On a logarithmic
-/// axis the positions are powers of ten.
+/// An axis with positions from `from` to `to`, drawn from coordinate `start` to `end`. On a
+/// logarithmic axis, a position is the logarithm to base 10 of the value.
 pub(super) struct Axis {
     from: f64,
     to: f64,
@@ -21,10 +21,10 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// An axis over `range`, which is widened where its ends are equal.
+    /// An axis over `range`. A range whose ends are equal is widened.
     ///
     /// # Errors
-    /// A text if the range is not finite.
+    /// The reason, if the range is not finite.
     pub(super) fn new(range: [f64; 2], is_log: bool) -> Result<Self, String> {
         let [from, to] = range;
         let length = to - from;
@@ -34,7 +34,7 @@ impl Axis {
         let least = match [from, to] {
             // All values are zero.
             [0.0, 0.0] => 1.0,
-            // Below 10^-6 of its ends the steps of an axis are lost in rounding.
+            // If an axis is shorter than 10^-6 of its ends, its steps are lost in rounding.
             _ => 1e-6 * from.abs().max(to.abs()).max(1e-3),
         };
         let to = from + length.max(least);
@@ -45,7 +45,7 @@ impl Axis {
         Self { start, end, ..self }
     }
 
-    /// With labels at whole numbers only, for values such as rounds and threads.
+    /// Labels whole numbers only, for values such as rounds and threads.
     pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
         Self { has_whole_values, ..self }
     }
@@ -64,12 +64,12 @@ impl Axis {
         self.start + part * (self.end - self.start)
     }
 
-    /// The position closest to zero that the axis has: bars begin there.
+    /// The position on the axis that is closest to zero. Bars begin there.
     pub(super) fn base(&self) -> f64 {
         if self.is_log { self.from } else { 0.0_f64.clamp(self.from, self.to) }
     }
 
-    /// About `wanted` labelled positions.
+    /// Returns about `wanted` labelled positions.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         let ticks = if self.is_log { self.powers(wanted) } else { self.steps(wanted) };
         if ticks.len() > 1 || (self.has_whole_values && !ticks.is_empty()) {
@@ -80,7 +80,7 @@ impl Axis {
         vec![end(self.from), end(self.to)]
     }
 
-    /// Multiples of 1, 2 or 5 times a power of ten.
+    /// Multiples of a step, which is 1, 2 or 5 times a power of ten.
     fn steps(&self, wanted: usize) -> Vec<Tick> {
         let rough = (self.to - self.from) / wanted.max(1) as f64;
         let power = libm::floor(libm::log10(rough));
@@ -105,7 +105,7 @@ impl Axis {
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
 
-    /// Powers of ten; within two decades also 2 and 5 times a power.
+    /// Powers of ten. If the axis spans at most three decades, also 2 and 5 times each power.
     fn powers(&self, wanted: usize) -> Vec<Tick> {
         let (first, last) = (libm::floor(self.from) as i32, libm::ceil(self.to) as i32);
         let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };

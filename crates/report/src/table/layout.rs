@@ -1,4 +1,4 @@
-//! Widths of the columns of a table on a terminal. Texts are wrapped between words; if the table is
+//! Widths of the columns of a table on a terminal. Texts are wrapped between words. If the table is
 //! still too wide, columns are left out, the least important first.
 
 /// A column: its width without wrapping, and the width of its longest word.
@@ -11,8 +11,8 @@ pub(super) struct Column {
 /// Blanks around the text of a column.
 const PADDING: usize = 2;
 
-/// Widths of the columns in `width` characters; `None` for a column that is left out. `order` has
-/// columns by decreasing importance; the first one always stays.
+/// The widths of the columns in `width` characters; `None` for a column that is left out. `order`
+/// has the columns by decreasing importance. The first of them always stays.
 pub(super) fn widths(columns: &[Column], order: &[usize], width: usize) -> Vec<Option<usize>> {
     let mut kept = order.to_vec();
     let needed =

@@ -1,7 +1,8 @@
-//! `interleaf balance --monitor`: watches a running daemon from outside.
+//! `interleaf balance --monitor`: shows the periods of a running daemon.
 //!
 //! A thread connects to the daemon's socket, reconnects after the daemon restarts, and passes on
-//! its messages. On a terminal they are drawn; elsewhere the monitor prints a line for each period.
+//! the daemon's messages. On a terminal the monitor draws them; otherwise it prints a line for each
+//! period.
 
 mod history;
 mod view;
@@ -25,15 +26,15 @@ use view::{BalanceView, Link};
 /// Interval between attempts to reconnect to a daemon.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Longest delay until a new period or a signal is handled while no key is pressed.
+/// Longest delay before a new period or a signal is handled while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Size limit of a line, bytes; the period of a machine with eight tiers takes about 1000.
+/// Size limit of a line, bytes. The line of a period on a machine with eight tiers has about 1000.
 const LINE_MAX: u64 = 1 << 16;
 
 /// A message of the thread that reads the socket.
 enum Message {
-    /// The connection is open; the daemon repeats its history first.
+    /// The connection is open. The daemon first repeats its history.
     Connected,
     Period(Box<BalancePeriod>),
     /// A line that is not a valid period.
@@ -93,14 +94,14 @@ fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     }
 }
 
-/// Passes on messages until the connection ends; returns `None` when the receiver was dropped.
+/// Passes on messages until the connection ends. Returns `None` when the receiver was dropped.
 fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
     to.send(Message::Connected).ok()?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut line = vec![];
         match (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line) {
-            // A line without a line feed is the last one of a killed daemon.
+            // A line without a line feed is the last line of a killed daemon.
             Ok(_) if line.last() == Some(&b'\n') => {}
             Ok(_) | Err(_) => return Some(()),
         }
@@ -129,7 +130,7 @@ fn plain(messages: &Receiver<Message>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, with the source of its data.
+/// The view on a terminal, and the source of its data.
 struct LiveBalance {
     view: BalanceView,
     messages: Receiver<Message>,
@@ -154,7 +155,7 @@ impl BalanceView {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connected => {
-                // Drop the history: the daemon repeats its own.
+                // Drop the history, because the daemon repeats its own history.
                 self.history = History::default();
                 self.link = Link::Connected;
             }

@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::bench_compare::csv(&document),
         || interleaf_report::bench_compare::text(&document),
     );
-    // Rounds before a failure are valid.
+    // If a later round failed, the earlier rounds are valid.
     if measured.is_ok() || !document.rows.is_empty() {
         support::print_document(
             args.output.options(),
@@ -57,19 +57,19 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Comparisons for a study, as far as they were run.
+/// The comparisons of a study that were run.
 #[derive(Debug, Default)]
 pub(in crate::verb) struct Comparisons {
-    /// One for each element of the arguments that was begun.
+    /// A document for each element of the arguments whose comparison was begun.
     pub(in crate::verb) documents: Vec<BenchCompareDocument>,
-    /// Footprints of patterns that were not begun before the deadline.
+    /// Patterns with footprints whose runs were not begun before the deadline.
     pub(in crate::verb) left_out: Vec<String>,
-    /// The signal that ended them.
+    /// The signal that ended the comparisons.
     pub(in crate::verb) signal: Option<i32>,
 }
 
-/// Runs comparisons for a study until a signal arrives, or until `deadline`, which also ends a run.
-/// All patterns at one footprint are run before the next footprint.
+/// Runs comparisons for a study until a signal arrives, or until `deadline`, which also ends a run
+/// that has begun. Runs all patterns at one footprint before the next footprint.
 ///
 /// # Errors
 /// When the budget cannot be enforced, or a setting cannot be restored.
@@ -102,7 +102,7 @@ pub(in crate::verb) fn comparisons(
                     continue;
                 }
                 let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
-                // Settings are restored even when a run failed.
+                // Settings are restored even if a run failed.
                 if ran.is_err() {
                     bench.check_restored()?;
                 }
@@ -137,10 +137,10 @@ fn measure(
     Ok(())
 }
 
-/// Writes the interim record to the file of `-o`, for the case that this process is ended.
+/// Writes the interim record to the file of `-o`, in case this process is ended.
 fn record(args: &BenchCompareArgs, document: &BenchCompareDocument) -> Result<(), Failure> {
     let target = args.output.output.as_deref().filter(|target| {
-        // A pipe or device receives the whole record once, at the end.
+        // A pipe or a device receives the whole record once, at the end.
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
     });
     match target {
@@ -156,9 +156,9 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
 }
 
 /// Runs all rounds of a pattern. Each round runs every way once and then measures the drive with
-/// fio, so that interference affects all of them equally. After each round the document and the
-/// interim record have its rows. `step` is the number of this pair of pattern and footprint, and
-/// the number of all pairs, for the messages.
+/// fio, so that interference affects all ways and fio equally. After each round, its rows are added
+/// to the document and to the interim record. For the messages, `step` has the number of this pair
+/// of pattern and footprint, and the number of all pairs.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -169,7 +169,7 @@ fn rounds(
 ) -> Result<(), Failure> {
     let mut ways: Vec<MemoryKind> =
         args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
-    // Bounded ways run last: their control group gets as much memory as the pager used.
+    // Bounded ways run last, because their control group gets as much memory as the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();

@@ -1,4 +1,4 @@
-//! Applications: their packages are installed, and they are run at a footprint.
+//! Applications: installs their packages, and runs them at a footprint.
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
@@ -20,10 +20,10 @@ use std::{
     time::Duration,
 };
 
-/// Interval of the waits for the end of the application; a wait returns at once when it ends.
+/// Interval of the waits for the application. A wait returns at once when the application ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The mark of a complete environment, with the requirements that were installed.
+/// The name of the file that marks a complete environment. The file has the installed requirements.
 const MARK: &str = "requirements";
 
 /// The folder of the Python environments of recipes, by the XDG Base Directory Specification.
@@ -41,7 +41,7 @@ fn python(recipe: &Recipe) -> PathBuf {
     }
 }
 
-/// The first program that is missing, or the environment if it is missing or out of date.
+/// Names the first program that is missing, or the environment if it is missing or out of date.
 fn missing(recipe: &Recipe) -> Option<String> {
     if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
         return Some(format!("there is no {program}"));
@@ -103,8 +103,8 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs one command of the installation. Packages of the system are passed over where the programs
-/// are there already, so a user without privileges can install the others.
+/// Runs one command of the installation. System packages are skipped if the programs exist already,
+/// so that a user without privileges can install the Python packages.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };
     let is_apt = program == "apt-get";
@@ -125,7 +125,8 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Runs an application. The time is the one that the application itself reports, without its start.
+/// Runs an application. The measured time is the time that the application reports, which excludes
+/// its start.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
     output::check_writable(args.report.as_deref())?;
@@ -148,7 +149,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let said = tempfile::tempfile().map_err(failed)?;
     let signals = Signals::hold().map_err(failed)?;
     let start = |words: &[String]| -> Result<Duration, Failure> {
-        // `env` runs the application in the folder of its files.
+        // `env` changes to the folder of the files before it starts the application.
         let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
         all.extend(
             commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()),
@@ -181,7 +182,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything that the commands of a run printed.
+/// The whole output of the commands of a run.
 fn text_of(mut said: &File) -> io::Result<String> {
     let mut bytes = vec![];
     said.rewind()?;
@@ -189,7 +190,7 @@ fn text_of(mut said: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The failure of a command of a run, after its output.
+/// The failure of a command of a run. Prints the command's output first.
 fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> Failure {
     output::message(&text_of(said).unwrap_or_default());
     let program = words.first().map_or("", String::as_str);
@@ -197,7 +198,7 @@ fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> 
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 
-/// The result of an application. The checksum must equal that of a run on DRAM.
+/// The result of an application. The checksum must equal the checksum of a run on DRAM.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,

@@ -80,11 +80,11 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Bytes of a block of a trace: small enough for the rows of a cube, which a block of a prefetch
-/// exceeds.
+/// Bytes of a block of a trace. A block of this size fits into a row of a cube; a block as large as
+/// a prefetch would not.
 const BLOCK: usize = 16 << 10;
 
-/// Writes the blocks that a round touches, without running it.
+/// Writes the blocks that a round touches, without running the round.
 fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
     let touches = trace(kind, &setting(args), args.footprint.get(), BLOCK).ok_or_else(|| {
         Failure::new(
@@ -96,8 +96,8 @@ fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a footprint larger than the available memory and swap. Under `interleaf extend`, or in a
-/// file, the footprint may be larger.
+/// Rejects a footprint larger than the available memory and swap. Under `interleaf extend`, or if
+/// the arrays are in a file, the footprint may be larger.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
     if is_extended || matches!(args.memory, ArrayMemory::File(_)) {
@@ -131,13 +131,16 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// Records and prints the document as the options say.
+/// Records and prints the document as the options request.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let json = interleaf_record::json(document);
     if let Some(target) = &args.output {
         output::file(target, &json)?;
     }
-    output::data(&if args.json { json } else { interleaf_report::bench::text(document) })?;
+    match args.json {
+        true => output::data(&json),
+        false => output::text(&interleaf_report::bench::text(document)),
+    }?;
     page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 

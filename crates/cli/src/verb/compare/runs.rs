@@ -1,4 +1,4 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by runs in turn.
+//! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by alternating runs.
 
 use crate::{
     args::{CompareArgs, QuantityChoice},
@@ -14,10 +14,10 @@ use interleaf_model::{paired::Design, units::Bytes};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
-/// Maximum number of rounds by default: the looks are after 6, 10, 20 and 40.
+/// Default of the maximum number of rounds. Looks are after 6, 10, 20 and 40 rounds.
 const ROUNDS_MAX: usize = 40;
 
-/// The defaults of the other options.
+/// Defaults of the other options.
 const CONFIDENCE: f64 = 0.95;
 const MIN_DIFFERENCE: f64 = 0.02;
 const WARM_UP: usize = 1;
@@ -78,7 +78,7 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
     })
 }
 
-/// The command, or the named workloads.
+/// The compared command, or the named workloads.
 fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     if !args.command.is_empty() {
         return Ok(vec![Compared::Command(args.command.clone())]);

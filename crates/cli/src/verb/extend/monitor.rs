@@ -1,8 +1,8 @@
 //! `interleaf extend --monitor` without a command: shows the statistics of a running session.
 //!
 //! The processes of a session keep their statistics in a shared file, the ledger. The monitor reads
-//! this file and sends the processes no request. On a terminal it draws the statistics; elsewhere
-//! it prints a line each second.
+//! this file and sends no request to the processes. On a terminal it draws the statistics;
+//! otherwise it prints a line each second.
 
 mod view;
 
@@ -19,7 +19,7 @@ use view::StatisticsView;
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Without a terminal, this many ticks pass between lines.
+/// Without a terminal, a line is printed after this number of ticks.
 const LINE: u32 = 2;
 
 /// Watches the session of process `pid`, or the only session of the user, until the session ends.
@@ -115,7 +115,7 @@ fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, with the source of its data.
+/// The view on a terminal, and the source of its data.
 struct LiveStatistics<'a> {
     watch: SessionSampler<'a>,
     view: StatisticsView,

@@ -65,14 +65,14 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // The exit status is that of the command, even if the demand failed.
+        // The exit status is that of the command, even if the demand could not be written.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
 }
 
-/// Refuses options that cannot be satisfied, before the command starts.
+/// Rejects, before the command starts, options that cannot be satisfied.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if program.starts_with('-') {
@@ -152,8 +152,8 @@ fn document(
     }
 }
 
-/// Runs the command and samples it until its end; returns its exit status and the first signal that
-/// arrived.
+/// Runs the command and samples it until its end. Returns the command's exit status and the first
+/// signal that arrived.
 fn measured(
     args: &AppArgs,
     root: &Root,
@@ -162,7 +162,7 @@ fn measured(
     document: &mut ProfileDocument,
 ) -> Result<(ExitStatus, Option<i32>), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    // With `--json` stdout is for the document: the command's stdout goes to stderr.
+    // With `--json`, stdout is for the document, so the command's stdout goes to stderr.
     let stderr = match args.json {
         true => Some(File::from(
             io::stderr().as_fd().try_clone_to_owned().map_err(system::signal_failure)?,
@@ -186,7 +186,7 @@ fn measured(
         }
         bar.set_message(interleaf_report::measure_app::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
-        // Sample at multiples of the interval, however long a sample takes.
+        // Samples are due at multiples of the interval, however long a sample takes.
         let age = running.age().as_nanos();
         pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
     }
@@ -198,8 +198,8 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line for the time of the run, if stderr is a terminal that the command does
-/// not write to.
+/// Creates a progress line for the time of the run, if stderr is a terminal and the command does
+/// not write to this terminal.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = args.json || !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {
@@ -213,7 +213,7 @@ fn exit(status: ExitStatus) -> ExitCode {
     ended.exit_code()
 }
 
-/// Records and prints a document as the options say.
+/// Records and prints a document as the options request.
 fn write_document(
     args: &AppArgs,
     document: &ProfileDocument,
@@ -222,5 +222,8 @@ fn write_document(
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(document))?;
     }
-    output::data(&if args.json { interleaf_record::json(document) } else { text(document) })
+    match args.json {
+        true => output::data(&interleaf_record::json(document)),
+        false => output::text(&text(document)),
+    }
 }

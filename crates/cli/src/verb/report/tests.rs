@@ -1,5 +1,6 @@
-//! Altered documents of every schema: each is refused with an error that names the file and the
-//! field, or rendered in all formats with finite numbers only. None makes a report panic.
+//! Altered documents of every schema. Each document is either rejected with an error that names the
+//! file and the field, or rendered in all formats with finite numbers only. No document makes a
+//! report panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,8 +14,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Reads a document of each schema, by file name; of a file with a document a line, an array. The
-/// rows of a sweep are no JSON.
+/// Reads a document of each schema, by file name. If a file has a document per line, the value is
+/// an array. The rows of a sweep are left out, because they are not JSON.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -35,7 +36,7 @@ fn documents() -> Vec<(String, Value)> {
     found
 }
 
-/// The ending of files with a document a line.
+/// The ending of files that have a document per line.
 const LINES: &str = ".jsonl";
 
 /// The text of a document.
@@ -55,7 +56,7 @@ enum Step {
     Element(usize),
 }
 
-/// Returns the paths to all parts of a value; an array contributes one element.
+/// Returns the paths to all parts of a value. An array contributes only one element.
 fn paths(value: &Value) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
     let mut below = |step: Step, part: &Value| {
@@ -64,8 +65,8 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     };
     match value {
         Value::Array(elements) => {
-            // Structs of an array are compared with those before them: take the last. Numbers are
-            // alike: take the first.
+            // Take the last of several structs, because structs of an array are compared with those
+            // before them. Take the first of several numbers, because they are alike.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
@@ -85,7 +86,7 @@ fn part<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Returns mutations of a field; `None` removes the field.
+/// Returns changed values of a field; `None` removes the field.
 fn changes(part: &Value) -> Vec<Option<Value>> {
     let mut changes = match part {
         Value::Number(number) => {
@@ -185,7 +186,7 @@ fn documents_are_rendered_as_they_were_recorded() {
     );
 }
 
-/// A page is mailed and stored with results: it has a limit of its size, and loads nothing.
+/// A page is mailed and stored with results, so its size is limited and it loads no other file.
 #[test]
 fn a_page_of_each_kind_is_below_one_megabyte() {
     for (name, value) in documents() {
@@ -200,7 +201,7 @@ fn a_page_of_each_kind_is_below_one_megabyte() {
     }
 }
 
-/// Each field is changed alone.
+/// Changes each field alone.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {
     let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
@@ -229,7 +230,7 @@ fn a_document_with_one_change_is_refused_or_rendered() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// Several fields are changed together.
+    /// Changes several fields together.
     #[test]
     fn a_document_with_several_changes_is_refused_or_rendered(
         which in any::<prop::sample::Index>(),
@@ -248,7 +249,7 @@ proptest! {
     }
 }
 
-/// Fields that once made a report panic; the error names each of them.
+/// Changes to fields that once made a report panic. The error names the field.
 #[test]
 fn the_field_is_named() {
     let all = documents();

@@ -1,4 +1,4 @@
-//! The runs of `interleaf reproduce imdt` on this machine: workloads of the study at several
+//! The runs of `interleaf reproduce imdt` on this machine: the study's workloads at several
 //! footprints on DRAM, the pager, swap and mapped files, with several numbers of threads.
 
 use crate::{
@@ -20,27 +20,28 @@ use std::{
 const DRAM: u64 = 256 << 20;
 const QUICK_DRAM: u64 = 24 << 20;
 
-/// Footprints in units of the budget, in the order of the runs: the planner needs 2.
+/// Footprints in units of the budget, in the order of the runs. The footprint of 2 comes first,
+/// because the planner needs it.
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// The quick form runs only the first of these workloads.
+/// With `--quick`, only this number of workloads run, from the first.
 const QUICK: usize = 7;
 
-/// Threads in units of the cores: 22, 44 and 88 in the study, with 22 cores on each of two sockets.
+/// Threads in units of the cores. The study has 22, 44 and 88 threads on two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// When a run is ended, and no further one begins: three minutes with the rest of the study, and
-/// half a day.
+/// Time after which a run is ended and no further run begins: half a day. With `--quick` it is
+/// shorter, so that the whole study takes three minutes.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
-/// The longest run, seconds.
+/// Time limit of a single run, s.
 const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
-/// Measures this machine, and adds the results to the study. If it cannot be measured, a remark of
-/// the study has the reason. Returns the signal that ended it.
+/// Measures this machine, and adds the results to the study. If the machine cannot be measured, a
+/// remark of the study has the reason. Returns the signal that ended the measurement.
 pub(super) fn measure(
     args: &ReproduceArgs,
     study: &mut StudyDocument,
@@ -84,14 +85,14 @@ pub(super) fn measure(
     Ok(found.signal)
 }
 
-/// The arguments of `bench compare`, one comparison for each number of threads.
+/// The arguments of `bench compare`: a comparison for each number of threads.
 fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
     let cores = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
     let threads = match args.quick {
         true => vec![1],
         false => THREADS.map(|times| times * cores).to_vec(),
     };
-    // A control group and a swap file need root.
+    // The control group and the swap file need root.
     let ways: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],

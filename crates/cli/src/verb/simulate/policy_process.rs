@@ -1,4 +1,4 @@
-//! `interleaf simulate machine --policy exec:COMMAND`: a command as policy.
+//! `interleaf simulate machine --policy exec:COMMAND`: a command as the policy.
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;
@@ -12,7 +12,7 @@ use interleaf_model::machine::TierLayout;
 use interleaf_policy_process::{PolicyCommand, PolicyProcessError, PolicyProcesses, TIME_LIMIT};
 use interleaf_record::simulate_machine::SimulateDocument;
 
-/// The policy's command, and the time that it has for each answer.
+/// The command of the policy, and the time limit of each of its answers.
 pub(super) struct LimitedCommand {
     command: PolicyCommand,
     limit: Duration,
@@ -25,7 +25,7 @@ pub(super) enum SimulationEnd {
     Signal(i32),
 }
 
-/// The command in the options; `None` for a policy by name.
+/// The command in the options; `None` if the options name a policy.
 pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Failure> {
     let command = PolicyCommand::parse(&args.policy).transpose().map_err(failure)?;
     let only = |given: bool, option: &str, policy: &str| {
@@ -39,16 +39,16 @@ pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Fail
     };
     only(args.weights.is_some(), "--weights", "static")?;
     let limit = args.policy_limit.map_or(TIME_LIMIT, |time| {
-        // A longer limit would have no effect in practice.
+        // Limits the time to a day. A longer limit would have no effect in practice.
         Duration::try_from_secs_f64(time.seconds()).map_or(LIMIT_MAX, |it| it.min(LIMIT_MAX))
     });
     Ok(Some(LimitedCommand { command, limit }))
 }
 
-/// The longest time for an answer: a day.
+/// The maximum time limit of an answer: a day.
 const LIMIT_MAX: Duration = Duration::from_secs(86_400);
 
-/// Simulates `job` under the policy of the command, which `name` names in the record.
+/// Simulates `job` under the policy of the command. The record calls this policy `name`.
 pub(super) fn run(
     job: &MachineJob,
     name: &str,
@@ -76,7 +76,7 @@ fn failure(why: PolicyProcessError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// The steps of a job, which ends when a process fails or a signal comes.
+/// The progress of a job that ends when a policy process fails or a signal arrives.
 struct Watched<'a> {
     bar: Bar,
     processes: &'a PolicyProcesses,

@@ -1,8 +1,8 @@
-//! `interleaf simulate machine --sweep`: simulates every combination of the lists in a file.
+//! `interleaf simulate machine --sweep`: simulates every combination of the lists in a sweep file.
 //!
 //! Rows are computed on all cores and recorded in order of completion, each with its number. At the
-//! end they are sorted, so the file is the same on any number of cores. An interrupted sweep
-//! continues: rows that are already in the file are kept.
+//! end the rows are sorted, so the file does not depend on the number of cores. An interrupted
+//! sweep continues: rows that are already in the file are kept.
 
 mod fingerprint;
 mod progress;
@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs the sweep in file `path` and writes its rows to `target`, or to stdout; and a page to
+/// Runs the sweep of the file `path`. Writes its rows to `target`, or to stdout, and a page to
 /// `report`.
 pub(super) fn run(
     path: &Path,
@@ -40,7 +40,7 @@ pub(super) fn run(
     let rows_of = |case: usize| scenarios[sweep.base_case(case)].tasks.len();
     let made_from = fingerprint(&sweep, &scenarios);
     let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
-    progress::say_cases(sweep.count(), record.done());
+    progress::say_cases(sweep.count(), record.done(), to_file.is_some());
     let base_cases = base_cases(scenarios, sweep.duration.value);
     let progress = Progress::begin(path, &sweep.name, sweep.count(), record.done());
     let compute = |cases: &[usize]| {
@@ -76,14 +76,14 @@ pub(super) fn run(
     page::write(report, || Document::Sweep(Box::new(document)))
 }
 
-/// Returns a fingerprint of the sweep, its scenarios and the tool's version.
+/// Returns a fingerprint of the sweep, its scenarios and the version of the tool.
 fn fingerprint(sweep: &Sweep, scenarios: &[Scenario]) -> String {
     let tool = [sweep.text(), env!("CARGO_PKG_VERSION")].into_iter().chain(COLUMNS);
     let scenarios = scenarios.iter().map(|scenario| format!("{scenario:?}"));
     fingerprint::of(tool.map(String::from).chain(scenarios))
 }
 
-/// Returns `count` cases that are spread evenly over `cases`, and the others.
+/// Returns `count` cases that are spread evenly over `cases`, and the remaining cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);
     let (sample, others): (Vec<_>, Vec<_>) =
@@ -92,7 +92,7 @@ fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     (numbers(sample), numbers(others))
 }
 
-/// The common part of cases that differ only in policy, noise, curve error, migration rate and
+/// The common part of all cases that differ only in policy, noise, curve error, migration rate and
 /// seed.
 struct BaseCase {
     scenario: Scenario,
@@ -100,7 +100,8 @@ struct BaseCase {
     best_static: Option<StaticBest>,
 }
 
-/// Reads the scenario of each base case: a wrong one stops the sweep before any computation.
+/// Reads the scenario of each base case, so that an invalid scenario stops the sweep before any
+/// computation.
 fn scenarios(sweep: &Sweep) -> Result<Vec<Scenario>, Failure> {
     let first = (0..sweep.base_cases()).map(|base_case| sweep.case(sweep.first_case_of(base_case)));
     first.map(|case| scenario(sweep, &case)).collect()
@@ -183,7 +184,8 @@ fn curve_error(case: &Case) -> f64 {
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
     let (task, done) = (&scenario.tasks[at], &outcome.tasks[at]);
     let optional = |value: Option<f64>| {
-        value.map_or(String::new(), |value| interleaf_record::rounded(value).to_string())
+        // Every number has a decimal point. Otherwise libraries may take the column for integers.
+        value.map_or(String::new(), |value| format!("{:?}", interleaf_record::rounded(value)))
     };
     let weights = |points: &[u16]| interleaf_record::predict::weights_text(points);
     let last = outcome

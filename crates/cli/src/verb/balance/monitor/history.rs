@@ -3,7 +3,7 @@
 use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;
 
-/// Limit of the kept periods of a domain: 15 minutes of periods of 6 s.
+/// Maximum number of kept periods of a domain: 15 minutes of periods of 6 s.
 const KEPT: usize = 150;
 
 /// The last periods of each domain, oldest first.
@@ -22,7 +22,7 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // A period with other nodes makes the history useless: a tier was added or removed.
+        // A tier was added or removed if a period has other nodes. The history is then useless.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }
@@ -37,7 +37,7 @@ impl History {
         self.domains.len()
     }
 
-    /// Returns the periods of a domain; the first domain is 0.
+    /// Returns the periods of a domain. Domains count from 0.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }

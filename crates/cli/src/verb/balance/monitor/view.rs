@@ -1,4 +1,4 @@
-//! The view of a daemon: the tiers, their bandwidth and shares over time, migrated bytes, and the
+//! The view of a daemon: the tiers, their bandwidths and shares over time, migrated bytes, and the
 //! last decisions with their reasons.
 
 use super::history::History;
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 pub(super) const GONE: &str = "the daemon has gone; waiting for it to come back";
 pub(super) const STRANGE: &str = "the daemon sends a message that this version does not understand";
 
-/// A colour for each tier, fastest first, reused cyclically for further tiers.
+/// A colour for each tier, the fastest first. Further tiers repeat the colours.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
 
@@ -38,7 +38,7 @@ pub(super) struct BalanceView {
     pub(super) socket: String,
     pub(super) link: Link,
     pub(super) history: History,
-    /// The domain on display.
+    /// The domain that is shown.
     domain: usize,
 }
 
@@ -82,7 +82,7 @@ impl BalanceView {
         frame.render_widget(Line::from(format!("q quit{tab}")), keys);
     }
 
-    /// Returns the message before the first period.
+    /// Returns the message that is shown before the first period.
     fn waiting(&self) -> Line<'_> {
         match self.link {
             Link::Connected => {
@@ -138,7 +138,7 @@ fn table(last: &BalancePeriod) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A line of a chart: name, style, points, and their connection.
+/// A line of a chart: name, style, points, and how the points are connected.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
 /// Draws a chart of lines over time.
@@ -167,7 +167,7 @@ fn draw_chart(
         .block(Block::bordered().title(title.to_string()))
         .x_axis(x)
         .y_axis(y)
-        // The newest points are on the right, so the legend is on the left.
+        // The legend is on the left, because the newest points are on the right.
         .legend_position(Some(LegendPosition::TopLeft))
         .hidden_legend_constraints((Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)));
     frame.render_widget(chart, area);
@@ -288,7 +288,7 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// A smaller share of the target gives a falling line: the chart depends on its numbers.
+    /// A smaller share of the target gives a falling line, so the chart depends on its numbers.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {

@@ -1,9 +1,9 @@
-//! The ceiling: the highest speed of a pattern with this budget and this drive.
+//! Computes the ceiling: the highest speed of a pattern with this budget and this drive.
 
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;
 use interleaf_console::Failure;
-use interleaf_extend_forecast::{access::Carried, belady::carried};
+use interleaf_extend_forecast::{access::BlockTraffic, belady::carried};
 use interleaf_record::{
     bench_compare::{BenchRow, CeilingDocument, DriveRateDocument},
     rounded,
@@ -13,9 +13,9 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Computes the ceiling of a pattern at a footprint, from the runs at that footprint. The time of a
-/// round is the larger of two: the loops on DRAM, and the drive's transfer of the bytes that
-/// optimal replacement moves. `measured` is the best fio rate of the earlier rounds; this function
+/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. The time of a
+/// round is the larger of two times: the loops on DRAM, and the drive's transfer of the bytes that
+/// optimal replacement moves. `measured` is the best fio rate of the earlier rounds. This function
 /// runs fio once more.
 pub(super) fn find(
     bench: &Comparison<'_>,
@@ -29,14 +29,15 @@ pub(super) fn find(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // Without an access order to replay (loops of a library), the counted traffic of the pager or
-    // of swap gives the mix.
+    // Some patterns have no access order to replay, because their loops are in a library. The
+    // counted traffic of the pager or of swap then gives the mix.
     let seen = row("pager")
         .or_else(|| row("swap"))
-        .and_then(|row| Some(Carried { read: row.read_bytes?, written: row.written_bytes? }));
+        .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // Time of the loops: the fastest round of any way, which without noise is the one on DRAM.
+    // The time of the loops is the fastest round of any way. Without noise, this is the round on
+    // DRAM.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);
@@ -56,7 +57,8 @@ pub(super) fn find(
     Ok(Some(ceiling(Some(drive::at_least_reached(pattern, best, rows)))))
 }
 
-/// Returns the maximum memory that any way had: with it optimal replacement transfers the minimum.
+/// Returns the maximum memory that any way used. With this memory, optimal replacement transfers
+/// the fewest bytes.
 fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");
@@ -67,11 +69,11 @@ fn document(
     pattern: &Pattern,
     ratio: f64,
     memory: u64,
-    least: Option<Carried>,
+    least: Option<BlockTraffic>,
     loops_s: Option<f64>,
     drive: Option<DriveRateDocument>,
 ) -> CeilingDocument {
-    let carried = |least: Carried| match pattern.moves_bytes() {
+    let carried = |least: BlockTraffic| match pattern.moves_bytes() {
         true => least.read + least.written,
         // Write-back overlaps with the reads of the next blocks.
         false => least.read,
@@ -95,7 +97,7 @@ fn document(
 }
 
 /// Returns the bytes that optimal replacement moves in a round with this much memory.
-fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<Carried> {
+fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<BlockTraffic> {
     let block = match pattern.kind {
         Kind::Stride | Kind::Random => 4 << 10,
         Kind::Gemm | Kind::GemmTiled | Kind::Fft3d | Kind::Lu | Kind::LuPlain => 16 << 10,
@@ -103,7 +105,7 @@ fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<Carried> {
     };
     let setting = pattern.setting(footprint);
     let trace = trace(pattern.kind, &setting, footprint, block)?;
-    let Carried { read, written } = carried(&trace, memory as usize / block);
+    let BlockTraffic { read, written } = carried(&trace, memory as usize / block);
     let bytes = |blocks: u64| blocks * block as u64 / u64::from(rounds(pattern.kind));
-    Some(Carried { read: bytes(read), written: bytes(written) })
+    Some(BlockTraffic { read: bytes(read), written: bytes(written) })
 }

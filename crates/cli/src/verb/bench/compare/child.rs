@@ -1,4 +1,4 @@
-//! Runs a pattern once, in a process of its own.
+//! Runs a pattern once, in a separate process.
 
 use crate::{
     args::BenchCompareArgs,
@@ -30,13 +30,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shell script: enters the control group, then executes the command.
+/// A shell script that enters the control group and then executes the command.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// `extend --min-alloc`: smaller allocations are not the arrays of a pattern.
+/// The value of `extend --min-alloc`. Smaller allocations are not the arrays of a pattern.
 const MIN_ALLOC: &str = "2MiB";
 
-/// Interval between checks for the start of a run.
+/// Interval between checks whether a run has started.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Footprints are multiples of this size, bytes.
@@ -47,9 +47,9 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// When a run is ended, whatever its limit.
+    /// The time at which a run is ended, whatever its own limit.
     deadline: Option<Instant>,
-    /// The signal that arrived during a run.
+    /// The signal that arrived during a run, if any.
     signal: Cell<Option<i32>>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Done {
     pub(super) used_max: Option<u64>,
     /// Memory limit of the control group.
     pub(super) limit: Option<u64>,
-    /// Statistics of the pager over the whole run, with the initialization of the arrays.
+    /// Statistics of the pager over the whole run, including the initialization of the arrays.
     pub(super) pager: Option<PagerDocument>,
 }
 
@@ -124,8 +124,8 @@ impl<'a> Comparison<'a> {
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once. `memory` is the memory that the pager used, and the limit of bounded
-    /// ways.
+    /// Runs a pattern once. `memory` is the memory that the pager used, which is also the limit of
+    /// bounded ways.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -136,27 +136,28 @@ impl<'a> Comparison<'a> {
     ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
-        // Within the budget the pager's memory does not include its overhead: use the budget plus
-        // slack.
+        // For a footprint within the budget, the pager's memory does not include its overhead. Use
+        // the budget plus slack instead.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
-            // A run without a limit needs no group: its peak memory is unknown then, and a signal
-            // ends a run that exceeds its time.
+            // A run without a limit needs no group. Without a group, its peak memory is unknown,
+            // and a signal ends the run when it exceeds its time.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
         let run = PlannedRun { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
-            // No setting changes, so root is not needed.
+            // The way changes no setting, so root is not needed.
             return self.in_group(&run, group.as_ref());
         }
         let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
         tell(false, &undone);
         let ended = self.with_swap(&run, &mut journal, group.as_ref());
-        // Remove the group before swapoff: pages still in it would be read back from the swap file.
+        // Remove the group before swapoff. Otherwise swapoff would read the group's pages from the
+        // swap file.
         drop(group);
         let closed = journal.close();
         if let Ok(undone) = &closed {
@@ -174,7 +175,8 @@ impl<'a> Comparison<'a> {
         journal: &mut Journal<'_>,
         group: Option<&MemoryCgroup<'_>>,
     ) -> Result<RunOutcome, Failure> {
-        // One eighth more than the footprint: the kernel allocates swap slots in clusters.
+        // The swap file is an eighth larger than the footprint, because the kernel allocates swap
+        // slots in clusters.
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
@@ -193,12 +195,12 @@ impl<'a> Comparison<'a> {
         self.in_group(run, group)
     }
 
-    /// Retries to restore settings that are left in the journal.
+    /// Tries again to restore the settings that are left in the journal.
     ///
     /// # Errors
-    /// When a setting still cannot be restored: it stays in the journal.
+    /// When a setting still cannot be restored. It stays in the journal.
     pub(super) fn check_restored(&self) -> Result<(), Failure> {
-        // A user without write access to the journal has changed no setting.
+        // A user who cannot write to the journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
         if journal.changes().is_empty() {
             tell(false, &undone);
@@ -273,8 +275,8 @@ impl<'a> Comparison<'a> {
             Err(_) => {
                 let mut text = String::new();
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                // The OOM killer can end a group despite swap: on Linux 6.18 it kills GEMM now and
-                // then.
+                // The OOM killer can end a group although swap has room: on Linux 6.18 it sometimes
+                // kills GEMM.
                 let is_killed = status.signal() == Some(Signal::KILL.as_raw());
                 let silent = match is_killed {
                     true => "killed, as by the kernel where a group has no memory left",
@@ -286,8 +288,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Waits for a run; `None` when it exceeded its time limit. A launcher (`--by`) may queue the
-    /// run: its time counts from its entry into the group.
+    /// Waits for a run; `None` if the run exceeded its time limit. A launcher (`--by`) may queue
+    /// the run, so the time counts from the run's entry into the group.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -348,7 +350,7 @@ fn no_setting(why: &JournalError) -> Failure {
     Failure::new(why.to_string(), NOT_ROOT)
 }
 
-/// Reports restored settings unless `quiet`, and settings that could not be restored in any case.
+/// Reports restored settings unless `quiet`. Always reports settings that could not be restored.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     interleaf_launch::restore::report_restored(quiet, &undone);

@@ -1,4 +1,4 @@
-//! The drive's bandwidth for the mix of reads and writes of a pattern, measured with `fio`.
+//! The drive's bandwidth for a pattern's mix of reads and writes, measured with `fio`.
 
 use super::child::Comparison;
 use crate::{args::BenchCompareArgs, comparison::pattern::Pattern};
@@ -11,22 +11,22 @@ use std::{
     process::{Command, Output},
 };
 
-/// Transfer sizes and outstanding transfers. The pager keeps up to 16 transfers of 1 MiB
-/// outstanding, and mapped files are read ahead in pieces of several MiB.
+/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. The pager keeps
+/// up to 16 transfers of 1 MiB outstanding. Mapped files are read ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
-/// Transfer sizes and outstanding transfers of predictable pages.
+/// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
-/// Seconds of each fio run in a round. The rate of a drive varies with other load, on a virtual
-/// machine by a factor of two within seconds: proximity in time to the other runs matters more than
-/// length.
+/// Seconds of each fio run in a round. Other load changes the rate of a drive, on a virtual machine
+/// by a factor of two within seconds. A run close in time to the other runs is therefore better
+/// than a long run.
 const SECONDS: &str = "2";
 
 /// Rounds that move fewer bytes than this do not show the drive's rate.
 const REACHED_MIN: u64 = 16 << 20;
 
-/// A file that fio reads and writes, removed on drop.
+/// A file that fio reads and writes. It is removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -64,14 +64,14 @@ pub(super) fn rate(
     let name = format!("interleaf-bench-fio-{}", std::process::id());
     let file = Scratch(bench.args().store.join(name));
     let size = format!("--size={footprint}");
-    // Write all blocks first: reads of unwritten blocks would not reach the drive.
+    // Write all blocks first, because reads of unwritten blocks would not reach the drive.
     fio(bench, &file, &[&size, "--rw=write", "--bs=1m", "--iodepth=8"])?;
     let share = format!("--rwmixread={:.0}", 100.0 * read_share);
     let threads = bench.args().threads;
     let ways: Vec<(&str, &str, u32)> = match pattern.is_predictable() {
         _ if pattern.is_streaming => STREAMING.map(|(bytes, depth)| ("rw", bytes, depth)).into(),
         true => PAGES.map(|(bytes, depth)| ("randread", bytes, depth)).into(),
-        // The next access is unpredictable: each thread has one outstanding read.
+        // The next access is unpredictable, so each thread has a single outstanding read.
         false => vec![("randread", "4k", threads)],
     };
     let mut best: Option<DriveRateDocument> = None;
@@ -94,10 +94,10 @@ pub(super) fn rate(
     best.ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
-/// Raises the rate to that of the fastest way: if a pattern moved more bytes per second than fio,
-/// the drive can sustain that rate, and the result says so. Unpredictable single pages are
-/// excepted: a way that reads several pages at a time moves more bytes, but completes no more
-/// requests.
+/// Raises the rate to that of the fastest way. If a pattern moved more bytes per second than fio,
+/// the drive can sustain this rate, and the result says so. Patterns of unpredictable single pages
+/// are excluded, because a way that reads several pages at a time moves more bytes without
+/// completing more requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,
@@ -125,10 +125,10 @@ pub(super) fn at_least_reached(
     }
 }
 
-/// How to go on without a working fio.
+/// The hint for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
-/// Fails if fio is needed and cannot be run: before the first run, not after it.
+/// Fails before the first run if fio is needed and cannot be run.
 pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     if args.no_drive || args.ratio.iter().all(|ratio| *ratio <= 1.0) {
         return Ok(());
@@ -151,7 +151,7 @@ fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed
     })
 }
 
-/// Runs fio with these arguments, by the command of `--by`.
+/// Runs fio with these arguments, under the command of `--by`.
 fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
     let by = args.by.as_deref().unwrap_or("").split_whitespace();
     let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();

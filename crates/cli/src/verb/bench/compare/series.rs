@@ -15,7 +15,7 @@ pub(super) struct Series {
     ratio: f64,
     way: MemoryKind,
     runs: Vec<MeasuredRun>,
-    /// Errors, each with the advice of its run.
+    /// Errors, each with the advice (`madvise`) of its run.
     problems: Vec<(Option<&'static str>, String)>,
 }
 
@@ -37,8 +37,8 @@ impl Series {
         self.way
     }
 
-    /// Returns the advice for the runs of the next round: all advice in the first, then the
-    /// fastest.
+    /// Returns the advice for the runs of the next round: in the first round all advice, afterwards
+    /// the advice of the fastest run.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
@@ -47,7 +47,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // Advice that failed once would fail again.
+        // Advice whose run failed is not repeated, because it would fail again.
         self.best().into_iter().collect()
     }
 

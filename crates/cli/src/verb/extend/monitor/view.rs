@@ -12,7 +12,7 @@ use ratatui::{
 };
 use std::collections::VecDeque;
 
-/// Limit of the kept samples, at least the width of any terminal.
+/// Maximum number of kept samples: at least the width of any terminal.
 const KEPT: usize = 1000;
 
 /// The samples of the statistics, newest last.

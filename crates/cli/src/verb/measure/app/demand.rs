@@ -12,15 +12,16 @@ use interleaf_model::{
 use interleaf_record::measure_app::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
-/// Minimum share of the command's memory on the first tier. With less, no demand is written: a
-/// demand describes runs with all pages on the first tier.
+/// Minimum share of the command's memory on the first tier. With a smaller share no demand is
+/// written, because a demand describes runs with all pages on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// The assumed read share and its range, when no source counted reads and writes.
+/// The read share and its range, which are assumed if no source counted reads and writes.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 
-/// Least bandwidth of a phase, GB/s: a demand must be positive even when idle.
+/// Minimum bandwidth of a phase, GB/s. The bandwidth in a demand must be positive, even if the
+/// phase is idle.
 const GBPS_LEAST: f64 = 0.001;
 
 /// Writes the demand of a run. `arrived_signal` is the signal that ended the run, if any.
@@ -36,7 +37,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns notes for a reader of the demand file, as TOML comments.
+/// Returns the TOML comments for a reader of the demand file.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();
@@ -60,8 +61,9 @@ fn head(document: &ProfileDocument) -> String {
         lines.push("Where its pages were was not seen: all of them should have been on".into());
         lines.push("the first tier.".into());
     }
-    lines.push("How hot pages are was not looked at: [hotness] is left out, which is even.".into());
-    lines.push("More [[local]] runs with other threads make a prediction surer.".into());
+    lines.extend(app.warnings.iter().map(|warning| format!("Warning: {warning}.")));
+    lines.push("Hotness was not measured: without [hotness] all pages are equally hot.".into());
+    lines.push("[[local]] runs with other threads make a prediction more certain.".into());
     // An argument of the command may contain a line break.
     let text: String = lines
         .iter()
@@ -125,8 +127,8 @@ fn demand(
     })
 }
 
-/// Converts two or more phases. Their shares are rounded to millionths, as they are written, and
-/// the last one makes the sum 1.
+/// Converts two or more phases. Shares are rounded to millionths, because the file has millionths.
+/// The last share makes the sum 1.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {
@@ -151,7 +153,7 @@ fn program(app: &AppDocument) -> String {
     name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
 }
 
-/// Returns the provenance of the figures.
+/// Returns the provenance of the demand's figures.
 fn source(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];

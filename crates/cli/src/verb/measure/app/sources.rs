@@ -1,4 +1,4 @@
-//! The sources of counts, and the reasons for missing ones.
+//! The sources of counts, and the reasons why sources are missing.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -25,22 +25,22 @@ use interleaf_record::{
 };
 use std::path::Path;
 
-/// The available sources beside `/proc`.
+/// The available sources, besides `/proc`.
 pub(super) struct Sources<'a> {
-    /// Counts traffic by domain, then by the tiers of the source. `None` in a dry run.
+    /// Counts traffic by domain and by tier of the source. `None` in a dry run.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// Counts the traffic of the command for all tiers together, if no source counts tiers.
+    /// Counts the command's traffic for all tiers together, if no source counts traffic by tier.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// The index in `tiers` of each tier of the source.
+    /// For each tier of the source, the index in `tiers`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
     pub(super) nodes: Vec<(u32, usize)>,
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source of traffic, and the documents of the quantities bandwidth and latency.
+/// A source of traffic, and the quantities bandwidth and latency as they appear in the document.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -85,8 +85,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the tiers of a machine, fastest first, and the tier of each node. A machine without NUMA
-/// has one tier.
+/// Returns the tiers of a machine, the fastest first, and the tier of each node. A machine without
+/// NUMA has a single tier.
 fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usize)>) {
     let by_speed = machine.memory_by_speed();
     let with_kinds = by_speed.iter().zip(&layout.tiers);
@@ -128,8 +128,8 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring of the command (resctrl), when no other source exists; `quantity`
-/// receives the source or the reason for its absence.
+/// Opens the cache monitoring of the command (resctrl), if no other source exists. `quantity`
+/// receives the source, or the reason why it is missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -195,8 +195,7 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of the tiers or, as `balance` records them, of the nodes in order of their
-/// speed.
+/// Opens a recording of the tiers. A recording of `balance` has the nodes, in order of their speed.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -226,7 +225,7 @@ fn replayed<'a>(
     Ok(Traffic { source: Some(Box::new(replay)), tier_of, quantities })
 }
 
-/// Wraps a source so that its readings are recorded, too.
+/// Wraps a source so that its readings are also recorded.
 fn recorded<'a>(
     source: Box<dyn Source + 'a>,
     path: &Path,
@@ -238,7 +237,7 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of pipeline slots of the cores.
+/// Opens the counters of the cores' pipeline slots.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {
@@ -267,7 +266,7 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
     let text = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
-    // A captured machine has a single reading, thus no difference.
+    // A captured machine has a single reading, which gives no difference.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, text(&zones))));
     }
@@ -287,7 +286,7 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     Ok((None, QuantityDocument::missing(name, why, remedy)))
 }
 
-/// Describes the quantities of the command's processes.
+/// Describes the quantities that are read from the command's processes.
 pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
     let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
     let one_node = machine.memory_nodes().len() <= 1;

@@ -19,22 +19,24 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// Latest time of the first sample after the start, so that a short command is sampled, too.
+/// Latest time of the first sample after the start. It is early, so that a short command is
+/// sampled.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
-/// The reciprocal of the largest fraction of the command's time that samples may take: placement
-/// samples can stall the command, and process samples use a CPU.
+/// The reciprocal of the largest fraction of the command's time that samples may take. Samples of
+/// the placement can stall the command, and samples of the processes use a CPU.
 const SAMPLE_COST: u32 = 20;
 
 /// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// Share of the machine's CPU time above which a warning reports other programs, and that above
-/// which a warning reports time stolen by the hypervisor.
+/// Fractions of the machine's CPU time above which a warning reports other programs, or time that
+/// the hypervisor stole.
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// Least share of time with counted slots; below it a warning reports that they are scaled up.
+/// Minimum fraction of the time in which slots were counted. Below it, a warning reports that the
+/// counts are scaled up.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {
@@ -43,10 +45,11 @@ pub(super) struct AppSampler<'a> {
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
-    /// Ages of the command at the last sample, and at the last sample of its processes.
+    /// Ages of the command at its last sample, and at the last sample of its processes.
     sampled: Duration,
     usage_sampled: Duration,
-    /// Ages at which the next samples of processes, and of their mappings, are due.
+    /// Ages of the command at which the next samples of its processes and of their mappings are
+    /// due.
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
@@ -55,13 +58,13 @@ pub(super) struct AppSampler<'a> {
 }
 
 impl<'a> AppSampler<'a> {
-    /// Starts right before the command does.
+    /// Starts right before the command starts.
     pub(super) fn new(
         args: &AppArgs,
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // Drop counts from the time before the command; a recording has none.
+        // Drops the counts from the time before the command. A recording has no such counts.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -85,7 +88,7 @@ impl<'a> AppSampler<'a> {
         })
     }
 
-    /// Adds the started command to the cache monitor.
+    /// Adds the started command to the cache monitoring.
     pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
         else {
@@ -99,8 +102,8 @@ impl<'a> AppSampler<'a> {
         &self.last
     }
 
-    /// Takes a sample of all sources. A source that fails gives a warning in the record, and
-    /// sampling continues.
+    /// Takes a sample of all sources. If a source fails, the record has a warning, and sampling
+    /// continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
@@ -136,7 +139,7 @@ impl<'a> AppSampler<'a> {
             }
             self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
-        // Keep the last process sample until the next one is due.
+        // Keeps the last sample of the processes until the next is due.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -186,7 +189,8 @@ impl<'a> AppSampler<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // A process reparented out of the tree takes its CPU time with it, so the sum may fall.
+        // The sum may fall, because a process that is reparented out of the tree takes its CPU time
+        // with it.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;
@@ -224,7 +228,7 @@ impl<'a> AppSampler<'a> {
         Ok(())
     }
 
-    /// Writes the interim record every [`SAVE`]: a killed run leaves its samples.
+    /// Writes the interim record every [`SAVE`], so that a killed run leaves its samples.
     pub(super) fn save(
         &mut self,
         args: &AppArgs,
@@ -237,7 +241,7 @@ impl<'a> AppSampler<'a> {
         self.saved = age;
         document.app.samples = self.samples.list().to_vec();
         document.app.summarise(age.as_secs_f64(), RunTotals::default());
-        // The final write reports the error if the file cannot be written.
+        // If the file cannot be written, the final write reports the error.
         let _ = output::interim(target, &interleaf_record::json(document));
         Ok(())
     }

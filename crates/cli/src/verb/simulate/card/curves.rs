@@ -1,10 +1,10 @@
-//! `interleaf simulate card --curves`: a card as a tier of a platform.
+//! `interleaf simulate card --curves`: writes the curves of a card, as a tier of a platform.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::card::CardDocument;
 use std::path::Path;
 
-/// Refuses a file of curves for several cards, before they are simulated.
+/// Rejects a file of curves for several cards, before the cards are simulated.
 pub(super) fn check(cards: usize) -> Result<(), Failure> {
     match cards {
         0..=1 => Ok(()),

@@ -1,4 +1,4 @@
-//! `interleaf simulate card test`: the memory test of the board.
+//! `interleaf simulate card test`: the memory test of a card.
 
 use crate::args::CardTestArgs;
 use interleaf_card::{
@@ -42,7 +42,7 @@ pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
     Ok(if document.passed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// The loss of content in a power cycle of a card, and the time of its save and restore, s.
+/// The content that a card loses in a power cycle, and the time of its save and restore, s.
 fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);

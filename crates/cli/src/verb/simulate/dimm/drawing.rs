@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm --command-trace`.
+//! `interleaf simulate dimm --command-trace`: draws the first commands of a simulation.
 
 use interleaf_console::{Failure, output};
 use interleaf_sim::dimm::{
@@ -8,7 +8,7 @@ use interleaf_sim::dimm::{
 use std::path::Path;
 
 /// Writes a drawing of the first commands of the first channel's sub-channels. `run` simulates each
-/// of them a second time: the same seed gives the same commands.
+/// of these sub-channels a second time. The commands are the same, because the seed is the same.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

@@ -1,4 +1,4 @@
-//! The progress of a sweep: a bar, and for a long sweep the advice to use several machines.
+//! The progress of a sweep: a bar and, for a long sweep, the advice to use several machines.
 
 use indicatif::ProgressBar;
 use interleaf_console::output;
@@ -8,24 +8,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The rate of a sweep is known after this time.
+/// The rate of a sweep is considered known after this time.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// A sweep with more time left than this is long: as long as it takes to start a cluster (assumed).
+/// A sweep with more time left than this is long: starting a cluster takes as long (assumed).
 const LONG: Duration = Duration::from_secs(1800);
 
 /// Counts the cases of a sweep as they end.
 pub(super) struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// Cases of an earlier run.
+    /// Number of cases that an earlier run computed.
     before: u64,
     told: Once,
     file: String,
 }
 
 impl Progress {
-    /// Begins the sweep in `file` with `done` of `cases` done.
+    /// Begins the sweep in `file`, of whose `cases` cases an earlier run computed `done`.
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);
@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// A case is done.
+    /// Counts a completed case.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
         let (done, cases) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -49,7 +49,7 @@ impl Progress {
         self.told.call_once(|| self.bar.suspend(|| output::message(&advice(&self.file, left))));
     }
 
-    /// Prints how long `left` cases take: the first `done` took `elapsed`.
+    /// Prints how long `left` cases will take, because the first `done` cases took `elapsed`.
     pub(super) fn say_time(&self, elapsed: Duration, done: usize, left: usize) {
         if let Some(time) = time_of(elapsed, done as u64, left as u64).filter(|_| left > 0) {
             let text = format!("about {} for the other {left}", time_text(time));
@@ -57,34 +57,37 @@ impl Progress {
         }
     }
 
-    /// The sweep ends, whole or not.
+    /// Ends the progress, whether the sweep is complete or not.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Prints the number of cases of a sweep, of which an earlier run has computed `done`.
-pub(super) fn say_cases(cases: usize, done: usize) {
+/// Prints the number of cases of a sweep, and that an earlier run has computed `done` of them. Rows
+/// in a file survive an interruption.
+pub(super) fn say_cases(cases: usize, done: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
-    output::message(&match done {
-        0 => count,
-        done => format!("{count}, of which {done} are there"),
-    });
+    let done = if done == 0 { String::new() } else { format!(", of which {done} are there") };
+    let kept = match to_file {
+        true => "; Ctrl-C keeps the rows so far, and the same command computes the others",
+        false => "",
+    };
+    output::message(&format!("{count}{done}{kept}"));
 }
 
-/// The time that `left` cases take: `done` cases took `elapsed`.
+/// The time that `left` cases will take if `done` cases took `elapsed`.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// The time of [`time_of`], if it is known and long.
+/// The time of [`time_of`] if it is known and long, otherwise `None`.
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)
 }
 
-/// A time that is known roughly.
+/// A rounded text of a time that is known only roughly.
 fn time_text(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -95,7 +98,7 @@ fn time_text(time: Duration) -> String {
     }
 }
 
-/// The message of a long sweep.
+/// The message for a long sweep.
 fn advice(file: &str, left: Duration) -> String {
     let left = time_text(left);
     format!(
@@ -111,10 +114,10 @@ mod tests {
     #[test]
     fn a_long_sweep_is_told_of_other_engines() {
         let second = Duration::from_secs(1);
-        // The first cases may be slower than the others.
+        // The first cases may be slower than later cases.
         assert_eq!(long(29 * second, 1, 1_000_000), None);
         assert_eq!(long(60 * second, 0, 1_000_000), None);
-        // 1800 cases of a second each.
+        // 1800 cases of a second each are not more than [`LONG`].
         assert_eq!(long(60 * second, 60, 1800), None);
         let left = long(60 * second, 60, 9000);
         assert_eq!(left, Some(9000 * second));

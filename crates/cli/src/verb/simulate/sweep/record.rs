@@ -15,7 +15,7 @@ use std::{
 /// The rows of a sweep, in memory and in a file.
 pub(super) struct Record {
     target: Option<PathBuf>,
-    /// Fingerprint of the sweep's input: a column of its rows.
+    /// Fingerprint of the sweep's input. Each row has it as a column.
     sweep: String,
     /// True for each case whose rows the file already had.
     before: Vec<bool>,
@@ -28,8 +28,8 @@ struct State {
 }
 
 impl Record {
-    /// Creates a record of `cases` cases in `target`, or continues an existing one. `made_from` is
-    /// the fingerprint of the input, `rows_of` returns the number of rows of a case.
+    /// Creates a record of `cases` cases in `target`, or continues an existing record. `made_from`
+    /// is the fingerprint of the input. `rows_of` returns the number of rows of a case.
     pub(super) fn open(
         target: Option<&Path>,
         made_from: String,
@@ -45,12 +45,12 @@ impl Record {
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
-            // A sweep that was stopped at once leaves a truncated header: start over.
+            // A sweep that was stopped at once leaves a truncated header. It starts over.
             if !header().as_bytes().starts_with(&present) {
                 rows = read(target, &present, &sweep)?;
                 rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
             }
-            // Drop cases whose rows are incomplete.
+            // Drops cases whose rows are incomplete.
             let text = header() + &rows.values().cloned().collect::<String>();
             write(target, &present, &text)?;
             file = Some(output::growing(target, Existing::Append)?);
@@ -76,7 +76,8 @@ impl Record {
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
-            // Write all rows of a case at once, so that an interruption leaves none or all of them.
+            // Writes all rows of a case in a single call, so that an interruption leaves all or
+            // none of them.
             file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);
@@ -108,7 +109,7 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
             "name another file, or remove this one",
         )
     };
-    // A truncated name may end within a UTF-8 sequence.
+    // A truncated file may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
     let Some(rest) = text.strip_prefix(&header()) else {
         let is_sweep = SweepDocument::is_start(&text);
@@ -124,7 +125,7 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
         let Some((content, last)) = row.rsplit_once(',') else { continue };
         let made_from = content.rsplit(',').next().unwrap_or_default();
         if [made_from, last].iter().any(|it| it.len() != sweep.len()) {
-            // A truncated row: compute its case again.
+            // A truncated row: its case is computed again.
             continue;
         }
         if made_from != sweep {
@@ -134,7 +135,7 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
             ));
         }
         if last != fingerprint::of([content]) {
-            // The header is line 1.
+            // The header is line 1, so the first row is line 2.
             let place = format!("{}:{}", target.display(), number + 2);
             let hint = "restore the row, or remove it: then its case is computed again";
             return Err(Failure::new(format!("{place}: the row was altered"), hint));
@@ -149,7 +150,7 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
     Ok(rows)
 }
 
-/// Writes `text` to `target` unless its content, `present`, is equal.
+/// Writes `text` to `target`, unless the file's content `present` is equal to `text`.
 fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
     if present == text.as_bytes() {
         return Ok(());
