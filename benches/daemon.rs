@@ -1,18 +1,19 @@
-//! The cost of the running daemon: the loop of `interleaf balance` at its default intervals, a
-//! sample every 200 ms and a decision every 6 s, for a minute.
+//! The cost of the running daemon: the loop of `interleaf balance` runs for a minute at its default
+//! intervals, a sample every 200 ms and a decision every 6 s.
 //!
-//! The loop, the policy, the readings of the running kernel and the feed's socket are the daemon's.
-//! A separate process writes to the socket, and is not counted. No page is migrated: that cost
-//! depends on the number of pages (`migrate.rs`). One memory tier is enough: the first node stands
-//! for both tiers. The benchmark also times the start of the command, if it was built before.
+//! The loop, the policy, the readings of the running kernel and the socket of the feed are those of
+//! the daemon. A separate process writes to the socket, and its time is not counted. No page is
+//! migrated, because that cost depends on the number of pages (`migrate.rs`). A machine with one
+//! memory tier suffices: both tiers are on the first node. The benchmark also measures the time to
+//! start the command, if the command was built before.
 //!
-//! Then it steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, in the live
-//! `/proc`. Writes to DAMON go to a folder, so that no page migrates and the kernel needs no DAMON.
-//! All pages are at their target, so this is the cost of a daemon at rest. It takes up to 4 GiB of
-//! memory.
+//! Then the benchmark steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, in
+//! the live `/proc`. Writes to DAMON go to a folder, so that no page migrates and the kernel needs
+//! no DAMON. All pages are at their target, so this is the cost of a daemon that migrates no page.
+//! The benchmark takes up to 4 GiB of memory.
 //!
-//! The bars: less than 0.5 % of one core, less than 20 MB, a start in less than 20 ms. Beyond a
-//! bar, the benchmark exits with an error.
+//! The limits are 0.5 % of one core, 20 MB, and 20 ms for a start. If a limit is exceeded, the
+//! benchmark exits with an error.
 
 use interleaf_linux::{
     launch::unix_socket::Access,
@@ -51,20 +52,20 @@ const CORE_SHARE_MAX: f64 = 0.005;
 const MEMORY_MAX_BYTES: u64 = 20_000_000;
 const START_MAX: Duration = Duration::from_millis(20);
 
-/// Number of starts of the command; the median counts.
+/// Number of starts of the command. The result is their median.
 const STARTS: usize = 51;
 
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// Number of steered processes, and seconds of measurement.
-/// 3000 processes are sampled every seven minutes.
+/// Number of steered processes, and seconds of measurement. 3000 processes are sampled every seven
+/// minutes, so their measurement is longest.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
-/// Warm-up, after which the actuator knows that pages do not migrate.
+/// Duration of the warm-up. After it, the actuator knows that pages do not migrate.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// Memory of a steered process: the daemon ignores smaller processes.
+/// Memory of a steered process. The daemon ignores processes with less memory.
 const STEERED_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -72,7 +73,7 @@ fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
-        // `cargo bench` passes `--bench`; another name selects another benchmark.
+        // `cargo bench` passes `--bench`. Another name is the name of another benchmark.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }
@@ -87,7 +88,7 @@ fn main() -> ExitCode {
             100.0 * share,
             peak as f64 / 1e6
         ));
-        // The bars apply to the default interval.
+        // The limits apply only to the default interval.
         fits &= sample_ms != 200 || (share < CORE_SHARE_MAX && peak < MEMORY_MAX_BYTES);
     }
     for (count, seconds) in STEERED {
@@ -102,12 +103,12 @@ fn main() -> ExitCode {
     if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a line. A closed stdout is ignored.
+/// Prints a line. A failure because stdout is closed is ignored.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A clock that sleeps, and stops at a time.
+/// A clock that sleeps, and that stops the loop at a given time.
 struct Until(Instant);
 
 impl Clock for Until {
@@ -117,7 +118,7 @@ impl Clock for Until {
     }
 }
 
-/// The share of a core that the loop took, and the peak memory of this process, bytes.
+/// The fraction of a core that the loop took, and the peak memory of this process in bytes.
 fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the socket");
@@ -155,7 +156,7 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     (share, peak_bytes())
 }
 
-/// A folder that looks like this machine, with a DAMON that accepts every write.
+/// A folder with the files of this machine, and with a DAMON that accepts every write.
 fn machine() -> PathBuf {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}-root", std::process::id()));
     let damon = folder.join(&ADMIN[1..]);
@@ -167,8 +168,8 @@ fn machine() -> PathBuf {
     folder
 }
 
-/// The share of a core for steering `count` processes, with a sample per second as in the daemon,
-/// and the number of files read per second.
+/// The fraction of a core that is needed to steer `count` processes, with a sample per second as in
+/// the daemon, and the number of files read per second.
 fn steered(count: usize, span: Duration) -> (f64, f64) {
     let folder = machine();
     let files = folder.clone();
@@ -210,7 +211,7 @@ fn steered(count: usize, span: Duration) -> (f64, f64) {
     (share, reads)
 }
 
-/// Samples once a second; returns the number of steered processes at the end.
+/// Samples once a second. Returns the number of steered processes at the end.
 fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let end = Instant::now() + span;
     let mut found = 0;
@@ -221,13 +222,13 @@ fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     found
 }
 
-/// A process that holds memory until its stdin is closed.
+/// A process that keeps its memory until its stdin is closed.
 fn waiting() -> Child {
     let exe = env::current_exe().expect("this program");
     let mut child = Command::new(exe);
     let child = child.args([WAITS, "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("it starts");
-    // The child writes a byte once its memory is touched.
+    // The child writes a byte after it has touched its memory.
     let mut said = [0];
     child.stdout.take().expect("a pipe").read_exact(&mut said).expect("it has its memory");
     child
@@ -297,10 +298,10 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Checks that the command starts within the bar; true if it was not built.
+/// Checks that the command starts within the limit. True if the command was not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
-    // target/release/deps/daemon-0123
+    // The benchmark is `target/release/deps/daemon-0123`, the command `target/release/interleaf`.
     let command = exe.ancestors().nth(2).map(|folder| folder.join("interleaf"));
     let Some(command) = command.filter(|command| command.exists()) else {
         tell("its start was not measured: `cargo build --release -p interleaf` comes first");

@@ -1,9 +1,9 @@
 //! Simulated requests per second of memory modules: `cargo bench -p interleaf-benches --bench
 //! dimm`.
 //!
-//! The bar: a million per second on one core, for a saturated sub-channel of DDR5-6400 with two
-//! ranks, random reads and a queue of 64; five million is the stretch goal. `README.md` has the
-//! last result.
+//! The requirement is a million requests per second on one core, for a saturated sub-channel of
+//! DDR5-6400 with two ranks, random reads and a queue of 64; five million is the stretch goal.
+//! `README.md` has the last result.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
@@ -30,7 +30,7 @@ fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     setup.part(0, offered_gbps, REQUESTS, &mut (), &|_| ())
 }
 
-/// The bar applies to `rdimm-6400-2r`.
+/// The requirement applies to `rdimm-6400-2r`.
 #[divan::bench(args = ["rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-8800-4r", "ddr4-3200-2r"],
     sample_count = 5)]
 fn random_reads(bencher: Bencher<'_, '_>, device: &str) {
@@ -44,7 +44,7 @@ fn streams(bencher: Bencher<'_, '_>, mix: &str) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
 }
 
-/// A load of one percent: simulated idle time must cost nothing.
+/// A load of one percent. Simulated idle time must take no time.
 #[divan::bench(sample_count = 5)]
 fn nearly_idle(bencher: Bencher<'_, '_>) {
     let setup = setup("rdimm-6400-2r", "R", Pattern::Random);

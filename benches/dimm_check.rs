@@ -1,7 +1,7 @@
-//! Checks the scheduler of the DIMM simulation against its checker, for a given number of commands:
-//! `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
+//! Checks the scheduler of the DIMM simulation with the simulation's checker, for a given number of
+//! commands: `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
 //!
-//! The runs use all modules in turn, with random parameters. The benchmark fails at the first
+//! The runs alternate between all modules, with random parameters. The benchmark fails at the first
 //! violation. `README.md` has the last result.
 
 #[path = "../crates/sim/tests/common/checked.rs"]
@@ -20,10 +20,10 @@ use std::{
 /// Default number of commands.
 const COMMANDS: u64 = 100_000_000;
 
-/// Accesses per run.
+/// Number of accesses per run.
 const ACCESSES: u64 = 100_000;
 
-/// Runs per parallel round over all cores.
+/// Number of runs that are divided among all cores before the next check of the number of commands.
 const ROUND: u64 = 64;
 
 fn main() -> ExitCode {

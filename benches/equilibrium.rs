@@ -1,8 +1,8 @@
 //! The time of the solver: `cargo bench -p interleaf-benches`.
 //!
-//! The bars: at most 20 us for a solution with two tiers, and at most 100 us with eight. Inferring
-//! a behaviour takes thousands of solutions, and a table of predictions takes thousands more; the
-//! bars keep both well below a second. `README.md` has the last result.
+//! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
+//! tiers. Inferring a behaviour takes thousands of solutions, and so does a table of predictions.
+//! With these requirements, both take far less than a second. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -26,14 +26,15 @@ fn main() {
     divan::main();
 }
 
-/// Points of a synthetic curve, about as many as a measured curve has.
+/// Number of points of a synthetic curve. A measured curve has about as many.
 const CURVE_POINTS: u32 = 16;
 
 fn example() -> Figure {
     Figure::assumed("synthetic")
 }
 
-/// A tier with less bandwidth and more latency the higher its number, and a knee before saturation.
+/// A tier whose curve has a knee before saturation. With a higher number it has less bandwidth and
+/// more latency.
 fn tier(number: u32) -> Tier {
     let (most, idle) = (500.0 / f64::from(number + 1), 120.0 + 80.0 * f64::from(number));
     let point = |at: u32| {
@@ -67,7 +68,7 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// Enough threads to saturate all tiers, without compute time.
+/// A load without compute time, with enough threads to saturate all tiers.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,
@@ -121,7 +122,7 @@ fn tiers_coupled(bencher: Bencher<'_, '_>, tiers: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Loads with different mixes and shares on two tiers, which divide the cores evenly.
+/// Loads with different mixes and shares on two tiers. Each load has the same number of threads.
 #[divan::bench(args = [2, 4])]
 fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     let platform = platform("xeon6-cz122");
@@ -138,8 +139,8 @@ fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Four tiers; the last three or all four are behind a link that is narrower than the tiers
-/// together.
+/// Four tiers. The last three or all four are behind a link whose bandwidth is less than the sum of
+/// theirs.
 #[divan::bench(args = [3, 4])]
 fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     let mut platform = synthetic(4);
@@ -154,7 +155,7 @@ fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     solve(bencher, &platform, &loads);
 }
 
-/// The first workload has runs on one tier only; the second has a run on two tiers, so that each
+/// The first workload has only runs on a single tier. The second has a run on two tiers, so each
 /// step of the search solves the queueing network.
 #[divan::bench(args = [("gnr120-cz122", "stream"), ("xeon6-cz122", "hpcg")], sample_count = 20)]
 fn infer(bencher: Bencher<'_, '_>, (on, name): (&str, &str)) {

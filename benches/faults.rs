@@ -1,9 +1,9 @@
-//! The time of a minor fault, on a page whose content is in memory: with the kernel's mechanism
-//! alone, and with the pager.
+//! The time of a minor fault, on a page whose content is in memory: with the mechanism of the
+//! kernel alone, and with the pager.
 //!
-//! Each sample touches 512 pieces of memory in order. The mechanism alone handles a fault without a
-//! lookup: by a thread that waits in `poll`, by a thread that spins, and by the faulting thread in
-//! a handler of SIGBUS; a page is copied or moved.
+//! Each sample touches 512 pieces of memory in order. With the mechanism alone, a fault needs no
+//! lookup. It is handled by a thread that waits in `poll`, by a thread that spins, or by the
+//! faulting thread in a handler of SIGBUS. The handler copies or moves a page.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -28,7 +28,7 @@ fn main() {
 const PAGE: usize = 4096;
 const PIECES: usize = 512;
 
-/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and two feature bits:
+/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and the feature bits of
 /// SIGBUS and MOVE.
 const API: u64 = 0xc018_aa3f;
 const REGISTER: u64 = 0xc020_aa00;
@@ -52,7 +52,7 @@ enum How {
     Move,
 }
 
-/// The userfaultfd of the handlers.
+/// The userfaultfd that the handlers use.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
@@ -71,7 +71,7 @@ fn map(bytes: usize) -> usize {
     address as usize
 }
 
-/// Handles a fault: copies or moves the piece at the same offset of `FRAMES` to the memory.
+/// Handles a fault: copies or moves the piece from `FRAMES` to the same offset of the memory.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;
@@ -121,7 +121,7 @@ fn touch(memory: usize, bytes: usize) {
     }
 }
 
-/// The kernel's mechanism alone.
+/// Faults with the kernel's mechanism alone.
 #[divan::bench(
     args = [
         (By::Poll, How::Copy, 1), (By::Poll, How::Move, 1), (By::Spin, How::Copy, 1),
@@ -187,8 +187,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// The pager, with pages that are resident and unmapped, for comparison with the mechanism in the
-/// same mode.
+/// Faults with the pager, on pages that are resident and unmapped. The result is compared with the
+/// mechanism in the same mode.
 #[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =
@@ -202,7 +202,7 @@ fn pager(bencher: Bencher, mode: FaultMode) {
     let memory = region.bytes().as_ptr() as usize;
     let cool = || {
         region.advise(0..PIECES * PAGE, Advice::Cold);
-        // Idle time for the write-back of dirty pages.
+        // The pager writes back dirty pages during this idle time.
         thread::sleep(Duration::from_millis(20));
     };
     cool();

@@ -1,14 +1,14 @@
-//! A search for the best kernel of each mix. All candidates run in turn with the chosen kernel in
-//! many short rounds, so that interference affects all alike.
+//! Searches for the best kernel of each mix. All candidates alternate with the chosen kernel in
+//! many short rounds, so that interference affects all kernels equally.
 //!
 //! ```text
 //! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # these mixes; all without
 //! ```
 //!
-//! Environment: `THREADS`, `ROUNDS`, `ISA` and `MIB` set these parameters; `ALL` includes every
-//! instruction set; `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS` measures
-//! the best kernel alone over one span of time, as other programs do; `SMALL` uses small pages,
-//! `RANDOM` random order. On a shared machine only ratios are meaningful.
+//! Environment variables: `THREADS`, `ROUNDS`, `ISA` and `MIB` set these parameters. `ALL` includes
+//! every instruction set. `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS`
+//! measures the best kernel alone over one span of time, as other programs do. `SMALL` uses small
+//! pages, `RANDOM` random order. On a shared machine only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -31,10 +31,10 @@ use std::{
     time::Duration,
 };
 
-/// Mixes with different kernels.
+/// Mixes whose kernels differ.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// Chunks of the warm-up, and measured chunks: about 10 ms.
+/// Number of chunks in the warm-up, and of measured chunks, which take about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -68,7 +68,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the bandwidth of the best kernel over one whole span, for comparison with other programs.
+/// Prints the bandwidth of the best kernel over a whole span, for comparison with other programs.
 fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
     let windows = Windows { warm_up: Duration::from_millis(50), window: span, count: 1 };
@@ -117,7 +117,7 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The reference kernel of the comparison.
+/// The kernel that the candidates are compared with.
 fn chosen(load: &Load) -> Result<Kernel, String> {
     let best = match env::var("ALL") {
         Ok(_) => Kernel::best_here(&load.traffic),
@@ -126,8 +126,8 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// The bandwidth of a load, GB/s: the median of its chunks, which is robust against interference.
-/// The memory is reused.
+/// The bandwidth of a load, GB/s: the median of its chunks, because the median is robust against
+/// interference. The memory is reused.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];
@@ -167,7 +167,7 @@ fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
     spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }
 
-/// Prints a line. A closed stdout is ignored.
+/// Prints a line. A failure because stdout is closed is ignored.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,8 +1,8 @@
 //! The time of the machine simulation: `cargo bench -p interleaf-benches --bench machine`.
 //!
-//! The bars: 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on one core, the cost
-//! grows at most linearly with the groups, and many scenarios use all cores. `README.md` has the
-//! last result.
+//! The requirements: 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on one core,
+//! the time grows at most linearly with the number of groups, and many scenarios use all cores.
+//! `README.md` has the last result.
 
 mod files;
 
@@ -31,12 +31,12 @@ fn trial(policy: PolicyKind) -> Trial {
     Trial { policy, points: None, curve_error: 0.0, settings: Settings::default() }
 }
 
-/// Runs a policy, without the search for the best static weights, which is the same for all runs.
+/// Runs a policy without the search for the best static weights, because all runs share its result.
 fn run(prepared: &PreparedScenario<'_>, policy: PolicyKind) -> Outcome {
     prepared.run(&trial(policy)).expect("curves without error are curves")
 }
 
-/// The bar applies to 65536 groups.
+/// The requirement applies to 65536 groups.
 #[divan::bench(args = [4096, 16384, 65536, 262_144, 1_048_576], sample_count = 5)]
 fn groups(bencher: Bencher<'_, '_>, groups: usize) {
     let scenario = scenario(&[("cloverleaf", 119)], groups);
@@ -65,7 +65,7 @@ fn best_static_shares(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| static_best(&scenario, 600.0));
 }
 
-/// 100 seeds, on one core and on all cores (0).
+/// 100 seeds, on one core (1) and on all cores (0).
 #[divan::bench(args = [1, 0], sample_count = 3)]
 fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
     let seeds: Vec<Scenario> = (1..=100)

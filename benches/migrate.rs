@@ -1,7 +1,8 @@
-//! The time per page of planning a migration and of sampling the placement.
+//! The time per page for planning a migration and for sampling the placement.
 //!
-//! `plan` and `plan_at_target` should be a small part of `survey`, which asks the kernel for each
-//! page of this process: with all pages of 1 GiB present, and with every 256th page of 64 GiB.
+//! `plan` and `plan_at_target` should take a small part of the time of `survey`, which asks the
+//! kernel for the location of each page of this process: with all pages of 1 GiB present, and with
+//! every 256th page of 64 GiB present.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -49,7 +50,7 @@ fn plan_at_target(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// The same number of huge pages.
+/// The same number of units as in `plan`, but each is a huge page.
 #[divan::bench]
 fn plan_huge(bencher: Bencher) {
     let (units, target) = (units(512), target(&[65, 35]));
@@ -58,7 +59,7 @@ fn plan_huge(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Samples this process with `gib` GiB mapped, of which every page or every 256th is present.
+/// Samples this process with `gib` GiB mapped, of which every `step`-th page is present.
 #[divan::bench(args = [(1, 1), (64, 256)], sample_count = 10, sample_size = 1)]
 fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let bytes = gib << 30;

@@ -1,5 +1,6 @@
 //! Replays the page accesses of whole patterns through the page cache, without memory and without a
-//! drive: pages read and written per round compared with optimal replacement, and major faults.
+//! drive. Prints pages read and written per round compared with optimal replacement, and major
+//! faults.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
@@ -7,9 +8,9 @@
 //!
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
-//! Each transfer completes at once, so that no prefetch is late: the result depends on the policies
-//! alone. In the output a wait is a major fault; a minor fault, on a page that is resident but not
-//! mapped, costs a hundredth of a major fault (bench `faults`).
+//! Each transfer completes at once, so no prefetch is late and the result depends only on the
+//! policies. In the output, a wait is a major fault. A minor fault, on a page that is resident but
+//! not mapped, costs a hundredth of a major fault (bench `faults`).
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
@@ -20,13 +21,13 @@ use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 use std::io::{self, Write};
 
-/// 128 MiB.
+/// Frames of the budget: 128 MiB.
 const FRAMES: usize = 32768;
 
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
-/// Prints the means of the measured rounds.
+/// Prints the means over the measured rounds.
 fn print(kind: Kind, percent: usize) -> io::Result<()> {
     let footprint = (FRAMES / 100 * percent * PAGE) as u64;
     let Some(replay) = replay(kind, FRAMES, footprint) else { return Ok(()) };

@@ -70,7 +70,8 @@ pub struct MemoryLoad {
     pub read_percent: u32,
     /// Bytes of an access: a power of two from 8 to 4096.
     pub bytes: u32,
-    /// Accesses that each thread keeps outstanding: load buffers, and write-combining buffers.
+    /// Accesses, loads and stores together, that each thread keeps outstanding. In a processor they
+    /// occupy load buffers and write-combining buffers.
     pub outstanding: u32,
     /// Threads of the processor, or DMA streams of the peer.
     pub threads: u32,

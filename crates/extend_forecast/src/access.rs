@@ -30,7 +30,7 @@ pub struct Touch {
 
 /// The traffic of a drive, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct BlockTraffic {
     /// Blocks read from the drive.
     pub read: u64,
     /// Blocks written to the drive.

@@ -5,25 +5,26 @@
 //! lower bound for every prefetcher and replacement policy. A dirty block is written back when it
 //! is evicted.
 
-use crate::access::{Carried, Touch};
+use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
 /// A block that is in the cache.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Resident {
     next: usize,
-    is_changed: bool,
+    is_dirty: bool,
 }
 
 /// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks` blocks
 /// (at least 1). A first pass fills the cache and is not counted.
-pub fn carried(trace: &[Touch], blocks: usize) -> Carried {
-    let mut cache = Cache { most: blocks.max(1), kept: HashMap::new(), by_next: BTreeMap::new() };
+pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
+    let mut cache =
+        Cache { most: blocks.max(1), resident: HashMap::new(), by_next: BTreeMap::new() };
     let length = trace.len();
     let nexts = nexts(trace);
-    let mut carried = Carried::default();
+    let mut carried = BlockTraffic::default();
     for (at, touch) in trace.iter().enumerate() {
-        cache.touch(*touch, nexts[at], &mut Carried::default());
+        cache.touch(*touch, nexts[at], &mut BlockTraffic::default());
     }
     for (at, touch) in trace.iter().enumerate() {
         cache.touch(*touch, nexts[at] + length, &mut carried);
@@ -49,34 +50,34 @@ fn nexts(trace: &[Touch]) -> Vec<usize> {
 
 struct Cache {
     most: usize,
-    kept: HashMap<u32, Kept>,
+    resident: HashMap<u32, Resident>,
     /// The blocks by the index of their next access. No two blocks have the same index.
     by_next: BTreeMap<usize, u32>,
 }
 
 impl Cache {
-    fn touch(&mut self, touch: Touch, next: usize, carried: &mut Carried) {
+    fn touch(&mut self, touch: Touch, next: usize, carried: &mut BlockTraffic) {
         let Touch { block, is_write, .. } = touch;
-        let before = self.kept.remove(&block);
+        let before = self.resident.remove(&block);
         match before {
-            Some(kept) => {
-                self.by_next.remove(&kept.next);
+            Some(resident) => {
+                self.by_next.remove(&resident.next);
             }
             None => {
                 carried.read += 1;
-                if self.kept.len() >= self.most {
-                    self.give_up(carried);
+                if self.resident.len() >= self.most {
+                    self.evict(carried);
                 }
             }
         }
-        let is_changed = is_write || before.is_some_and(|kept| kept.is_changed);
-        self.kept.insert(block, Kept { next, is_changed });
+        let is_dirty = is_write || before.is_some_and(|resident| resident.is_dirty);
+        self.resident.insert(block, Resident { next, is_dirty });
         self.by_next.insert(next, block);
     }
 
-    fn give_up(&mut self, carried: &mut Carried) {
+    fn evict(&mut self, carried: &mut BlockTraffic) {
         let Some((_, block)) = self.by_next.pop_last() else { return };
-        if self.kept.remove(&block).is_some_and(|kept| kept.is_changed) {
+        if self.resident.remove(&block).is_some_and(|resident| resident.is_dirty) {
             carried.written += 1;
         }
     }
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn a_sweep_over_twice_the_cache_reads_half_of_it() {
         let trace = reads(&(0..1000).collect::<Vec<_>>());
-        let Carried { read, written } = carried(&trace, 500);
+        let BlockTraffic { read, written } = carried(&trace, 500);
         // In the long run a pass over n blocks reads n (n - c) / (n - 1) of them with c blocks in
         // the cache: 500.5.
         assert!((500..=501).contains(&read) && written == 0, "{read} and {written}");
@@ -107,19 +108,19 @@ mod tests {
     fn a_modified_block_is_written_once() {
         let trace: Vec<Touch> =
             (0..10).map(|block| Touch { block, offset: 0, is_write: true }).collect();
-        let Carried { read, written } = carried(&trace, 5);
+        let BlockTraffic { read, written } = carried(&trace, 5);
         assert_eq!(read, written);
-        assert_eq!(carried(&trace, 10), Carried::default());
+        assert_eq!(carried(&trace, 10), BlockTraffic::default());
     }
 
     /// Minimum number of blocks read, by an exhaustive search over all choices of victims.
-    fn least(trace: &[u32], kept: &HashSet<u32>, most: usize) -> u64 {
+    fn least(trace: &[u32], resident: &HashSet<u32>, most: usize) -> u64 {
         let Some((block, rest)) = trace.split_first() else { return 0 };
-        let mut with = kept.clone();
+        let mut with = resident.clone();
         if !with.insert(*block) {
-            return least(rest, kept, most);
+            return least(rest, resident, most);
         }
-        if kept.len() < most {
+        if resident.len() < most {
             return 1 + least(rest, &with, most);
         }
         let without = |gone: &u32| {
@@ -127,7 +128,7 @@ mod tests {
             with.remove(gone);
             least(rest, &with, most)
         };
-        1 + kept.iter().map(without).min().unwrap_or(0)
+        1 + resident.iter().map(without).min().unwrap_or(0)
     }
 
     proptest! {
@@ -135,11 +136,11 @@ mod tests {
         fn nothing_reads_less(trace in prop::collection::vec(0_u32..5, 1..7), most in 1_usize..4) {
             let twice: Vec<u32> = trace.iter().chain(&trace).copied().collect();
             let whole = least(&twice, &HashSet::new(), most);
-            let mut first = Carried::default();
+            let mut first = BlockTraffic::default();
             let touches = reads(&trace);
             let nexts = nexts(&touches);
             let mut cache =
-                Cache { most, kept: HashMap::new(), by_next: BTreeMap::new() };
+                Cache { most, resident: HashMap::new(), by_next: BTreeMap::new() };
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }

@@ -6,7 +6,7 @@
 //! points is interpolated linearly.
 
 use crate::{
-    access::{Carried, Trace},
+    access::{BlockTraffic, Trace},
     replacement::Replacement,
     shards::Sample,
 };
@@ -59,7 +59,7 @@ impl MissCurve {
         let blocks = distinct as f64 * sample.rate;
         let point = |step: u32| {
             let share = f64::from(step) / f64::from(steps.max(1));
-            let Carried { read, written } =
+            let BlockTraffic { read, written } =
                 policy.carried(&sample.touches, (share * blocks).round() as usize);
             let traffic =
                 Traffic { read_bytes: read as f64 * bytes, written_bytes: written as f64 * bytes };

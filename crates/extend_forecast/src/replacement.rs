@@ -6,7 +6,7 @@
 //! 100 %.
 
 use crate::{
-    access::{Carried, Touch, hash},
+    access::{BlockTraffic, Touch, hash},
     belady,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ impl Replacement {
 
     /// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks`
     /// blocks (at least 1). A first pass fills the cache and is not counted.
-    pub fn carried(self, trace: &[Touch], blocks: usize) -> Carried {
+    pub fn carried(self, trace: &[Touch], blocks: usize) -> BlockTraffic {
         match self {
             Self::Optimal => belady::carried(trace, blocks),
             Self::Random => passes(&mut Random::new(blocks), trace),
@@ -41,16 +41,16 @@ impl Replacement {
 /// A cache that does not know the future.
 trait BlockCache {
     /// Accesses a block, and returns the transfers that this access causes.
-    fn touch(&mut self, block: u32, is_write: bool) -> Carried;
+    fn touch(&mut self, block: u32, is_write: bool) -> BlockTraffic;
 }
 
-fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> Carried {
+fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> BlockTraffic {
     for touch in trace {
         cache.touch(touch.block, touch.is_write);
     }
-    let mut all = Carried::default();
+    let mut all = BlockTraffic::default();
     for touch in trace {
-        let Carried { read, written } = cache.touch(touch.block, touch.is_write);
+        let BlockTraffic { read, written } = cache.touch(touch.block, touch.is_write);
         all.read += read;
         all.written += written;
     }
@@ -73,8 +73,8 @@ impl Lru {
 }
 
 impl BlockCache for Lru {
-    fn touch(&mut self, block: u32, is_write: bool) -> Carried {
-        let mut carried = Carried::default();
+    fn touch(&mut self, block: u32, is_write: bool) -> BlockTraffic {
+        let mut carried = BlockTraffic::default();
         let mut is_dirty = is_write;
         if let Some((used, was_dirty)) = self.resident.remove(&block) {
             self.by_use.remove(&used);
@@ -110,22 +110,22 @@ impl Random {
 }
 
 impl BlockCache for Random {
-    fn touch(&mut self, block: u32, is_write: bool) -> Carried {
+    fn touch(&mut self, block: u32, is_write: bool) -> BlockTraffic {
         if let Some(frame) = self.frame_of.get(&block) {
             self.frames[*frame].1 |= is_write;
-            return Carried::default();
+            return BlockTraffic::default();
         }
         self.misses += 1;
         if self.frames.len() < self.most {
             self.frame_of.insert(block, self.frames.len());
             self.frames.push((block, is_write));
-            return Carried { read: 1, written: 0 };
+            return BlockTraffic { read: 1, written: 0 };
         }
         let frame = (hash(self.misses) % self.most as u64) as usize;
         let (victim, was_dirty) = std::mem::replace(&mut self.frames[frame], (block, is_write));
         self.frame_of.remove(&victim);
         self.frame_of.insert(block, frame);
-        Carried { read: 1, written: u64::from(was_dirty) }
+        BlockTraffic { read: 1, written: u64::from(was_dirty) }
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
     fn a_loop_over_twice_the_cache_has_the_known_miss_ratios() {
         let trace = sweep(2000);
         let of = |policy: Replacement| policy.carried(&trace, 1000);
-        assert_eq!(of(Replacement::Lru), Carried { read: 2000, written: 2000 });
+        assert_eq!(of(Replacement::Lru), BlockTraffic { read: 2000, written: 2000 });
         assert!((1000..=1002).contains(&of(Replacement::Optimal).read));
         // The hit ratio h of random replacement solves h = exp(-2 (1 - h)): 0.203. The second pass
         // is not the long run yet, but its reads are within a tenth.
@@ -181,7 +181,7 @@ mod tests {
                 .map(|block| Touch { block: *block, offset: 0, is_write: true })
                 .collect();
             for (_, policy) in Replacement::ALL {
-                prop_assert_eq!(policy.carried(&trace, 40), Carried::default());
+                prop_assert_eq!(policy.carried(&trace, 40), BlockTraffic::default());
             }
         }
     }

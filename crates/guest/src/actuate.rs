@@ -3,11 +3,11 @@
 //!
 //! Migrates the pages of processes, or without PIDs of the whole machine, with an actuator, and
 //! prints a sample of the placement every second. After three consecutive samples within POINTS of
-//! the weights it prints `reached 60:40 after 12` and continues with the next weights; after N
-//! samples (`--follows`) without success it fails. With the last weights reached it takes N more
-//! samples (`--stay`), fewer if a note contains WORD or SIGTERM arrives, prints the largest
-//! distance as `stayed within 0.4`, restores all settings and exits. With `--panic` it panics
-//! instead.
+//! the weights it prints `reached 60:40 after 12` and continues with the next weights. After N
+//! samples (`--follows`) without success it fails. After it has reached the last weights, it takes
+//! N more samples (`--stay`), or fewer if a note contains WORD or SIGTERM arrives. Then it prints
+//! the largest distance as `stayed within 0.4`, restores all settings and exits. With `--panic` it
+//! panics instead.
 
 use std::{
     cell::RefCell,
@@ -35,11 +35,11 @@ use signal_hook::{consts::SIGTERM, flag};
 
 use crate::pages::Pages;
 
-/// Number of consecutive samples within the tolerance.
+/// Number of consecutive samples that must be within the tolerance.
 const IN_A_ROW: u32 = 3;
 
-/// Far more samples than the migration needs: on a busy host, a second of the guest contains little
-/// work.
+/// Default of `--follows`: far more samples than the migration needs. On a busy host, a second of
+/// the guest's clock contains little work.
 const FOLLOWS: u32 = 600;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
@@ -107,7 +107,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<ActuateArgs> {
     (!found.weights.is_empty()).then_some(found)
 }
 
-/// The goal for weights such as `60:40`: those of node 0, node 1 and so on.
+/// The goal for weights such as `60:40`: the weights of node 0, node 1 and so on.
 fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;
@@ -119,7 +119,7 @@ fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     })
 }
 
-/// DAMON's features; a probe works even while `damon_stat` uses DAMON.
+/// DAMON's features. A probe works even while `damon_stat` uses DAMON.
 fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>> {
     match probe::probe(root) {
         Ok(found) => Ok(Some(found)),
@@ -190,8 +190,8 @@ fn actuate(args: &ActuateArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "stayed within {most:.2}")
 }
 
-/// Waits a second and samples the placement. The actuator itself samples processes rarely, since a
-/// sample costs time; without a sample of its own this function takes one.
+/// Waits a second and samples the placement. The actuator samples processes rarely, because a
+/// sample costs time. If it has no sample, this function takes one.
 fn follow(
     actuator: &mut dyn Actuator,
     setting: &Setting<'_>,

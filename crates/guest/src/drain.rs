@@ -1,16 +1,15 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens for a [`crate::feed`] for this duration, and prints the sum for each domain and
-//! tier:
+//! Listens to a [`crate::feed`] for this duration, and prints the sum for each domain and tier:
 //!
 //! ```text
 //! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}
 //! drained
 //! ```
 //!
-//! The first number is the time in seconds from the first to the last line of that domain and tier,
-//! by the lines' own time stamps or else by their arrival. The second number counts the lines after
-//! the first; the document is their sum.
+//! The first number is the time in seconds from the first to the last line of this domain and tier,
+//! by the time stamps of the lines, or by their arrival if they have none. The second number counts
+//! the lines after the first. The document is the sum of these lines.
 
 use std::{
     collections::BTreeMap,
@@ -30,12 +29,12 @@ use crate::{
 /// Time limit of a wait for the next line.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The sum of the lines of one domain and tier.
+/// The sum of the lines of a single domain and tier.
 struct TierSum {
     /// Times of the first and the last line by `CLOCK_MONOTONIC`, ns.
     first: u64,
     last: u64,
-    /// Number of lines after the first.
+    /// Number of lines after the first line.
     lines: usize,
     fed: Fed,
 }
@@ -61,7 +60,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
 }
 
 fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
-    // A killed instance leaves its socket behind.
+    // A killed instance has left its socket.
     if socket.exists() {
         fs::remove_file(socket)?;
     }
@@ -93,11 +92,11 @@ fn sums(
             .and_modify(|sum| {
                 sum.last = now;
                 sum.lines += 1;
-                // The first line counts traffic from before the connection, so it is left out.
+                // The first line is left out, because it counts traffic from before the connection.
                 if sum.lines == 1 { sum.fed = fed } else { sum.fed.add(&fed) }
             })
             .or_insert(TierSum { first: now, last: now, lines: 0, fed });
-        // Stop at the end of a client's step, so that the tiers have equal time spans.
+        // Stop after a complete step of the client, so that all tiers have equal time spans.
         let lines = sums.values().next().map_or(0, |sum| sum.lines);
         if begun.elapsed() >= duration && sums.values().all(|sum| sum.lines == lines) {
             return Ok(sums);
@@ -138,7 +137,7 @@ mod tests {
         assert_eq!(sums.len(), 2);
         for ((_, tier), sum) in sums {
             assert!(sum.lines >= 1 && sum.last > sum.first);
-            // The first step is left out: it counts traffic from before the connection.
+            // The first step is left out, because it counts traffic from before the connection.
             assert_eq!(sum.fed.read_bytes, (2..=sum.lines as u64 + 1).sum::<u64>());
             assert_eq!(sum.fed.written_bytes, (sum.lines * tier) as u64);
         }

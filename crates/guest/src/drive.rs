@@ -93,7 +93,7 @@ fn word<T: std::str::FromStr>(text: &str) -> io::Result<T> {
     words::number(text).map_err(io::Error::other)
 }
 
-/// A range of bytes: offset and length, as `0` or `64MiB`.
+/// A range of bytes: the offset and the length, written as `0` or `64MiB`.
 fn range(offset: &str, bytes: &str) -> io::Result<[u64; 2]> {
     let size = |text: &str| match text {
         "0" => Ok(0),
@@ -102,18 +102,18 @@ fn range(offset: &str, bytes: &str) -> io::Result<[u64; 2]> {
     Ok([size(offset)?, size(bytes)?])
 }
 
-/// A device that is accessed without the page cache.
+/// Opens a device for access without the page cache.
 fn direct(device: &str, write: bool) -> io::Result<File> {
     let flags = OFlags::DIRECT.bits() as i32;
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(device)
 }
 
-/// A page-aligned buffer, as direct I/O needs.
+/// A page-aligned buffer, because direct I/O requires alignment.
 fn buffer() -> io::Result<memmap2::MmapMut> {
     memmap2::MmapMut::map_anon(TRANSFER)
 }
 
-/// The parts of a range, as long as a transfer each.
+/// The parts of a range: all have the length of a transfer, except a shorter last part.
 fn parts([offset, bytes]: [u64; 2]) -> impl Iterator<Item = (u64, usize)> {
     let starts = (offset..offset + bytes).step_by(TRANSFER);
     starts.map(move |at| (at, TRANSFER.min((offset + bytes - at) as usize)))
@@ -130,7 +130,7 @@ fn fill(device: &str, range: [u64; 2], seed: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Compares a range with data that `expect` makes.
+/// Compares a range of the device with data that `expect` makes.
 fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io::Result<()> {
     let file = direct(device, false)?;
     let mut buffer = buffer()?;
@@ -148,7 +148,7 @@ fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io
     Ok(())
 }
 
-/// Fills a buffer with words that depend on a seed and on their offset.
+/// Fills a buffer with words. A word depends on the seed and on its offset.
 fn pattern(seed: u64, at: u64, data: &mut [u8]) {
     for (word, place) in data.chunks_mut(8).zip((at / 8)..) {
         word.copy_from_slice(&mix(seed, place).to_le_bytes()[..word.len()]);

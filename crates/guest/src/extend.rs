@@ -1,19 +1,20 @@
 //! `extend SIZE --dram SIZE [--fixed] [--signal] [--rounds N] [--migrate SECONDS]
 //! [--interleave NODE,..]`
 //!
-//! Extends the memory of threads by a store in memory, with frames on all nodes that have CPUs: a
-//! thread for each such node, with an array of `SIZE` of its own, which it fills and then sweeps
-//! while it stays on its node. Each word is checked in each sweep. Prints for each thread where the
-//! resident pages of its array are, after each round: `round 1 node 1 pages 0:3 1:4093`.
+//! Extends the memory of threads with a store in memory, and with frames on all nodes that have
+//! CPUs. For each such node, a thread fills its own array of `SIZE` bytes and then sweeps it, while
+//! the thread stays on the node. A sweep checks each word. After each round, the program prints for
+//! each thread on which nodes the resident pages of its array are: `round 1 node 1 pages 0:3
+//! 1:4093`.
 //!
 //! - `--dram`: the budget of all threads.
-//! - `--fixed`: the nodes have fixed, even shares; without the option, shares follow the use.
-//! - `--signal`: threads serve their own faults.
-//! - `--rounds`: sweeps. Default: 3.
-//! - `--migrate`: after the rounds the threads sweep for this time, and each moves to a random CPU
-//!   after some pages. Prints `intact after 12 sweeps`.
-//! - `--interleave`: first sets a policy for the whole process, which interleaves its pages by the
-//!   machine's weights.
+//! - `--fixed`: the nodes have fixed, equal shares of the budget; otherwise shares follow the use.
+//! - `--signal`: the faulting threads handle minor faults.
+//! - `--rounds`: number of sweeps. Default: 3.
+//! - `--migrate`: after the rounds, the threads sweep for this time, and each thread moves to a
+//!   random CPU after some pages. Prints `intact after 12 sweeps`.
+//! - `--interleave`: first sets a memory policy for the whole process, which interleaves pages by
+//!   the machine's weights.
 
 use std::{
     io::{self, Write},
@@ -43,10 +44,11 @@ use crate::{
     words::{self, number, size},
 };
 
-/// Pages after which a migrating thread moves to another CPU.
+/// Number of pages after which a migrating thread moves to another CPU.
 const PAGES_PER_CPU: usize = 97;
 
-/// A 64-bit LCG (Knuth, The Art of Computer Programming vol. 2, section 3.3.4).
+/// Factor of a 64-bit linear congruential generator (Knuth, The Art of Computer Programming vol. 2,
+/// section 3.3.4).
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -103,7 +105,7 @@ struct Array {
     region: Region,
     node: u32,
     cpus: Vec<u32>,
-    /// Sweeps so far, which are the first word of each page.
+    /// Number of sweeps so far. Each sweep writes it to the first word of each page.
     sweeps: u64,
 }
 
@@ -141,7 +143,7 @@ fn extend(args: &ExtendArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "read {} written {}", counts.read, counts.written)
 }
 
-/// The nodes with CPUs.
+/// The budget on each node that has CPUs.
 fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     let nodes = node::nodes(&Root::live()).map_err(io::Error::other)?;
     let with_cpus: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();
@@ -155,7 +157,7 @@ fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     Ok(with_cpus.iter().map(budget).collect())
 }
 
-/// Works on all arrays at once, each in a thread of its own.
+/// Works on all arrays at the same time, with a thread for each array.
 fn in_threads(
     arrays: &mut [Array],
     work: &(dyn Fn(&mut Array) -> io::Result<()> + Sync),
@@ -177,7 +179,7 @@ fn stay_on(cpus: &[u32]) -> io::Result<()> {
 }
 
 impl Array {
-    /// Checks and changes all pages; calls `before_page` before each.
+    /// Checks and changes all pages. Calls `before_page` before each page.
     fn sweep(&mut self, before_page: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         let (node, sweeps) = (u64::from(self.node), self.sweeps);
         for (page, words) in self.region.bytes_mut().chunks_exact_mut(PAGE_BYTES).enumerate() {
@@ -201,7 +203,7 @@ impl Array {
         Ok(())
     }
 
-    /// Sweeps for a time, on CPUs at random.
+    /// Sweeps for this time, on CPUs chosen at random.
     fn migrate(&mut self, cpus: &[u32], time: Duration) -> io::Result<()> {
         let (begun, mut pages) = (Instant::now(), 0_usize);
         let mut random = u64::from(self.node) + 1;

@@ -1,4 +1,4 @@
-//! The feed: memory traffic as bandwidth counters would report it, for guests that have no
+//! The feed: memory traffic as bandwidth counters would report it, for guests, which have no such
 //! counters.
 //!
 //! A daemon that observes bandwidth listens on a stream socket in the file system. A client
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A line counts the traffic since this client's last line for the same domain and tier. `inserts`
-//! and `occupancy_ns` are optional; the latency of a cache line is `occupancy_ns` divided by
-//! `inserts`. The optional `time_ns` is the end of the counted interval by `CLOCK_MONOTONIC`.
+//! and `occupancy_ns` are optional: the latency of a cache line is `occupancy_ns` divided by
+//! `inserts`. `time_ns`, also optional, is the end of the counted interval by `CLOCK_MONOTONIC`.
 
 use std::{
     io::{self, Write},
@@ -22,7 +22,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Write timeout: a slow listener must not delay the client's work.
+/// Write timeout. It is short, because a slow listener must not delay the client's work.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A line of the feed.
@@ -35,10 +35,10 @@ pub struct Fed {
     pub tier: usize,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Number of requests that entered the queue.
+    /// Number of requests that entered the memory controller's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inserts: Option<u64>,
-    /// Sum of the requests' waiting times, ns.
+    /// Sum of the times for which requests were in the queue, ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub occupancy_ns: Option<u64>,
     /// End of the counted interval, by `CLOCK_MONOTONIC`, ns.
@@ -48,7 +48,7 @@ pub struct Fed {
 
 impl Fed {
     /// Adds another line of the same domain and tier. The sum has an optional count only if both
-    /// lines have it.
+    /// lines have this count.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.read_bytes += other.read_bytes;
@@ -63,7 +63,7 @@ impl Fed {
         self.read_bytes + self.written_bytes
     }
 
-    /// Mean latency of a request, ns; `None` without the counts.
+    /// Mean latency of a request, ns; `None` if `inserts` or `occupancy_ns` is missing.
     #[must_use]
     pub fn latency_ns(&self) -> Option<f64> {
         let inserts = self.inserts.filter(|inserts| *inserts > 0)?;
@@ -71,7 +71,7 @@ impl Fed {
     }
 }
 
-/// The current time, as in a line of the feed.
+/// The current time by the clock of `time_ns`.
 pub(crate) fn time_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
@@ -88,8 +88,8 @@ impl Feeder {
         Self { path, stream: None }
     }
 
-    /// Writes the lines if a listener exists. Lines without a listener are dropped, since a later
-    /// listener would take them for traffic of one moment.
+    /// Writes the lines if a listener exists. Otherwise the lines are dropped, because a later
+    /// listener would take them for traffic of a single moment.
     pub(crate) fn send(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {
@@ -99,7 +99,7 @@ impl Feeder {
             stream.write_all(text.as_bytes())?;
             Ok(stream)
         });
-        // After a partial write the line cannot be completed, so the client reconnects.
+        // After a partial write, the rest of the line cannot be sent, so the client reconnects.
         self.stream = done.ok();
     }
 
@@ -153,7 +153,7 @@ mod tests {
         feeder.send(&fed(1));
         for read_bytes in [2, 3] {
             let listener = UnixListener::bind(&path).unwrap();
-            // The first write discovers that the last listener is gone.
+            // The first write only discovers that the last listener is gone.
             feeder.send(&fed(0));
             feeder.send(&fed(read_bytes));
             let mut lines = BufReader::new(listener.accept().unwrap().0).lines();

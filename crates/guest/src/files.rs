@@ -20,7 +20,7 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The lines of all files that match a pattern, each after the path of its file.
+/// The lines of all files that match a pattern, each line after the path of its file.
 pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     let mut lines = vec![];
     for path in expand(pattern) {
@@ -34,8 +34,8 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The lines of all regular files below a folder, each after the file's path relative to the
-/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output is enough
+/// The lines of all regular files below a folder, each line after the file's path relative to the
+/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output suffices
 /// to recreate the folder.
 pub(crate) fn dump(folder: &Path) -> io::Result<String> {
     let mut lines = vec![];
@@ -53,7 +53,8 @@ fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Resul
     }
     for name in names {
         let (path, short) = (folder.join(&name), format!("{prefix}{name}"));
-        // The kind of the link itself: the link's target may be outside or a parent folder.
+        // The kind of a link, not of its target: the target may be outside the folder, or a parent
+        // of it.
         let kind = path.symlink_metadata().map_err(|why| named(&path, why))?;
         if kind.is_dir() {
             dump_below(&path, &format!("{short}/"), lines)?;

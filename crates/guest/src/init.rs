@@ -26,15 +26,15 @@ use crate::{
     step::{self, Signal, Step},
 };
 
-/// The serial port for the report.
+/// The serial port to which the report is written.
 const PORT: &str = "/dev/ttyS1";
 
-/// Time limit of a wait for a program or a file. Emulated processors are slow, and the host has its
-/// own, longer limit.
+/// Time limit of a wait for a program or a file. It is long, because emulated processors are slow.
+/// The host has a longer limit for the whole guest.
 const PATIENCE: Duration = Duration::from_secs(600);
 const POLL: Duration = Duration::from_millis(20);
 
-/// File systems: type and mount point.
+/// File systems to mount: type and mount point.
 const MOUNTS: [(&str, &str); 5] = [
     ("proc", "/proc"),
     ("sysfs", "/sys"),
@@ -43,10 +43,11 @@ const MOUNTS: [(&str, &str); 5] = [
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// Executes all steps and powers off. Returns only on failure; the kernel panics when init exits.
+/// Executes all steps and powers off. Returns only on failure. The kernel then panics, because init
+/// exits.
 pub fn main() -> ExitCode {
     let done = serve();
-    // Closing the port, at the end of `serve`, has sent all data.
+    // `serve` has closed the port at its end, so all data has been sent.
     if let Err(why) = done.and_then(|()| Ok(reboot(RebootCommand::PowerOff)?)) {
         let _ = writeln!(io::stderr(), "init: {why}");
     }
@@ -76,17 +77,17 @@ fn serve() -> io::Result<()> {
     report(Line::Off)
 }
 
-/// The programs started by steps, by name.
+/// The programs that steps started, by name.
 struct Started(BTreeMap<String, Program>);
 
 struct Program {
     child: Child,
-    /// Number of lines up to the last awaited line.
+    /// Number of output lines up to the last line that a step awaited.
     lines_seen: usize,
 }
 
 impl Started {
-    /// Executes a step; returns its output and ending.
+    /// Executes a step; returns its output and its ending.
     fn take(&mut self, step: &Step) -> (String, Ending) {
         let mut shown = String::new();
         let ending = match self.try_take(step, &mut shown) {
@@ -95,7 +96,7 @@ impl Started {
                 (None, signal) => Ending::Signal(signal.unwrap_or(0)),
             },
             Ok(None) => Ending::Done,
-            // An ending must fit on one line of the report.
+            // An ending must fit on a single line of the report.
             Err(why) => Ending::Failed(why.to_string().replace('\n', " ")),
         };
         (shown, ending)
@@ -161,7 +162,7 @@ impl Started {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let ended = program.child.try_wait()?;
-            // Read after `try_wait`, since the line may be the last before the exit.
+            // Read after `try_wait`, because the awaited line may be the last before the exit.
             let printed = printed(name)?;
             if let Some(at) = printed.lines().skip(program.lines_seen).position(is_awaited) {
                 program.lines_seen += at + 1;
@@ -196,8 +197,8 @@ fn until(path: &Path, text: &str) -> io::Result<()> {
         match fs::read_to_string(path) {
             Ok(all) if all.contains(text) => return Ok(()),
             Ok(_) => {}
-            // A kernel file that is busy at the moment, as DAMON's files may be, or the file of a
-            // device that the kernel has not found yet.
+            // A file of the kernel may be busy for a moment, as files of DAMON are. The file of a
+            // device may be missing until the kernel finds the device.
             Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {}
             Err(why) if why.kind() == io::ErrorKind::NotFound => {}
             Err(why) => return Err(why),

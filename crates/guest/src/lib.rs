@@ -1,16 +1,16 @@
 //! The program that runs in the virtual machines of the tests, and its protocols.
 //!
-//! The guest is one static program. As `/init` it is the whole user space: it mounts the kernel's
-//! file systems, executes the steps in the file `/steps`, reports each result on the second serial
-//! port, and powers off. Under other names it provides programs for steps: `touch` places memory,
-//! `work` runs for a time that depends on the placement of its pages, `load` emulates a server's
-//! workload, `drain` sums the traffic that `load` feeds, `actuate` migrates pages of other
-//! processes with `interleaf_linux::place::actuator`, `drive` uses an NVMe drive, and `extend`
-//! extends the memory of its threads by the pager.
+//! The guest is a single static program. As `/init` it is the whole user space: it mounts the
+//! kernel's file systems, executes the steps in the file `/steps`, reports each result on the
+//! second serial port, and powers off. Under other names it is one of the programs that steps run:
+//! `touch` places memory, `work` runs for a time that depends on the placement of its pages, `load`
+//! emulates a server's workload, `drain` sums the traffic that `load` feeds, `actuate` migrates
+//! pages of other processes with `interleaf_linux::place::actuator`, `drive` uses an NVMe drive,
+//! and `extend` extends the memory of its threads with the pager.
 //!
 //! - [`step`]: the language of `/steps`.
-//! - [`report`]: the language of the second serial port. The kernel logs to the first port, so its
-//!   messages never interrupt a line of the guest.
+//! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
+//!   kernel messages never interrupt a line of the guest.
 
 pub mod actuate;
 pub mod drain;

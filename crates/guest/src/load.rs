@@ -4,27 +4,27 @@
 //!
 //! Emulates a server's workload on a small machine: the memory is real, the speed is computed. The
 //! program maps hot and cold memory, touches all pages, and prints the placement of the hot pages
-//! (`pages 0:12288 1:4096`) and `touched`. Then, ten times a second, it writes to each hot page, so
-//! that DAMON finds hot pages accessed and cold pages idle; samples the placement at intervals;
-//! computes the bandwidth that threads of this demand would reach on this platform with this
-//! placement ([`Emulated`]); and adds a line to the report. A second thread sends the traffic that
-//! counters would report to SOCKET ([`feed`](crate::feed)), twenty times a second, independent of
-//! the duration of the steps: a busy emulator must not delay the counters. The program runs until
-//! it is killed, or for the time of `--for`.
+//! (`pages 0:12288 1:4096`) and `touched`. Then it repeats a step ten times a second. A step writes
+//! to each hot page, so that DAMON finds hot pages accessed and cold pages idle. It samples the
+//! placement at intervals. It computes the bandwidth that threads of this demand would reach on
+//! this platform with this placement ([`Emulated`]), and adds a line to the report. A second thread
+//! sends the traffic that counters would report to SOCKET ([`feed`](crate::feed)), twenty times a
+//! second. This does not depend on the duration of the steps, because a busy emulator must not
+//! delay the counters. The program runs until it is killed, or for the time of `--for`.
 //!
-//! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. Memory is allocated by the
-//! inherited memory policy, or with `--bind` from these nodes only.
+//! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. The inherited memory policy
+//! allocates the memory; with `--bind` the memory is on these nodes only.
 //!
-//! With `--speed 20` emulated time runs twenty times as fast as the clock: a second of the clock
-//! counts the traffic of 20 s on a server. The duration of a phase is in emulated time with all
-//! pages on the first tier: in `60s:0.1` a tenth of the threads work for 60 s; then the next phase
-//! begins, and after the last the first. With a better placement a phase ends sooner. With
-//! `--phase-file` the program creates that file with a 0 in it, and the file's number selects the
-//! phase.
+//! With `--speed 20`, emulated time runs twenty times as fast as the clock: a second of the clock
+//! counts the traffic of 20 s on a server. The duration of a phase is the emulated time that it
+//! takes with all pages on the first tier; with a better placement the phase ends sooner. In
+//! `60s:0.1` a tenth of the threads work for 60 s, then the next phase begins. After the last phase
+//! the first begins again. With `--phase-file` the program creates the file with the content 0, and
+//! the number in the file selects the phase.
 //!
-//! The report has a header and a line per step: `time_s` is emulated time, `clock_s` real time;
-//! `phase` counts from 0; then for each tier `hot_N` and `cold_N`, the shares of these pages on the
-//! tier, and `gbps_N`; and `gbps`, the sum.
+//! The report has a header and a line per step. `time_s` is emulated time, `clock_s` real time, and
+//! `phase` counts from 0. For each tier, `hot_N` and `cold_N` are the shares of these pages on the
+//! tier, and `gbps_N` is its bandwidth. `gbps` is the sum of the bandwidths.
 
 mod args;
 mod counting;
@@ -57,8 +57,8 @@ use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Minimum time between two samples of the placement: a sample walks all pages and costs as much as
-/// a sweep. The minimum is a time and not a number of steps, since in a slow guest a step takes
+/// Minimum time between two samples of the placement. A sample walks all pages and costs as much as
+/// a sweep. The minimum is a time and not a number of steps, because in a slow guest a step takes
 /// much longer than [`STEP`].
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -102,7 +102,7 @@ fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// Touches the pages and updates the emulated speed, step by step.
+/// Repeats the step: touches the pages and updates the emulated speed.
 fn work(
     args: &LoadArgs,
     emulated: &Emulated,
@@ -167,7 +167,7 @@ fn nodes(args: &LoadArgs, tiers: usize) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Maps and touches memory of small pages, which can be placed one by one.
+/// Maps and touches memory of small pages, because these can be placed one by one.
 fn map(bytes: usize) -> io::Result<Memory> {
     let mut memory = Memory::map(bytes, Advice::NoHugePage)?;
     sweep(&mut memory);
@@ -198,7 +198,7 @@ impl LoadMemory {
     }
 }
 
-/// The share of pages on each of the nodes.
+/// The share of the pages that is on each of the nodes.
 fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
         return Err(io::Error::other(format!("pages are on node {other}, which is not a tier")));
@@ -229,7 +229,7 @@ impl Report {
         Ok(Self { file, speed: args.speed })
     }
 
-    /// Writes a line in one call, so that a reader finds whole lines.
+    /// Writes a line in a single call, so that a reader finds only whole lines.
     fn add(
         &mut self,
         clock: Duration,
@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs the program on a machine whose memory is all on node 0.
+    /// Runs the program on this machine, whose memory is all on node 0.
     #[test]
     fn the_speed_of_the_placement_is_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,4 +1,5 @@
-//! One program with several names, chosen by its first argument as in busybox.
+//! A single program with several names. The name that it is called by selects a program, as in
+//! busybox.
 
 use std::{env, io, path::Path, process::ExitCode};
 

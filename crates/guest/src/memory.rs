@@ -12,17 +12,17 @@ use interleaf_linux::{
 };
 use memmap2::{Advice, MmapMut};
 
-/// Anonymous memory with lines of its own in `numa_maps`.
+/// Anonymous memory with separate lines in `numa_maps`.
 ///
-/// The kernel merges adjacent mappings of the same kind, and the program may have others: the
-/// memory is the middle of a larger mapping, and only the middle has the advice about huge pages.
-/// Thus no mapping of the same kind is adjacent.
+/// The kernel merges adjacent mappings of the same kind, and the program may have other mappings.
+/// Therefore this memory is the middle of a larger mapping, and only the middle has the advice
+/// about huge pages. No adjacent mapping is then of the same kind.
 pub struct Memory {
     map: MmapMut,
     bytes: usize,
 }
 
-/// Unused addresses on each side: a multiple of the huge page, which keeps the alignment that the
+/// Unused bytes on each side. The size is a multiple of a huge page, to keep the alignment that the
 /// kernel chose.
 const EDGE: usize = 2 << 20;
 
@@ -31,7 +31,7 @@ impl Memory {
     /// `NoHugePage`.
     ///
     /// # Errors
-    /// When the kernel does not map it, or does not know the advice.
+    /// When the kernel cannot map the memory, or does not know the advice.
     pub fn map(bytes: usize, advice: Advice) -> io::Result<Self> {
         let map = MmapMut::map_anon(bytes + 2 * EDGE)?;
         map.advise_range(advice, EDGE, bytes)?;
@@ -69,7 +69,8 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// The pages of the mappings that begin in `addresses`: the kernel may have split a mapping.
+/// The pages of all mappings that begin in `addresses`, because the kernel may have split a
+/// mapping.
 #[must_use]
 pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
@@ -80,7 +81,7 @@ pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
 mod tests {
     use super::*;
 
-    /// Many neighbours of the same kind, which the kernel would merge without the edges.
+    /// Many neighbours of the same kind: without the edges, the kernel would merge them.
     #[test]
     fn adjacent_memory_is_counted_alone() {
         let mut all: Vec<Memory> =

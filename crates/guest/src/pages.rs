@@ -1,4 +1,4 @@
-//! Pages by node, as steps show them.
+//! Pages by node, as steps print them.
 
 use std::fmt;
 

@@ -16,7 +16,7 @@ use std::{fmt, str::FromStr};
 /// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The kernel is up; its release.
+    /// The kernel has booted: its release.
     Release(String),
     /// A step begins: its 1-based number, and its text.
     Step(usize, String),
@@ -73,7 +73,7 @@ impl FromStr for Line {
     type Err = LineError;
 
     fn from_str(text: &str) -> Result<Self, LineError> {
-        // A terminal ends lines with both characters.
+        // A terminal ends a line with both characters.
         let text = text.trim_end_matches(['\r', '\n']);
         read(text).ok_or_else(|| LineError(text.to_string()))
     }

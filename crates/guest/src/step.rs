@@ -1,9 +1,9 @@
 //! The steps that a guest executes, one per line.
 //!
-//! Words are separated by spaces, without quoting or a shell. Empty lines and lines that begin with
-//! `#` are ignored. A failed step does not stop later steps: the reader of the report judges the
-//! failure. In `run`, `start`, `until`, `read`, `list`, `dump` and `write`, `@NAME` stands for the
-//! process ID of the program that was started as NAME.
+//! Words are separated by spaces, without quoting and without a shell. Empty lines and lines that
+//! begin with `#` are ignored. A failed step does not stop later steps, because the reader of the
+//! report judges the failure. In `run`, `start`, `until`, `read`, `list`, `dump` and `write`,
+//! `@NAME` stands for the process ID of the program that was started as NAME.
 //!
 //! ```text
 //! list /sys/devices/system/node
@@ -39,8 +39,8 @@ pub enum Step {
         /// The program, found in `/bin`, and its arguments.
         command: Vec<String>,
     },
-    /// Waits until a started program prints a line that begins with a text, or contains it if the
-    /// text follows a `*`. Only lines after the last awaited line count.
+    /// Waits until a started program prints a line that begins with a text, or, if a `*` precedes
+    /// the text, a line that contains it. Only lines after the last awaited line count.
     Await {
         name: String,
         /// The text, with an optional leading `*`.
@@ -61,11 +61,11 @@ pub enum Step {
     Read(PathBuf),
     /// Shows the names in a folder, sorted.
     List(PathBuf),
-    /// Shows all regular files below a folder, sorted, each line after the file's path relative to
-    /// the folder, a colon and a space; an empty file as its path and a colon, an empty folder as
-    /// its path, a slash and a colon. Links are skipped.
+    /// Shows all regular files below a folder, sorted. Each line follows the file's path relative
+    /// to the folder, a colon and a space. An empty file is its path and a colon; an empty folder
+    /// is its path, a slash and a colon. Links are skipped.
     Dump(PathBuf),
-    /// Writes a text and a newline to a file, in one call as kernel files require.
+    /// Writes a text and a newline to a file in a single call, because kernel files require this.
     Write { path: PathBuf, text: String },
 }
 
@@ -138,7 +138,7 @@ impl Millis {
     }
 }
 
-/// Splits off the first word of a text.
+/// Splits a text into its first word and the remaining text.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim();
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -150,7 +150,7 @@ impl Step {
     ///
     /// # Errors
     ///
-    /// `pid` returns `None` for a name.
+    /// `pid` returns `None` for one of the names.
     pub fn with_pids(&self, pid: &dyn Fn(&str) -> Option<u32>) -> Result<Self, StepError> {
         let text = |text: &str| fill(text, pid);
         let path = |path: &Path| fill(&path.to_string_lossy(), pid).map(PathBuf::from);
@@ -181,7 +181,7 @@ impl Step {
 }
 
 /// Replaces each `@NAME` in a text by a process ID. An `@` after a letter or digit, or without a
-/// name, stays as is.
+/// name after it, stays as it is.
 fn fill(text: &str, pid: &dyn Fn(&str) -> Option<u32>) -> Result<String, StepError> {
     let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let mut filled = String::new();

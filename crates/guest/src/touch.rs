@@ -3,19 +3,22 @@
 //!
 //! Maps anonymous memory, touches all pages, and prints `pages 0:12288 1:4096` and `touched`.
 //!
-//! - `--weights`: writes these weights for the whole machine, and interleaves its pages by them.
+//! - `--weights`: writes these weights for the whole machine, and interleaves its own pages by
+//!   them.
 //! - `--interleave`: interleaves by the machine's weights.
-//! - `--bind`: allocates from these nodes only.
-//! - `--huge`: requests transparent huge pages; without the option there are none.
+//! - `--bind`: allocates pages from these nodes only.
+//! - `--huge`: requests transparent huge pages; without the option, the program has small pages
+//!   only.
 //! - `--stay`: idles until killed.
 //! - `--sweep`: writes to each page repeatedly until killed.
-//! - `--check`: sweeps too, and verifies two words of each page in each sweep; on SIGTERM verifies
+//! - `--check`: sweeps, and verifies two words of each page in each sweep. On SIGTERM it verifies
 //!   all words and prints `intact after 12 sweeps`, or fails.
 //! - `--tell`: prints `reached 60:40` when the placement is first within 3 percentage points of the
-//!   weights, or has passed them between two samples; with several options, for each in turn.
-//! - `--group`: first moves itself to a control group.
-//! - `--spawn`: starts RATE children per second until killed, each of which touches 2 MiB and is
-//!   killed after 1.5 s, and prints `spawned 10` after each ten.
+//!   weights, or has passed them between two samples. Several options are reported one after the
+//!   other.
+//! - `--group`: first moves the program to a control group.
+//! - `--spawn`: starts RATE children per second until killed, and prints `spawned 10` after each
+//!   ten. A child touches 2 MiB and is killed after 1.5 s.
 
 use std::{
     collections::VecDeque,
@@ -56,7 +59,7 @@ struct TouchArgs {
     check: bool,
     report: Vec<String>,
     group: Option<String>,
-    /// Children per second.
+    /// Number of children that are started per second.
     spawn: Option<u32>,
 }
 
@@ -154,7 +157,7 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
     } else {
         sweep(&mut memory)
     }
-    // Registered before `touched` is printed, since SIGTERM may follow at once.
+    // Registered before `touched` is printed, because SIGTERM may follow at once.
     let stop = Arc::new(AtomicBool::new(false));
     if args.check {
         flag::register(SIGTERM, Arc::clone(&stop))?;
@@ -186,10 +189,10 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Number of started children per line of output.
+/// Number of children that are started per line of output.
 const SPAWNED: u32 = 10;
 
-/// Lifetime of a child: spans a few samples of the daemon.
+/// Lifetime of a child. It spans a few samples of the daemon.
 const LIFE: Duration = Duration::from_millis(1500);
 
 /// Starts short-lived children at `rate` per second, until killed.
@@ -215,7 +218,8 @@ fn spawn(rate: u32, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Joins a control group such as `kept/inner`, created here with the memory controller.
+/// Joins a control group such as `kept/inner`. The function creates the group, with the memory
+/// controller.
 fn join(group: &str) -> io::Result<()> {
     let mut folder = PathBuf::from("/sys/fs/cgroup");
     for name in group.split('/') {
@@ -239,7 +243,7 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies one of words 1 to 511 in each page and sweep, besides word 0, which has the
+        // Verifies word 0, which has the round, and one of the words 1 to 511, another in each
         // round.
         let word = 1 + round as usize % (WORDS - 1);
         for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
@@ -262,8 +266,8 @@ fn checked(
 }
 
 /// Sleeps until the next sweep, to leave the processor to other programs. DAMON samples a page
-/// every 100 ms, and with a sweep every 80 ms still finds the pages accessed. After a sweep of more
-/// than half the period the pause is as long as the sweep, but at most 100 ms.
+/// every 100 ms, and a sweep every 80 ms suffices for it to find the pages accessed. If a sweep
+/// takes more than half of the 80 ms, the pause is as long as the sweep, but at most 100 ms.
 fn rest(begun: Instant) {
     let swept = begun.elapsed();
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
@@ -272,13 +276,13 @@ fn rest(begun: Instant) {
 const PERIOD: Duration = Duration::from_millis(80);
 const REST_MAX: Duration = Duration::from_millis(100);
 
-/// Interval between samples of the placement for `--tell`: a sample costs more than a sweep.
+/// Interval between samples of the placement for `--tell`. A sample costs more than a sweep.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;
 
-/// Fills each page: word 0 with the round 0, the others with unique words.
+/// Fills each page: word 0 with the round 0, the other words with unique values.
 fn fill(memory: &mut [u8]) {
     for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
         words[..8].fill(0);
@@ -289,7 +293,7 @@ fn fill(memory: &mut [u8]) {
 }
 
 fn stamp(page: usize, word: usize) -> u64 {
-    // An odd factor, so different indexes have different words.
+    // The factor is odd, so different indexes have different words.
     ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -299,13 +303,13 @@ fn read(page: &[u8], word: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// Tolerance of reached weights, percentage points.
+/// Tolerance within which weights count as reached, percentage points.
 const NEAR: f64 = 3.0;
 
-/// Weights such as `60:40` of node 0, node 1 and so on, to be reported when reached.
+/// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// Node 0 had more than its share of pages in the first sample.
+    /// True if node 0 had more than its share of pages in the first sample.
     above: Option<bool>,
     /// Time of the last sample.
     sampled: Option<Instant>,
@@ -316,7 +320,7 @@ impl<'a> Awaited<'a> {
         Self { weights, above: None, sampled: None }
     }
 
-    /// Prints the first weights if they are reached.
+    /// Prints the first of the weights if they are reached.
     fn report(&mut self, memory: &Memory, out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
         if self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {
@@ -413,7 +417,7 @@ mod tests {
     fn weights_are_reached_in_turn_or_passed() {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
-        // Pages of 100 on the first node, and the number of weights reached after that sample.
+        // Pages of 100 on node 0, and the number of weights reached after the sample.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();

@@ -2,7 +2,7 @@
 
 use interleaf_linux::machine::id_list::IdList;
 
-/// A list separated by commas.
+/// Parses a list separated by commas.
 pub(crate) fn list<T>(
     text: &str,
     item: &dyn Fn(&str) -> Result<T, String>,
@@ -10,17 +10,17 @@ pub(crate) fn list<T>(
     text.split(',').map(item).collect()
 }
 
-/// Nodes, in any order.
+/// Parses a list of nodes in any order.
 pub(crate) fn nodes(text: &str) -> Result<IdList, String> {
     Ok(list(text, &number)?.into_iter().collect())
 }
 
-/// A number of any type.
+/// Parses a number of any type.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("no number, or too large a one: {text}"))
 }
 
-/// Bytes: `64MiB`.
+/// Parses a size such as `64MiB` to bytes.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let units = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
     let found = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, bytes)));

@@ -1,9 +1,9 @@
 //! `work SIZE --best 3:1`
 //!
 //! A program whose speed depends on the placement of its pages on memory tiers. It maps memory,
-//! reads the placement of its pages, and runs for as long as the slowest node needs for its share;
-//! with the best weights that takes a second. It prints `pages 0:6144 1:2048` and `rate 0.98`, the
-//! speed relative to the best weights.
+//! reads the placement of its pages, and runs for as long as the slowest node needs for its share
+//! of the pages: with the best weights, a second. It prints `pages 0:6144 1:2048` and `rate 0.98`,
+//! the speed relative to the best weights.
 
 use std::{
     io::{self, Write},
@@ -57,7 +57,7 @@ impl WorkArgs {
     }
 }
 
-/// Maps memory under the current policy; returns the runtime for its placement, s.
+/// Maps memory under the inherited memory policy; returns the runtime for its placement, s.
 fn work(args: &WorkArgs, out: &mut impl Write) -> io::Result<f64> {
     let mut memory = Memory::map(args.size, Advice::NoHugePage)?;
     touch::sweep(&mut memory);
@@ -93,7 +93,7 @@ mod tests {
         let time = work(&WorkArgs { size: 1 << 20, best: vec![1, 1] }, &mut out).unwrap();
         let printed = String::from_utf8(out).unwrap();
         assert!(printed.starts_with("pages "), "{printed}");
-        // If all pages are on one node, the runtime is twice that with pages on both.
+        // If all pages are on one node, the runtime is twice that with pages evenly on both nodes.
         assert!((1.0..=2.0).contains(&time), "{time}");
     }
 }

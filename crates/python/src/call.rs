@@ -1,9 +1,9 @@
-//! Calls that release the GIL, end at Ctrl-C, and never let a panic through.
+//! Calls that release the GIL and end at Ctrl-C. A panic becomes an exception.
 //!
-//! Python runs signal handlers on its main thread only, when that thread holds the GIL. A long
-//! computation therefore runs on a thread of its own: the caller waits for its result, and takes
-//! the GIL twenty times a second to run signal handlers and to report progress. If a handler
-//! raises, the caller returns at once; the computation sees the flag at its next step and ends.
+//! Python runs signal handlers only on its main thread, while this thread holds the GIL. A long
+//! computation therefore runs on a separate thread. The caller waits for the result, and takes the
+//! GIL twenty times a second to run signal handlers and to report progress. If a handler raises,
+//! the caller returns at once; the computation checks a flag at its next step and ends.
 
 use crate::error;
 use interleaf_console::Failure;
@@ -25,7 +25,7 @@ use std::{
 /// Time between two checks for signals.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// The steps of a computation, as its thread reports them.
+/// The progress of a computation, as its thread reports it.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     stop: AtomicBool,
@@ -66,7 +66,7 @@ impl Steps {
     }
 }
 
-/// Runs `compute` without the GIL on the calling thread: for calls of milliseconds at most.
+/// Runs `compute` without the GIL on the calling thread, for calls that take at most milliseconds.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     compute: impl FnOnce() -> Result<T, Failure> + Send,
@@ -78,8 +78,8 @@ pub(crate) fn short<T: Send>(
     }
 }
 
-/// Runs `compute` on a thread of its own, and `callback` with done steps, all steps and the name of
-/// the task while it runs.
+/// Runs `compute` on a separate thread. Meanwhile, calls `callback` with the number of done steps,
+/// the number of all steps and the name of the task.
 pub(crate) fn long<T: Send + 'static>(
     py: Python<'_>,
     callback: Option<Py<PyAny>>,
@@ -91,7 +91,7 @@ pub(crate) fn long<T: Send + 'static>(
     let own = Arc::clone(&steps);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
-        // The caller has gone after a signal.
+        // After a signal, the caller has returned and the message is dropped.
         let _ = sender.send(done);
     };
     let spawned = thread::Builder::new().name("interleaf".into()).spawn(work);
@@ -120,8 +120,8 @@ pub(crate) fn long<T: Send + 'static>(
     }
 }
 
-/// The threads of this process. A forked child has none of its parent's threads, so each process
-/// has a pool of its own.
+/// The thread pool of this process. A forked child has none of its parent's threads, so each
+/// process has its own pool.
 fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOLS: Mutex<BTreeMap<u32, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,8 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
     let built = ThreadPoolBuilder::new().thread_name(|at| format!("interleaf-{at}")).build();
     let pool = built.map_err(|why| PyRuntimeError::new_err(format!("no threads: {why}")))?;
     let pool = Arc::new(pool);
-    // The pools of ancestors have no threads here, and dropping them would wait for these.
+    // The pools of ancestor processes have no threads in this process. They are kept, because
+    // dropping a pool would wait for its threads.
     pools.insert(process, Arc::clone(&pool));
     Ok(pool)
 }

@@ -1,9 +1,9 @@
-//! Failures as exceptions.
+//! Converts failures to exceptions.
 
 use interleaf_console::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-/// The module of the exception classes.
+/// The Python module of the exception classes.
 const MODULE: &str = "interleaf._errors";
 
 /// Turns a failure into `interleaf.InputError`, with its hint.
@@ -19,7 +19,7 @@ pub(crate) fn exception(py: Python<'_>, failure: Failure) -> PyErr {
     }
 }
 
-/// The exception for a panic, which is a defect of this library.
+/// The exception for a panic. A panic is a defect of this library.
 pub(crate) fn defect(panic: &(dyn core::any::Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

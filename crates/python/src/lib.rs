@@ -1,9 +1,10 @@
 //! The native module `interleaf._core` of the Python package.
 //!
-//! It parses options, runs the jobs of `interleaf_job`, and returns records as their JSON text,
-//! the same bytes that the command prints. The typed classes of the package (`python/interleaf`)
-//! read that text. Objects of this module are immutable. Computations release the GIL; a long one
-//! runs on a thread of its own, while the calling thread waits for it and for signals ([`call`]).
+//! The module parses options, runs the jobs of `interleaf_job`, and returns records as JSON texts,
+//! with the same bytes that the command prints. The typed classes of the package
+//! (`python/interleaf`) read these texts. Objects of this module are immutable. Computations
+//! release the GIL. A long computation runs on a separate thread, while the calling thread waits
+//! for it and for signals ([`call`]).
 
 mod call;
 mod error;

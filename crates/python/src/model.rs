@@ -1,7 +1,7 @@
 //! Platforms, demands, curves, mixes and weights.
 //!
-//! A platform and a demand keep the text that they were parsed from. Two of them are equal if their
-//! texts are equal, and they are pickled as texts.
+//! A platform and a demand keep the text that they were parsed from. Two platforms, or two demands,
+//! are equal if their texts are equal. They are pickled as texts.
 
 use crate::{call, error::exception};
 use interleaf_catalog::{DemandSource, PlatformSource};
@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 /// The points of a curve: bandwidth in GB/s and latency in ns.
 type Points = Vec<(f64, f64)>;
 
-/// The texts of a platform: label, TOML, and CSV by path.
+/// The texts of a platform: label, TOML text, and CSV texts by path.
 type PlatformTexts = (String, String, BTreeMap<String, String>);
 
 /// A platform, parsed from its texts.
@@ -59,7 +59,7 @@ impl PlatformHandle {
         (label, text, curves)
     }
 
-    /// Name, cores, outstanding lines of a core, and the source of the figures.
+    /// Name, number of cores, outstanding lines of a core, and the source of the figures.
     fn head(&self) -> (String, u32, f64, String) {
         let platform = &self.platform;
         let cpu = &platform.cpu;
@@ -67,7 +67,7 @@ impl PlatformHandle {
         (name, cpu.cores, cpu.outstanding_lines_per_core, source)
     }
 
-    /// Name, kind and bytes of each tier.
+    /// Name, kind and capacity in bytes of each tier.
     fn tiers(&self) -> Vec<(String, String, u64)> {
         let tiers = self.platform.tiers.iter();
         tiers.map(|it| (it.name.clone(), it.kind.to_string(), it.capacity.get())).collect()
@@ -118,7 +118,7 @@ impl DemandHandle {
         (self.source.label.clone(), self.source.text.clone())
     }
 
-    /// Name, mix, threads of the largest run, and bytes of the footprint if known.
+    /// Name, mix, threads of the largest run, and footprint in bytes, if known.
     fn head(&self) -> (String, String, u32, Option<u64>) {
         let demand = &self.demand;
         let footprint = demand.footprint.map(|bytes| bytes.get());
@@ -140,14 +140,14 @@ impl DemandHandle {
     }
 }
 
-/// The curve through `points`: its idle latency in ns, and its maximum bandwidth in GB/s.
+/// The idle latency in ns and the maximum bandwidth in GB/s of the curve through `points`.
 #[pyfunction]
 fn curve_limits(py: Python<'_>, points: Points) -> PyResult<(f64, f64)> {
     let curve = curve(py, points)?;
     Ok((curve.idle_latency_ns(), curve.max_bandwidth_gbps()))
 }
 
-/// Bandwidth in GB/s and latency in ns of the curve through `points` at each number of bytes in
+/// Bandwidth in GB/s and latency in ns on the curve through `points`, for each number of bytes in
 /// flight.
 #[pyfunction]
 fn curve_at(py: Python<'_>, points: Points, in_flight_bytes: Vec<f64>) -> PyResult<Points> {
@@ -170,7 +170,7 @@ fn curve(py: Python<'_>, points: Points) -> PyResult<Curve> {
     })
 }
 
-/// The name, read share, non-temporal stores and random order of a mix.
+/// The name of a mix, its read share, and whether it has non-temporal stores and random order.
 #[pyfunction]
 fn mix(py: Python<'_>, text: &str) -> PyResult<(String, f64, bool, bool)> {
     let mix: Mix = option::mix(text)
@@ -186,7 +186,7 @@ fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     Ok(weights.as_slice().to_vec())
 }
 
-/// The names of the built-in platforms, workloads, scenarios, cards and memory modules.
+/// The names of the built-in platforms, workloads, scenarios, cards or memory modules, by `kind`.
 #[pyfunction]
 fn names(kind: &str) -> Vec<String> {
     match kind {

@@ -1,12 +1,13 @@
-//! Options of a call: texts by name, parsed as on the command line.
+//! Options of a call: texts by name, which are parsed as on the command line.
 
 use interleaf_console::Failure;
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
-/// The options of a call that are set.
+/// The options that are set in a call.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Parses the option `name`, if it is set. Errors of `parse` read `PROBLEM: write ALLOWED`.
+/// Parses the option `name` if it is set. An error of `parse` has the form `PROBLEM: write
+/// ALLOWED`.
 pub(crate) fn parsed<T, E: Display>(
     texts: &Texts,
     name: &str,
@@ -16,7 +17,7 @@ pub(crate) fn parsed<T, E: Display>(
     parse(text).map(Some).map_err(|why| refused(name, text, &why.to_string()))
 }
 
-/// The error of an option whose value `text` was refused with `why`.
+/// The error of an option whose value `text` was rejected for the reason `why`.
 pub(crate) fn refused(name: &str, text: &str, why: &str) -> Failure {
     let (problem, hint) = match why.rfind(": write ") {
         Some(at) => (&why[..at], why[at + 2..].to_string()),

@@ -1,8 +1,8 @@
-//! Policies written in Python, on the simulated machine.
+//! Policies written in Python, for the simulated machine.
 //!
-//! The package wraps the user's object in an adapter (`interleaf._policy.Adapter`), which gets
-//! plain values and returns shares, the name of the action, and a reason. An exception ends the
-//! simulation and is raised from the call.
+//! The package wraps the user's object in an adapter (`interleaf._policy.Adapter`). The adapter
+//! gets plain values, and returns shares, the name of the action, and a reason. If the adapter
+//! raises, the simulation ends and the exception is raised from the call.
 
 use interleaf_job::Progress;
 use interleaf_model::{
@@ -12,7 +12,7 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyDict};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The first exception of the policies of a simulation.
+/// The first exception that a policy of a simulation raised.
 #[derive(Clone, Default)]
 pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
 
@@ -41,7 +41,7 @@ impl Progress for Raised {
     }
 }
 
-/// A policy of Python for one domain.
+/// A policy written in Python, for a single domain.
 pub(crate) struct PythonPolicy {
     adapter: Option<Py<PyAny>>,
     start: Vec<f64>,
@@ -49,7 +49,7 @@ pub(crate) struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Makes the policy of domain number `domain` by calling `factory(domain, tiers)`.
+    /// Creates the policy of the domain with number `domain` by calling `factory(domain, tiers)`.
     pub(crate) fn new(
         factory: &Py<PyAny>,
         raised: &Raised,

@@ -17,8 +17,8 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// Maximum number of weights that are predicted on the calling thread: each takes tens of
-/// microseconds.
+/// Maximum number of weights that are predicted on the calling thread. Each prediction takes tens
+/// of microseconds.
 const SHORT_MAX: usize = 16;
 
 /// The options of a prediction.
@@ -69,7 +69,7 @@ impl Request {
         Ok(interleaf_record::json(&self.job()?.run(progress)?))
     }
 
-    /// True if the prediction takes milliseconds at most.
+    /// True if the prediction takes at most milliseconds.
     fn is_short(&self) -> bool {
         let few =
             matches!(&self.weights, Some(WeightsChoice::List(list)) if list.len() <= SHORT_MAX);
@@ -95,13 +95,13 @@ fn predict(
     call::long(py, progress, move |steps| request.json(steps))
 }
 
-/// The figures of a row that do not depend on the number of tiers.
+/// Number of figures in a row that do not depend on the number of tiers.
 const SCALARS: usize = 10;
 
-/// Predicts `count` weights, given as `count` x tiers bytes, with full precision. Returns float64
-/// values by row: bandwidth and its interval, latency, speed-up and its interval, result and its
-/// interval (NaN for a mix), then bandwidth and latency of each tier; and a byte for each row, 1 if
-/// the pages fit, plus 2 if it is extrapolated.
+/// Predicts `count` weights, given as `count` x tiers bytes, with full precision. Returns the
+/// float64 values of all rows, and a byte for each row. A row has bandwidth and its interval,
+/// latency, speed-up and its interval, result and its interval (NaN for a mix), then bandwidth and
+/// latency of each tier. The byte is 1 if the pages fit, plus 2 if the row is extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

@@ -1,4 +1,4 @@
-//! Records: read back, checked, rendered.
+//! Records: reads, checks and renders them.
 
 use crate::{call, error::exception};
 use interleaf_console::Failure;
@@ -6,8 +6,8 @@ use interleaf_record::{Document, RecordError, reproduce::ReproduceDocument};
 use pyo3::prelude::*;
 use std::path::Path;
 
-/// Reads a record from a file and checks it; returns its schema and its JSON text. Output of Intel
-/// MLC and curves of Mess become measurements.
+/// Reads a record from a file and checks it. Returns its schema and its JSON text. Output of Intel
+/// MLC and curves of Mess are converted to measurements.
 #[pyfunction]
 fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     call::short(py, || {
@@ -17,7 +17,8 @@ fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     })
 }
 
-/// Checks the JSON text of a record; returns its schema and the text in its usual form.
+/// Checks the JSON text of a record. Returns its schema and the text in the form that Interleaf
+/// writes.
 #[pyfunction]
 fn parse_record(py: Python<'_>, name: String, text: String) -> PyResult<(String, String)> {
     call::short(py, || checked(&name, &text))
@@ -42,7 +43,7 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
 /// The arguments of a sweep file.
 type Arguments = Vec<(&'static str, Vec<Option<String>>)>;
 
-/// Reads a sweep file; returns its arguments by name, with their text in each case.
+/// Reads a sweep file. Returns its arguments by name, with the text of each argument in each case.
 #[pyfunction]
 fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
     call::short(py, || Ok(interleaf_job::sweep::Sweep::read(Path::new(&path))?.arguments()))
@@ -54,8 +55,8 @@ fn figures(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_record::json_line(&parsed("record", &text)?.figures())))
 }
 
-/// The figures of a record as SVG pictures, each with its caption; without those that have no
-/// points.
+/// The figures of a record as SVG pictures, each with its caption. Figures without points are left
+/// out.
 #[pyfunction]
 fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     call::short(py, || {
@@ -68,7 +69,7 @@ fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     })
 }
 
-/// The page of a record: one HTML file that works offline.
+/// The page of a record: a single HTML file that works offline.
 #[pyfunction]
 fn page(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_report::html::page(&parsed("record", &text)?)))

@@ -44,7 +44,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The options of fio that a card has, in the words of job files.
+/// The options of fio that a card accepts, by their names in job files.
 const FIO_WORDS: [&str; 11] = [
     "rw",
     "bs",
@@ -77,8 +77,8 @@ fn simulate_machine(
     })
 }
 
-/// Like `simulate_machine`, with a policy of the caller: `factory(domain, tiers)` makes one for
-/// each domain.
+/// Like `simulate_machine`, but with policies of the caller: `factory(domain, tiers)` creates a
+/// policy for each domain.
 #[pyfunction]
 fn simulate_policy(
     py: Python<'_>,
@@ -109,16 +109,16 @@ fn simulate_policy(
     }
 }
 
-/// The number of scenarios whose best static weights are kept: a sweep has few scenarios, each with
-/// many policies and seeds.
+/// Number of scenarios whose best static weights are kept. It is enough for a sweep, which has few
+/// scenarios with many policies and seeds each.
 const KEPT: usize = 32;
 
 /// The best static weights of scenarios, in the order in which they were added.
 static BEST: Mutex<VecDeque<(String, Option<StaticBest>)>> = Mutex::new(VecDeque::new());
 
-/// The best static weights of a job, kept for the next job with the same scenario.
+/// The best static weights of a job. They are kept for later jobs with the same scenario.
 fn best_static(job: &MachineJob) -> Option<StaticBest> {
-    // Reset the settings that static weights do not depend on.
+    // Resets the settings that do not affect static weights, so that more jobs share a scenario.
     let scenario = Scenario {
         seed: 0,
         counter_noise: 0.0,

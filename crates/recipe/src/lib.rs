@@ -1,9 +1,9 @@
-//! Recipes of real applications, as data: the packages, the command, its scaling with the
-//! footprint, and the patterns of the results in its output.
+//! Recipes of real applications, as data: the packages, the command, how the problem size follows
+//! from the footprint, and the patterns of the results in the output.
 //!
-//! The recipes of `workloads/recipes/` are built in; a user's recipe is a file of the same kind, in
-//! any folder ([`in_folder`]). Nothing is installed or started here: [`Recipe::commands`] are the
-//! commands to be run, [`Recipe::outcome`] reads their output.
+//! The recipes of `workloads/recipes/` are built in. A user's recipe is a file of the same kind, in
+//! any folder ([`in_folder`]). This crate installs and starts nothing: [`Recipe::commands`] returns
+//! the commands to run, and [`Recipe::outcome`] reads their output.
 
 #![forbid(unsafe_code)]
 
@@ -27,9 +27,8 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// A recipe that has been checked; its fields are the fields of the file. Its patterns are regular
-/// expressions with a group, its files are plain names, and its commands have no unknown
-/// placeholder.
+/// A checked recipe; its fields are the fields of the file. Each pattern is a regular expression
+/// with a group, each file name has no folder, and no command has an unknown placeholder.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -39,7 +38,7 @@ pub struct Recipe {
     pub name: String,
     /// A description in one line.
     pub does: String,
-    /// Package names of Debian and Ubuntu.
+    /// Names of packages for Debian and Ubuntu.
     #[serde(default)]
     pub packages: Vec<String>,
     /// Requirements of pip, installed in a virtual environment of the recipe.
@@ -51,35 +50,36 @@ pub struct Recipe {
     /// Programs and files that the application needs, besides its Python packages.
     #[serde(default)]
     pub programs: Vec<String>,
-    /// Variables of the environment, with the placeholders of `command`.
+    /// Environment variables. Their values may have the placeholders of `command`.
     #[serde(default)]
     environment: BTreeMap<String, String>,
-    /// Commands before the application, untimed.
+    /// Commands that run before the application and are not timed.
     #[serde(default)]
     prepare: Vec<Vec<String>>,
-    /// The command, run in a folder with the files. `{n}` is the problem size, `{threads}` the
-    /// number of threads, `{python}` the interpreter.
+    /// The command. It runs in the folder of the recipe's files. `{n}` is the problem size,
+    /// `{threads}` the number of threads, `{python}` the interpreter.
     command: Vec<String>,
     /// How the problem size grows with the footprint.
     #[serde(default)]
     scale: Scale,
-    /// Bytes of an item of the problem.
+    /// Bytes of memory for an item of the problem.
     bytes_per_item: f64,
-    /// With the scale `power`, {n} is the number of items raised to this power.
+    /// With the scale `power`, `{n}` is the number of items raised to this power.
     #[serde(default = "one")]
     power: f64,
-    /// The smallest problem that the application accepts.
+    /// The smallest problem size that the application accepts.
     #[serde(default = "one")]
     least: f64,
     /// The result is the first group of the last match in the output.
     result: String,
-    /// The unit of the result.
+    /// The unit of the application's result.
     pub result_unit: String,
     /// Whether a higher or a lower result is better.
     pub better: Better,
-    /// The first group of the last match is the checksum, equal in every run of the same problem.
+    /// The checksum is the first group of the last match. It is equal in every run of the same
+    /// problem.
     check: String,
-    /// The output of a run that verified its own result has a match.
+    /// Matches the output of a run that has verified its own result.
     #[serde(default)]
     verified: Option<String>,
     /// Other figures of the output.
@@ -90,7 +90,7 @@ pub struct Recipe {
     pub files: Vec<File>,
 }
 
-/// The way from the footprint to the size of the problem.
+/// The way from the number of items to the problem size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -101,7 +101,7 @@ pub enum Scale {
     Log2,
 }
 
-/// The direction of a result.
+/// The direction in which a result is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -118,7 +118,7 @@ impl Better {
     }
 }
 
-/// A further figure that the application prints.
+/// A figure that the application prints besides its result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
@@ -136,7 +136,7 @@ struct FigurePattern {
 pub struct File {
     /// The name of the file.
     pub name: String,
-    /// Its text, with the placeholders of `command`.
+    /// The text of the file, with the placeholders of `command`.
     pub text: String,
 }
 
@@ -152,7 +152,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Variables that set the number of threads of the usual libraries.
+/// Variables that set the number of threads in common libraries.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
 
@@ -200,7 +200,7 @@ pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
     Recipe::parse(&path.display().to_string(), &text)
 }
 
-/// The recipes of a folder, or else the built-in ones.
+/// The recipes of a folder; without a folder, the built-in recipes.
 ///
 /// # Errors
 /// The errors of [`in_folder`].
@@ -219,7 +219,7 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     Ok(all(folder)?.into_iter().find(|recipe| recipe.name == name))
 }
 
-/// The failure for a name that no recipe has.
+/// The failure for a name that is not the name of a recipe.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
     let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
     Failure::new(
@@ -236,7 +236,7 @@ impl Recipe {
     /// Parses and checks the text of a recipe file.
     ///
     /// # Errors
-    /// The file, the line or field, the value and what is allowed.
+    /// Names the file, the line or field, the value, and the allowed values.
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
         let recipe: Self = TomlText::new(label, text).read_as(SCHEMA)?;
         match recipe.check_fields() {
@@ -327,7 +327,7 @@ impl Recipe {
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
     }
 
-    /// The size of the problem for a footprint in bytes.
+    /// The problem size for a footprint in bytes.
     ///
     /// # Errors
     /// When the footprint is too small for the application.
@@ -368,7 +368,7 @@ impl Recipe {
     }
 }
 
-/// True if an argument has a text in braces that looks like a placeholder but is not one.
+/// True if an argument has a text in braces that looks like a placeholder but is unknown.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

@@ -7,16 +7,16 @@ use regex_lite::Regex;
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The result, in the unit of the recipe; finite.
+    /// The result in the unit of the recipe. It is finite.
     pub value: f64,
     /// The checksum, which is equal in every run of the same problem.
     pub checksum: String,
-    /// True if the application verified its result; false if it has no such check.
+    /// True if the application verified its result; false if the recipe has no pattern for this.
     pub is_verified: bool,
     pub figures: Vec<Figure>,
 }
 
-/// A further figure of a run.
+/// A figure of a run besides the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
@@ -29,7 +29,7 @@ impl Recipe {
     ///
     /// # Errors
     /// When the output has no result, no checksum, not all figures, a value that is not a finite
-    /// number, or no mark of a verified result although the recipe requires one.
+    /// number, or no mark of a verified result although the recipe requires this mark.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
         let checksum = self.text("checksum", &self.check, output)?;
@@ -57,7 +57,7 @@ impl Recipe {
         })
     }
 
-    /// The first group of the last match.
+    /// The first group of the last match in the output.
     fn text(&self, name: &str, pattern: &str, output: &str) -> Result<String, Failure> {
         let found = Regex::new(pattern).ok().and_then(|regex| {
             let last = regex.captures_iter(output).last()?;

@@ -12,11 +12,11 @@ use interleaf_model::{
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
 
-/// The section of the rows.
+/// The section of these rows in the document of a study.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// Coverages that count as 90 %. The rows are a few dozen, many of the same workload: they cannot
-/// distinguish a coverage in this range from 90 %.
+/// Range of coverage that counts as 90 %. The studies have only a few dozen speed-ups, and many are
+/// of the same workload: too few to distinguish a coverage in this range from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
 /// A measured and a predicted speed-up.
@@ -24,8 +24,8 @@ pub(super) struct Case {
     pub(super) workload: String,
     pub(super) measured: f64,
     pub(super) ours: Estimate,
-    /// True for a row that no term of the model explains. It counts for the coverage, but not for
-    /// the model's error.
+    /// True for a speed-up that no term of the model explains. The speed-up counts for the
+    /// coverage, but not for the model's error.
     pub(super) is_outlier: bool,
 }
 
@@ -34,7 +34,7 @@ impl Case {
         self.ours.mean / self.measured - 1.0
     }
 
-    /// True if the measured speed-up lies within the interval with the model's error `spread`.
+    /// True if the measured speed-up lies within the interval for a model error of `spread`.
     fn is_covered(&self, spread: f64) -> bool {
         let Estimate { mean, low, high } = self.ours;
         let variance =
@@ -47,13 +47,13 @@ impl Case {
     }
 }
 
-/// The coverage of `cases` with the model's error [`MODEL_SPREAD`].
+/// The coverage of `cases` by intervals with the model error [`MODEL_SPREAD`].
 pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     let covered = cases.iter().filter(|case| case.is_covered(MODEL_SPREAD)).count();
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// The coverage of `cases` with the model's error from the other workloads, and a remark.
+/// The coverage of `cases` by intervals with the model error of the other workloads, and a remark.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();
@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
-        // The forecast of b is 9.1 % too low, that of a 1 %. The interval of a has the error of b
-        // and is wide; the interval of b has the error of a and is narrow.
+        // The forecast of b is 9.1 % too low, the forecast of a 1 %. The interval of a uses the
+        // error of b and is wide. The interval of b uses the error of a and is narrow.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);
         assert_eq!(row.ours, 0.5, "{remark}");

@@ -1,9 +1,10 @@
 //! "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel Xeon 6
 //! Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
 //!
-//! The study fits the two constants of interleaving to the mixed points of MLC (`constants`), and
-//! compares the bandwidth of MLC, the best weights by load (figure 4), and the speed-ups of six
-//! workloads. To test the fit, each mix is also predicted with constants fitted to the other mixes.
+//! The study fits the two constants of interleaving (`constants`) to MLC's points with pages on
+//! both tiers. It compares published and predicted figures of MLC's bandwidth, of the best weights
+//! by load (figure 4), and of the speed-ups of six workloads. To test the fit, each mix is also
+//! predicted with constants fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -27,7 +28,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// Steps of the progress bar: fits of the constants, workloads, curves of figure 4.
+/// Steps of the progress bar: five fits of the constants, six workloads, two steps for the curve of
+/// figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";
@@ -38,7 +40,7 @@ const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv"
 const MLC: &str = include_str!("../../../reproduce/cxl-interleaving/mlc.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/cxl-interleaving/workloads.csv");
 
-/// Names of the workloads in the published table, and our names.
+/// Each workload's name in the published table, and its name in the catalog.
 const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("llama3-8b-bf16-batch1", "llama3-8b"),
     ("faiss-turing-1b", "faiss"),
@@ -56,7 +58,7 @@ const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2,
                        pages in a round may meet a stride of the grid: no term of the model \
                        does this";
 
-/// Measured bandwidth of a tier alone with a mix.
+/// Measured bandwidth of a mix on a single tier.
 #[derive(Deserialize)]
 pub(super) struct TierRow {
     pub(super) mix: String,
@@ -125,7 +127,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Rows of section III: single tiers.
+/// Rows of section III: each tier alone.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
@@ -152,7 +154,8 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Rows of section IV.A with the platform's constants, which were fitted to all mixed points.
+/// Rows of section IV.A, with the platform's constants. These were fitted to all of MLC's points
+/// with pages on both tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -162,7 +165,8 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// Rows of the mixed points, each predicted with constants fitted to the other mixes.
+/// Rows of the points with pages on both tiers. Each mix is predicted with constants fitted to the
+/// other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -186,8 +190,8 @@ fn left_out_rows(
     rows
 }
 
-/// Rows of the weights that the model chooses for each mix: their published bandwidth, compared
-/// with the highest.
+/// Rows of the weights that the model chooses for each mix: the published bandwidth at these
+/// weights, compared with the mix's highest published bandwidth.
 fn best_weights_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -218,12 +222,13 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// Read-only load from nearly zero to the maximum, with the best of the weights of figure 4.
+/// Read-only load from nearly zero to the maximum. Each point has the best of the weights of figure
+/// 4.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Rows of figure 4, whose only numbers are the weights at its ends.
+/// Rows of figure 4. The figure prints only the weights at its ends.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
@@ -327,7 +332,8 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
     ]
 }
 
-/// Remark on the errors of the mixed points: points of a single tier are exact by construction.
+/// Remark on the errors at points with pages on both tiers. The error of a tier alone is 0 by
+/// construction.
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));

@@ -1,7 +1,7 @@
 //! Bandwidth of CXL expanders, simulated command by command, compared with measurements.
 //!
-//! Each of the eight expanders is simulated alone; the bandwidth is the sum. The published figures
-//! are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
+//! Each of the eight expanders is simulated alone, and the bandwidths are added. The published
+//! figures are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
 
 use super::{cxl_interleaving::TierRow, published::table};
 use indicatif::ProgressBar;
@@ -27,7 +27,7 @@ const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 const ACCESSES: u64 = 200_000;
 const EXPANDERS: u32 = 8;
 
-/// The white paper's names of mixes.
+/// The white paper's names of mixes, and the names of MLC.
 const MIXES: [(&str, &str); 5] =
     [("read_only", "R"), ("3r1w", "W3"), ("2r1w", "W2"), ("2r1w_nt", "W10"), ("1r1w", "W5")];
 
@@ -45,7 +45,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
         let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
-        // The link limits reads, and its speed is not fitted.
+        // The link limits reads, and the speed of the link is not fitted to the measurements.
         rows.push(row.used_for_fit(*mix != "R"));
         progress.inc(1);
     }
@@ -71,7 +71,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted))
 }
 
-/// Returns the sum of the bandwidths of several expanders, GB/s; each is simulated alone.
+/// Returns the sum of the bandwidths of several expanders, each simulated alone, GB/s.
 fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Failure> {
     let mix: Mix = mix.parse().map_err(|why: interleaf_model::mix::MixError| {
         Failure::new(why.to_string(), "the table is part of the program: report it")

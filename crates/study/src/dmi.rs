@@ -1,8 +1,8 @@
 //! Dynamic memory interleaving (DMI): the experiments of the slides, on a simulated server.
 //!
-//! Each of six workloads runs alone under seven policies, then two programs with shifting demand
-//! run together. The published figures are the calibrator's bandwidths, the final ratios, and the
-//! real runs of the prototype and of Colloid (`real_runs`).
+//! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
+//! run together. The published figures are the bandwidths that the prototype's calibrator measured,
+//! the final ratios, and the real runs of the prototype and of Colloid (`real_runs`).
 
 mod figures;
 mod real_runs;
@@ -24,8 +24,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "dmi";
 
-/// Steps of the progress bar: one for each workload alone, one for shifting demand, one for each
-/// group of real runs.
+/// Steps of the progress bar: one for each workload that runs alone, one for the programs with
+/// shifting demand, one for each group of real runs.
 pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + real_runs::GROUPS) as u64;
 
 const TITLE: &str = "Dynamic memory interleaving, simulated";
@@ -139,13 +139,13 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Rows of the calibrator's bandwidth on CloverLeaf, by period.
+/// Rows of the bandwidth of CloverLeaf that the calibrator measured, by period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
         let period = outcome.periods.get(published.period.checked_sub(1)?)?;
-        // The placement during a period is the target of the previous one.
+        // During a period, the placement is the target of the previous period.
         let at = published.period.checked_sub(2).and_then(|before| outcome.periods.get(before));
         let at = at.map_or("100:0".into(), |period| Weights::percent(&period.target).to_string());
         let what = format!("period {}", published.period);

@@ -1,8 +1,8 @@
-//! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the platform
+//! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the server
 //! of the slides on dynamic memory interleaving.
 //!
 //! The published logs have runtimes and counted traffic at several weights. The model is fitted
-//! only to the runs with all pages on DRAM, and predicts the speed-up at the other weights.
+//! only to the runs with all pages on DRAM. It predicts the speed-up at the other weights.
 
 use super::{
     coverage::{self, Case},
@@ -52,8 +52,8 @@ impl CounterRow {
     }
 }
 
-/// Relative difference below which predicted and counted traffic are considered equal: the error is
-/// then in the result only.
+/// Relative difference below which predicted and counted traffic are considered equal. The speed-up
+/// then has an error that the traffic does not explain.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up at some weights.
@@ -120,7 +120,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Explains an error: compares the `counted` traffic and ours, each divided by that with DRAM only.
+/// Explains an error. Compares the `counted` traffic with ours, each relative to the traffic with
+/// DRAM only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {
         return format!(

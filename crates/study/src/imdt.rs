@@ -1,12 +1,12 @@
 //! Intel Memory Drive Technology: DRAM as a cache of Optane drives, for scientific programs.
 //!
-//! The study compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
-//! DRAM. Its figures are computed here with the planner (`interleaf_extend_forecast`): the traffic
-//! of each workload from its trace, the time of the drives from their data sheet, the time of both
-//! nodes from a roofline with the limits that the paper states ([`node`]). Nothing is fitted to the
-//! paper's figures except one constant of Hartree-Fock ([`hartree_fock`]). The paper does not
-//! publish the product's replacement policy: the figure is for random replacement, and each note
-//! has the figures for LRU and for optimal replacement.
+//! The paper compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
+//! DRAM. This module computes the paper's figures with the planner (`interleaf_extend_forecast`):
+//! the traffic of each workload from its trace, the time of the drives from their data sheet, and
+//! the time of both nodes from a roofline with the limits that the paper states ([`node`]). Only
+//! one constant of Hartree-Fock is fitted to the paper's figures ([`hartree_fock`]). The paper does
+//! not publish the product's replacement policy: our figure is for random replacement, and each
+//! note has the figures for LRU and for optimal replacement.
 //!
 //! [`measured`] adds the results of runs on this machine, which `interleaf reproduce imdt` makes.
 
@@ -40,13 +40,13 @@ const SOURCE: &str = "Mironov, Alexeev, Mulligan, D'mello, Kudryavtsev: Evaluati
 const EFFICIENCY: &str = include_str!("../../../reproduce/imdt/efficiency.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 
-/// Footprints of the curves, in units of the cache.
+/// Footprints of the curves, in units of the cache, which is the node's DRAM.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
 /// Degrees of the polynomial in figure 2.
 const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 
-/// The degree of the polynomial in the rows.
+/// The degree of the polynomial in the study's rows.
 const DEGREE: u32 = 1024;
 
 /// A published efficiency.
@@ -75,12 +75,12 @@ impl PublishedEfficiency {
     }
 }
 
-/// An ordering of the study: the first workload is more efficient than the second.
+/// An ordering that the paper states: the first workload is more efficient than the second.
 struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// Minimum of the first efficiency divided by the second.
+    /// The minimum of the first efficiency divided by the second, for the ordering to hold.
     least: f64,
 }
 
@@ -93,7 +93,7 @@ const fn ordering(
     Ordering { words, first, second, least }
 }
 
-/// The orderings that the text states.
+/// The orderings that the text of the paper states.
 const ORDERINGS: [Ordering; 12] = [
     ordering("STREAM is the worst case: FFT", ("fft-3d", 4.0), ("stream", 1.95), 1.0),
     ordering("STREAM is the worst case: LU", ("lu", 1.25), ("stream", 1.95), 1.0),
@@ -205,7 +205,7 @@ fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     }
 }
 
-/// Figure 2 as tables, for one stream and for two: efficiency by degree and footprint.
+/// Figure 2 as tables, for one stream and for two streams: efficiency by degree and footprint.
 fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     let of = |key: &str, streams: &str| {
         let polynomial = predicted.iter().find(|it| it.key == key)?;
@@ -230,7 +230,7 @@ fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     streams.into_iter().filter_map(|(key, streams)| of(key, streams)).collect()
 }
 
-/// A table of the orderings, with whether each holds.
+/// A table of the orderings, and whether each ordering holds.
 fn orderings(predicted: &[Predicted]) -> TableDocument {
     let of = |(key, ratio): (&str, f64)| {
         let found = predicted.iter().find(|it| it.key == key);

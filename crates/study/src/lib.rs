@@ -1,7 +1,7 @@
-//! Published studies, reproduced: each row has the published figure, ours, and the error.
+//! Published studies, reproduced: each row has the published figure, our figure, and the error.
 //!
 //! Each module is one study. It reads the published tables in `reproduce/`, which are built into
-//! the program, computes each of their figures with the model or the simulator, and returns a
+//! the program. It computes each published figure with the model or the simulator, and returns a
 //! [`StudyDocument`]. [`reproduce`] runs a study by name.
 
 #![forbid(unsafe_code)]

@@ -1,10 +1,11 @@
 //! Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second generation,
 //! by simulation of the modules command by command.
 //!
-//! Its applications are predicted from demands that were fitted to runs on RDIMMs (`applications`).
+//! The report's applications are predicted from demands that were fitted to runs on RDIMMs
+//! (`applications`).
 //!
 //! The server has twelve channels with one module each. All rows use the same parameters of the
-//! controller; all existing modules have the same processor.
+//! controller. All rows of modules that exist use the same processor.
 
 mod applications;
 mod figures;
@@ -38,7 +39,8 @@ const CHANNELS: u32 = 12;
 const MIXES: [&str; 5] = ["R", "W3", "W2", "W5", "W10"];
 const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 
-/// The sampled sub-channels, and the accesses of each: all sub-channels have equal load.
+/// The sampled sub-channels, and the simulated accesses of each. A sample suffices because all
+/// sub-channels have equal load.
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
@@ -47,7 +49,7 @@ const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
 ];
-/// High load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
+/// A high load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
 const HIGH: f64 = 500.0;
 const SATURATED: f64 = 535.0;
 /// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. A copy of SPEC
@@ -60,8 +62,9 @@ const MRDIMM_4R: &str = "mrdimm-8800-4r";
 const GEN2: &str = "mrdimm-12800-2r";
 const GEN2_4R: &str = "mrdimm-12800-4r";
 
-/// Outstanding lines of each sub-channel with MRDIMM-12800. Assumed: no processor supports these
-/// modules yet, and the 144 lines of a Xeon 6 would limit them below their maximum.
+/// Outstanding lines of each sub-channel with MRDIMM-12800. The number is assumed, because no
+/// processor supports these modules yet. The 144 lines of a Xeon 6 would limit the modules below
+/// their maximum.
 const GEN2_OUTSTANDING: usize = 240;
 
 #[derive(Deserialize)]
@@ -114,7 +117,7 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // All loads run for equal time: weight each by its bandwidth.
+        // All loads run for equal time: weight each load by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -124,7 +127,7 @@ impl Results {
     }
 
     /// Returns the load above which `b` has less latency than `a`, interpolated between simulated
-    /// loads.
+    /// loads, GB/s.
     fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
@@ -153,7 +156,7 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// Returns points with modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
+/// Returns points with two modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })

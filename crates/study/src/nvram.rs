@@ -1,9 +1,9 @@
-//! Slides on NVRAM cards of DRAM with flash, and of STT-MRAM alone: IOPS and latency of 4 KB random
+//! Slides on NVRAM cards, of DRAM with flash and of STT-MRAM alone: IOPS and latency of 4 KB random
 //! writes and reads by queue depth.
 //!
 //! The slides print no number of the four comparisons, only their conclusions: "the same
-//! performance" and "almost the same latency". The conclusions are ranges here, for the ratio of
-//! both cards at each depth; the figures themselves are rows without a published number.
+//! performance" and "almost the same latency". Here each conclusion is a range for the ratio of
+//! both cards at each depth. The figures themselves are rows without a published number.
 
 mod figures;
 
@@ -34,13 +34,13 @@ const OUTSIDE: &str = include_str!("../../../reproduce/nvram/outside.csv");
 
 const DRAM: &str = "flashtec-dram";
 const MRAM: &str = "all-mram";
-/// The card of 1 Gb parts, as nvNITRO has them.
+/// The card with parts of 1 Gb, as on nvNITRO cards.
 const MRAM_1GB: &str = "all-mram-1gb";
 
 const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const ACCESSES: [Access; 2] = [Access::RandomWrite, Access::RandomRead];
 
-/// Simulated times, fs: 1 ms before the measurement, and 20 ms.
+/// Simulated times, fs: 1 ms of ramp before the measurement, and 20 ms of measurement.
 const RAMP_FS: u64 = 1_000_000_000_000;
 const RUNTIME_FS: u64 = 20_000_000_000_000;
 
@@ -56,7 +56,7 @@ struct Conclusion {
     words: String,
 }
 
-/// A simulated point: card, access, depth; with the memory of the card, or without its limits.
+/// A simulated point: card, access and depth, with or without the limits of the card's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CardPoint {
     card: &'static str,
@@ -65,7 +65,7 @@ struct CardPoint {
     is_memory_ideal: bool,
 }
 
-/// IOPS, mean latency, and the component that binds.
+/// IOPS, mean latency, and the component that limits the card.
 struct Simulated {
     iops: f64,
     latency_us: f64,
@@ -79,7 +79,7 @@ impl CardResults {
         self.0.get(&CardPoint::new(card, access, depth))
     }
 
-    /// A quantity of the MRAM card divided by that of the DRAM card.
+    /// A quantity of the MRAM card, divided by the same quantity of the DRAM card.
     fn ratio(
         &self,
         access: Access,
@@ -203,7 +203,7 @@ fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> Repro
     row.with_note(format!("{words}; {cause}: with memories without limits the ratio is {ideal}"))
 }
 
-/// Both cards at each depth: the figures of the slides, whose numbers are not printed.
+/// Both cards at each depth: the slides show these figures, but print no numbers.
 fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     let mut rows = vec![];
     for (access, name, page) in

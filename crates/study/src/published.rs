@@ -4,7 +4,7 @@ use interleaf_console::Failure;
 use interleaf_model::weights::Weights;
 use serde::de::DeserializeOwned;
 
-/// Parses a built-in table: CSV with comments after `#`.
+/// Parses a built-in table: CSV, with comment lines that begin with `#`.
 pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T>, Failure> {
     let reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
     reader.into_deserialize().collect::<Result<_, _>>().map_err(|why: csv::Error| {
@@ -24,13 +24,13 @@ pub(super) fn mean_and_max(errors: &[f64]) -> (f64, f64) {
     (mean, errors.iter().fold(0.0, |most: f64, error| most.max(error.abs())))
 }
 
-/// Returns the constant with the least mean relative error to `values`, and that error: the
-/// baseline that a prediction must beat.
+/// Returns the constant with the least mean relative error to `values`, and the constant's error:
+/// the baseline that a prediction must beat.
 pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64
     };
-    // A sum of absolute values has its minimum at a zero of one of its terms.
+    // A sum of absolute values has its minimum where one of its terms is zero.
     let candidates = values.iter().map(|value| (*value, error(*value)));
     candidates.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1.0, 0.0))
 }

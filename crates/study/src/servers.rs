@@ -2,8 +2,8 @@
 //! simulation of the modules command by command.
 //!
 //! All servers of Intel have the same constants of the controller. `devices/servers` has the
-//! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and those
-//! of the controllers of Zen 2.
+//! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and the
+//! controller constants of Zen 2.
 
 use super::published::table;
 use indicatif::ProgressBar;
@@ -28,11 +28,12 @@ const TITLE: &str =
 const SOURCE: &str = "published results of the Mess benchmark, multi-sequential traffic";
 const MESS: &str = include_str!("../../../reproduce/servers/mess.csv");
 
-/// The sampled sub-channels, and the accesses of each: all sub-channels have equal load.
+/// The sampled sub-channels, and the simulated accesses of each. A sample suffices because all
+/// sub-channels have equal load.
 const SAMPLE: [u32; 2] = [0, 5];
 const ACCESSES: u64 = 12_000;
 
-/// Loads of the measured latencies as fractions of the measured maximum.
+/// Loads at which latencies were measured, as fractions of the measured maximum.
 const LOADS: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
 /// Read shares, in percent, that were used to choose constants of the controller and of servers.
@@ -57,7 +58,7 @@ impl Measured {
     }
 }
 
-/// Simulated maximum, and mean latencies without load and at [`LOADS`].
+/// Simulated maximum, idle latency, and mean latencies at [`LOADS`].
 struct SimulatedServer {
     gbps: f64,
     idle_ns: f64,
@@ -111,7 +112,7 @@ fn simulated(row: &Measured) -> Result<SimulatedServer, Failure> {
     })
 }
 
-/// Runs the sampled sub-channels, and scales their bandwidth to all.
+/// Runs the sampled sub-channels, and scales their bandwidth to all sub-channels.
 fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     let parts = SAMPLE.map(|number| setup.part(number, offered_gbps, ACCESSES, &mut (), &|_| ()));
     let mut sum = ChannelResult::sum(&parts);

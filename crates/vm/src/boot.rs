@@ -1,4 +1,4 @@
-//! One boot of one kernel on one topology.
+//! Boots a kernel on a topology once.
 
 use std::{
     ffi::OsString,
@@ -24,12 +24,13 @@ use crate::{
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Default time limit of a boot: far longer than the longest boot on a machine several times slower
-/// than two idle cores, so only a hanging guest reaches the limit.
+/// Default time limit of a boot. The longest boot takes far less, even on a machine several times
+/// slower than two idle cores, so only a hanging guest reaches the limit.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Emulation with all processors in one thread. With one thread per processor, 2 of about 330 boots
-/// crashed under QEMU 7.2; with a single thread, none of 250 did, and boots took no longer.
+/// crashed under QEMU 7.2. With a single thread, none of 250 boots crashed, and boots took no
+/// longer.
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have a fallback. QEMU
@@ -38,13 +39,13 @@ const ACCELERATOR: &str = "tcg,thread=single";
 const PROCESSOR: &str = "qemu64,-cx16";
 
 /// The guest's clock counts executed instructions and skips idle time. Load on the host therefore
-/// changes no duration in the guest, and a guest that sleeps costs nothing. An instruction takes
-/// 2^`shift` ns.
+/// changes no duration in the guest, and a sleeping guest takes no time of the host. An instruction
+/// takes 2^`shift` ns.
 fn virtual_clock(shift: u32) -> [String; 4] {
     ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
 }
 
-/// A kernel that waits for ever for its second processor when the clock counts instructions.
+/// Linux 6.1 waits for ever for its second processor if the clock counts instructions.
 const HOST_CLOCK: Series = Series::Of(6, 1);
 
 /// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
@@ -64,10 +65,11 @@ const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certifi
 /// Names in `/bin` that link to the guest's program.
 const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "touch", "work"];
 
-/// Sees each line of the guest's report, and `None` from time to time.
+/// Called with each line of the guest's report, and with `None` from time to time. Returns true to
+/// kill the machine.
 pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 
-/// Interval of the calls of a [`Watch`] without a line.
+/// Interval at which a [`Watch`] is called without a line.
 const WATCH_PERIOD: Duration = Duration::from_millis(20);
 
 /// Parameters of a boot.
@@ -77,10 +79,10 @@ pub struct Boot<'a> {
     pub topology: &'a Topology,
     /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
     pub guest: &'a Path,
-    /// Other programs, by name in the guest's `/bin`, which get the shared libraries that they are
-    /// linked with. Default: none.
+    /// Other programs, by their name in the guest's `/bin`. The guest also gets the shared
+    /// libraries that these programs are linked with. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
-    /// Other text files, by path in the guest. Default: none.
+    /// Other text files, by their path in the guest. Default: none.
     pub files: Vec<(String, PathBuf)>,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
@@ -88,24 +90,26 @@ pub struct Boot<'a> {
     pub command_line: &'a str,
     /// Time limit. Default: half an hour.
     pub limit: Duration,
-    /// The socket of a vfio-user device. The guest's memory is shared, its clock is the host's
-    /// clock, as the device's is, unless `clock` is given, and QEMU comes from [`Unpacked`].
+    /// The socket of a vfio-user device. The guest's memory is then shared, and QEMU comes from
+    /// [`Unpacked`]. Unless `clock` is given, the guest has the host's clock, as the device has.
     /// Default: none.
     pub device: Option<&'a Path>,
-    /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock, which
-    /// then counts instructions. Default: none.
+    /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock. The
+    /// clock then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
     /// An instruction takes 2^`clock_shift` ns of the guest's clock. Kernels and programs compute
-    /// for fixed times, in calibrations and in loops, so a larger shift makes boots and emulated
-    /// minutes shorter. Default: 2. A processor whose speed matters has 1: 0.5 GIPS.
+    /// for fixed times, in calibrations and in loops. A larger shift therefore makes boots and
+    /// emulated minutes shorter. Default: 2. Tests in which the processor's speed matters use 1:
+    /// 0.5 GIPS.
     pub clock_shift: u32,
-    /// A folder whose files, all as programs, are at the same paths in the guest. Default: none.
+    /// A folder whose files are copied to the same paths in the guest, all as programs. Default:
+    /// none.
     pub root: Option<PathBuf>,
-    /// Kernel modules, by name in the guest's `/modules`. Default: none.
+    /// Kernel modules, by their name in the guest's `/modules`. Default: none.
     pub modules: Vec<(String, PathBuf)>,
-    /// Kills the machine when it returns true. Default: never.
+    /// Kills the machine when the watch returns true. Default: never.
     pub until: Option<&'a Watch<'a>>,
-    /// Command line of a wrapper, to which QEMU and its arguments are appended. Default: none.
+    /// Command line of a wrapper. QEMU and its arguments are appended to it. Default: none.
     pub under: Vec<OsString>,
 }
 
@@ -133,7 +137,7 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// Boots the guest and waits for the end.
+    /// Boots the guest and waits for its end.
     ///
     /// # Errors
     ///
@@ -159,7 +163,7 @@ impl<'a> Boot<'a> {
         }
         let status = qemu.0.wait()?;
         record.took = start.elapsed();
-        // A missing file means an empty console: QEMU failed before creating the file.
+        // If QEMU failed before it created the file, the console is empty.
         let console = fs::read(folder.path().join("console")).unwrap_or_default();
         record.console = String::from_utf8_lossy(&console).replace('\r', "");
         let panic = record.console.lines().find(|line| line.contains("Kernel panic - "));
@@ -234,7 +238,7 @@ impl<'a> Boot<'a> {
                 "none",
                 "-no-reboot",
                 "-name",
-                // In a list of processes, the guest has the name of its test.
+                // A list of the host's processes shows the test of each guest.
                 thread::current().name().unwrap_or("guest"),
             ])
             .arg("-kernel")
@@ -257,9 +261,9 @@ impl<'a> Boot<'a> {
         Ok(command)
     }
 
-    /// The device of a socket, and its plugin. The time limit of a message is long: after it, 5 s
-    /// by default, QEMU gives up the connection. With the guest's clock the vCPU waits in each
-    /// write for the reply of the device.
+    /// The QEMU arguments for a device behind a socket, and for the plugin. The time limit of a
+    /// message is 60 s, because QEMU closes the connection after it; the default is 5 s. With the
+    /// guest's clock, the vCPU waits in each write for the device's reply.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();
@@ -276,8 +280,8 @@ impl<'a> Boot<'a> {
     }
 }
 
-/// The prerequisite that is missing for a boot of this series, kernel or QEMU, if any. Tests call
-/// this before they build a guest.
+/// The missing prerequisite for a boot of this series, kernel or QEMU; `None` if both are
+/// installed. Tests call this before they build a guest.
 #[must_use]
 pub fn missing(series: Series) -> Option<Outcome> {
     if let Err(why) = series.find() {
@@ -297,7 +301,7 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Fails if QEMU has exited already, as expected.
+        // Killing fails if QEMU has already exited, which is the usual case.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -334,7 +338,7 @@ fn listen(
     let cut = |line: Option<&Line>| until.is_some_and(|until| until(line));
     while start.elapsed() < limit {
         match lines.recv_timeout(period.min(limit.saturating_sub(start.elapsed()))) {
-            // The firmware may write to the port too; lines of the guest have a marker.
+            // The firmware may write to the port too. The guest's lines have a marker.
             Ok(text) => {
                 if let Ok(line) = text.parse::<Line>() {
                     record.booted.get_or_insert_with(|| start.elapsed());

@@ -1,5 +1,5 @@
-//! Unpacks a captured machine from a guest: the folder that `interleaf doctor --capture` saved
-//! there and the step `dump` printed, for use with `interleaf --root`.
+//! Unpacks a captured machine from a guest: the folder that `interleaf doctor --capture` saved in
+//! the guest and that the step `dump` printed. `interleaf --root` reads the unpacked folder.
 
 use std::{
     fs::{self, OpenOptions},
@@ -7,14 +7,15 @@ use std::{
     path::{Component, Path},
 };
 
-/// Placeholder file for an empty folder, which Git does not store. No kernel file has this name.
+/// Placeholder file for an empty folder, because Git stores no empty folders. No kernel file has
+/// this name.
 const KEEP: &str = ".keep";
 
 /// Creates the folder `target` from the output lines of the step `dump`.
 ///
 /// # Errors
 ///
-/// `target` exists already or cannot be written, or a line is not in the format of a dump.
+/// `target` exists already or cannot be written, or a line does not have the format of a dump.
 pub fn unpack(lines: &[String], target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     for line in lines {

@@ -1,10 +1,10 @@
-//! Simulated results of a run of the guest's program `load` under a policy, for comparison with a
-//! daemon that steers real pages.
+//! Simulated results of the guest's program `load` under a policy, for comparison with a daemon
+//! that steers real pages.
 //!
 //! Simulation and guest have the same threads on the same platform, and the same hot and cold
-//! pages. In the guest a real kernel migrates the pages at its own speed, and DAMON estimates which
-//! pages are hot. Times are emulated: with `--speed 20`, a second of the guest's clock is 20
-//! emulated seconds.
+//! pages. The guest differs in two points: a real kernel migrates the pages at its own speed, and
+//! DAMON estimates which pages are hot. Times are emulated: with `--speed 20`, a second of the
+//! guest's clock is 20 emulated seconds.
 
 use core::time::Duration;
 use std::{io, path::PathBuf};
@@ -18,7 +18,7 @@ use interleaf_sim::machine::{
     Migration, Outcome, PreparedScenario, Scenario, Task, Trial, scenario::PAGE_GROUPS,
 };
 
-/// Samples in a period of the daemon's loop: 200 ms of 6 s.
+/// Samples in a period of the daemon's loop: one each 200 ms, for 6 s.
 const SAMPLES_PER_PERIOD: u32 = 30;
 
 /// The arguments of a run of `load`.
@@ -28,13 +28,13 @@ pub struct Expected {
     pub platform: PathBuf,
     /// The demand's file, on the host.
     pub demand: PathBuf,
-    /// `--threads`
+    /// The value of `--threads`.
     pub threads: u32,
-    /// `--hot`, bytes.
+    /// The value of `--hot`, bytes.
     pub hot_bytes: u64,
-    /// `--cold`, bytes.
+    /// The value of `--cold`, bytes.
     pub cold_bytes: u64,
-    /// Each `--phase`.
+    /// The values of `--phase`.
     pub phases: Vec<ActivePhase>,
     /// Migration rate in emulated time, GB/s.
     pub migration_gbps: f64,
@@ -59,9 +59,9 @@ pub struct Settled {
     pub after: Option<Duration>,
     /// The last target: shares of the hot pages.
     pub shares: Vec<f64>,
-    /// The shares that the hot pages have at the end.
+    /// The shares of the hot pages on each tier at the end.
     pub reached: Vec<f64>,
-    /// The whole simulated run, by period.
+    /// All periods of the simulated run.
     pub outcome: Outcome,
 }
 
@@ -75,7 +75,7 @@ impl Expected {
         Self { platform, demand, threads, hot_bytes, cold_bytes, phases, migration_gbps }
     }
 
-    /// The load itself, as the guest emulates it.
+    /// The workload that the guest's program `load` emulates, made from the same files on the host.
     ///
     /// # Errors
     ///
@@ -106,11 +106,11 @@ impl Expected {
         (0..emulated.phases()).map(best).collect()
     }
 
-    /// The simulated scenario. Its counters have no noise, since the feed has none.
+    /// The simulated scenario. Its counters have no noise, because the feed has none.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or the pages do not fit.
+    /// A file cannot be read, or the pages do not fit into the tiers.
     pub fn scenario(&self) -> io::Result<Scenario> {
         let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
         let mut task = Task::new(&platform, &measured_on, &demand, self.threads);
@@ -137,8 +137,8 @@ impl Expected {
         Ok(scenario)
     }
 
-    /// Runs a policy that decides every `period` for the duration `within`. Model-based policies
-    /// get the platform's curves without error.
+    /// Runs a policy that decides every `period`, for the duration `within`. Model-based policies
+    /// get the exact curves of the platform.
     ///
     /// # Errors
     ///
@@ -181,7 +181,8 @@ mod tests {
         100.0 * shares[1]
     }
 
-    /// Policies that search and policies that know the curves both settle at the model's optimum.
+    /// Policies that search and policies that know the curves settle at the same optimum of the
+    /// model.
     #[test]
     fn policies_settle_at_the_optimum() {
         let run = lbm();

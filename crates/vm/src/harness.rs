@@ -22,13 +22,14 @@ use crate::{
 ///
 /// # Panics
 ///
-/// The run has any other outcome, or a prerequisite is missing under `INTERLEAF_VM=required`.
+/// The run has an outcome other than completion, or a prerequisite is missing under
+/// `INTERLEAF_VM=required`.
 #[must_use]
 pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Record> {
     guest_record_changed(series, topology, steps, &|_| {})
 }
 
-/// Like [`guest_record_changed`], with additional text files, by path in the guest.
+/// Like [`guest_record_changed`], with additional text files, by their path in the guest.
 ///
 /// # Panics
 ///
@@ -54,7 +55,7 @@ pub fn guest_record_with_files(
     })
 }
 
-/// Like [`guest_record`], for a boot that `change` has modified, for example with files or flags.
+/// Like [`guest_record`], but `change` modifies the boot first, for example its files or flags.
 ///
 /// # Panics
 ///
@@ -72,7 +73,8 @@ pub fn guest_record_changed(
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let guest = guest();
-    // Built only if needed: building `interleaf` takes longer than the rest of the test.
+    // `interleaf` is built only if a step names it, because building takes longer than the test
+    // itself.
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
     let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
@@ -85,7 +87,7 @@ pub fn guest_record_changed(
     }
 }
 
-/// Runs a test for each kernel, all in parallel: guests sleep most of the time.
+/// Runs a test for each kernel, all in parallel, because guests sleep most of the time.
 ///
 /// # Panics
 ///
@@ -105,7 +107,7 @@ pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
 ///
 /// # Panics
 ///
-/// The step was not taken.
+/// The guest did not begin the step.
 #[must_use]
 pub fn step<'a>(record: &'a Record, text: &str) -> &'a StepRecord {
     record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
@@ -165,8 +167,8 @@ pub fn guest() -> &'static PathBuf {
     GUEST.get_or_init(|| built("interleaf-guest", "guest"))
 }
 
-/// Path of the program `interleaf`: from `INTERLEAF_GUEST_PROGRAM` in the environment, or else of a
-/// static one, built once.
+/// Path of the program `interleaf`: the path in `INTERLEAF_GUEST_PROGRAM` if it is in the
+/// environment, otherwise the path of a static program, built once.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
     INTERLEAF.get_or_init(|| match env::var_os("INTERLEAF_GUEST_PROGRAM") {

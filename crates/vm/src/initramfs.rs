@@ -1,5 +1,5 @@
-//! The root file system of a guest: an uncompressed cpio archive in the format `newc`. An emulated
-//! processor decompresses more slowly than QEMU copies.
+//! The root file system of a guest: a cpio archive in the format `newc`. It is uncompressed,
+//! because an emulated processor decompresses more slowly than QEMU copies.
 
 use std::{
     collections::BTreeSet,
@@ -84,7 +84,7 @@ impl Initramfs {
     ///
     /// # Errors
     ///
-    /// The errors of [`cpio::write_cpio`], which writes to memory here.
+    /// The errors of [`cpio::write_cpio`], which here writes to memory.
     pub fn archive(&self) -> io::Result<Vec<u8>> {
         let folders: BTreeSet<&str> = self
             .entries
@@ -92,7 +92,7 @@ impl Initramfs {
             .flat_map(|entry| entry.path.match_indices('/').map(|(at, _)| &entry.path[..at]))
             .filter(|folder| !folder.is_empty())
             .collect();
-        // Sorted order puts each folder after its parent.
+        // The order is sorted, so each folder comes after its parent.
         let folders = folders.iter().map(|folder| Entry {
             path: (*folder).to_string(),
             kind: Kind::Folder,

@@ -8,9 +8,10 @@ use crate::qemu;
 /// A series of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
-    /// The latest release of a major and minor number.
+    /// The latest installed release with this major and minor number.
     Of(u32, u32),
-    /// The latest release of all; at least 7.0, to differ from every other tested series.
+    /// The latest installed release of all. It is at least 7.0, so that it differs from every other
+    /// tested series.
     Newest,
 }
 
@@ -19,13 +20,14 @@ pub enum Series {
 pub struct Kernel {
     /// The release, which is the name of the kernel's folder.
     pub release: String,
-    /// The image; uncompressed if `crates/vm/kernels` could extract it, since such an image boots
-    /// faster.
+    /// The kernel image. It is uncompressed if `crates/vm/kernels` could extract it, because such
+    /// an image boots faster.
     pub image: PathBuf,
 }
 
 impl Kernel {
-    /// The module of XFS and those before it, in the order in which a kernel loads them.
+    /// The module of XFS and the modules that it depends on, in the order in which a kernel loads
+    /// them.
     ///
     /// # Errors
     ///
@@ -54,7 +56,7 @@ impl fmt::Display for Series {
     }
 }
 
-/// The text is not a series.
+/// The text is not a valid series.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no series of kernels `{0}`: write two numbers such as 6.12, or newest")]
 pub struct SeriesError(String);
@@ -107,7 +109,7 @@ impl Series {
     }
 }
 
-/// The leading numbers of a release: 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
+/// The leading numbers of a release, such as 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
 fn numbers(release: &str) -> [u32; 4] {
     let mut numbers = [0; 4];
     for (number, text) in numbers.iter_mut().zip(release.split(|c: char| !c.is_ascii_digit())) {

@@ -1,17 +1,17 @@
 //! Integration tests on a real Linux kernel in QEMU.
 //!
 //! A test names a kernel series, a memory topology and the steps of the guest. This crate builds an
-//! initramfs and a QEMU command line, boots, and returns an [`Outcome`] that lists every possible
-//! result. The tests install nothing and need neither root nor hardware virtualization. A missing
+//! initramfs and a QEMU command line, boots, and returns an [`Outcome`], which lists all possible
+//! results. The tests install nothing and need neither root nor hardware virtualization. A missing
 //! kernel or QEMU is an outcome, not an error.
 //!
 //! - [`kernel`]: the kernels that the script `crates/vm/kernels` downloaded.
 //! - [`topology`]: the files in `crates/vm/topologies/` and the QEMU flags for them.
 //! - [`program`]: static programs for the guest.
-//! - [`qemu`]: the QEMU for guests with a card.
+//! - [`qemu`]: the QEMU for guests with an NVRAM card.
 //! - [`initramfs`]: the root file system of the guest.
 //! - [`boot`]: runs one guest from the parts above.
-//! - [`capture`]: a captured machine as a folder; the program is `src/bin/capture.rs`.
+//! - [`capture`]: unpacks a captured machine to a folder, for the program `src/bin/capture.rs`.
 //! - [`harness`]: helpers shared by the tests.
 //! - [`expected`]: the simulated result of a run of the guest's program `load`.
 //! - [`outcome`]: the possible results of a run. Start here.

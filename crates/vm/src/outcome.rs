@@ -11,14 +11,14 @@ use crate::kernel::Series;
 pub enum Outcome {
     /// The guest executed all its steps and powered off.
     Completed(Record),
-    /// The kernel panicked, as a kernel also does when `/init` exits.
+    /// The kernel panicked. A kernel also panics when `/init` exits.
     Panicked {
         /// The kernel's message.
         why: String,
-        /// The guest's report until then.
+        /// The guest's report before the panic.
         record: Record,
     },
-    /// The machine stopped before the guest was done, without a panic message.
+    /// The machine stopped before the guest reported the end of its steps, without a panic message.
     Stopped(Record),
     /// The machine was killed because [`crate::Boot::until`] returned true.
     Cut(Record),
@@ -30,7 +30,7 @@ pub enum Outcome {
     },
     /// QEMU rejected its command line, or failed otherwise.
     QemuFailed {
-        /// QEMU's exit status and message.
+        /// QEMU's exit status and error message.
         why: String,
     },
     /// QEMU is not installed.
@@ -49,13 +49,13 @@ pub enum Outcome {
 /// The guest's report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// The kernel's release, as the guest reported; `None` if the run ended before that.
+    /// The kernel's release, as reported by the guest; `None` if the run ended before this report.
     pub release: Option<String>,
     /// The steps that the guest began.
     pub steps: Vec<StepRecord>,
-    /// The guest reported the end of its steps.
+    /// True if the guest reported the end of its steps.
     pub complete: bool,
-    /// Time from the start of QEMU to the guest's first line.
+    /// Time from the start of QEMU to the first line of the guest's report.
     pub booted: Option<Duration>,
     /// Time from the start of QEMU to its exit.
     pub took: Duration,
@@ -104,7 +104,7 @@ impl Record {
 }
 
 impl StepRecord {
-    /// Checks that the step succeeded: a program that the step ran exited with 0.
+    /// True if the step succeeded: its program, if the step ran one, exited with 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         matches!(self.ending, Some(Ending::Done | Ending::Exit(0)))
@@ -148,5 +148,5 @@ impl fmt::Display for Record {
     }
 }
 
-/// Enough lines for a panic and the trace before it.
+/// Enough lines for a panic and the stack trace before it.
 const CONSOLE_LINES: usize = 40;

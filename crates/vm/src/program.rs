@@ -1,6 +1,7 @@
-//! Programs for the guest. Those built here are static: Cargo links the C library into them, and
-//! builds in a separate target folder because the flags differ from the tests' flags. Later builds
-//! find the programs up to date. Other programs bring the shared libraries of the host.
+//! Programs for the guest. Programs of this workspace are built here and are static: Cargo links
+//! the C library into them. They have a separate target folder, because their flags differ from
+//! those of the tests. Later builds find the programs up to date. Other programs bring the shared
+//! libraries of the host.
 
 use std::{
     env, io,
@@ -8,13 +9,13 @@ use std::{
     process::Command,
 };
 
-/// Targets for guests, the preferred target first: with musl a guest runs the same static program
-/// that users build. Each target needs its C compiler.
+/// Targets for guests and the C compiler that each needs, the preferred target first. With musl a
+/// guest runs the same static program that users build.
 const TARGETS: [(&str, &str); 2] =
     [("x86_64-unknown-linux-musl", "musl-gcc"), ("x86_64-unknown-linux-gnu", "cc")];
 
-/// A profile of the workspace's manifest with short build times: most of a guest's time is the
-/// boot, so the speed of the program matters little.
+/// A profile of the workspace's manifest with short build times. The speed of the program matters
+/// little, because the boot takes most of a guest's time.
 const PROFILE: &str = "guest";
 
 /// Default folder for guest programs: `tmp/static` in Cargo's target folder, found from the path of
@@ -71,8 +72,8 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
     Ok(folder.join(target).join(PROFILE).join(program))
 }
 
-/// The paths of the shared libraries with which a program of this host is linked, its loader
-/// included; none if it is static.
+/// The paths of the shared libraries, including the loader, that a program of this host is linked
+/// with; none if the program is static.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! The QEMU that the script `crates/vm/kernels` unpacked, which can present a vfio-user device, and
-//! the programs beside it.
+//! The QEMU that the script `crates/vm/kernels` unpacked. It can present a vfio-user device to the
+//! guest. The same folder has programs for guests.
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
@@ -10,7 +10,7 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// The unpacked QEMU.
+    /// Finds the unpacked QEMU.
     ///
     /// # Errors
     ///
@@ -26,8 +26,8 @@ impl Unpacked {
         Ok(Self { folder })
     }
 
-    /// The command that starts QEMU: its loader finds the libraries of the folder, not the
-    /// machine's.
+    /// The command that starts QEMU. Its loader finds the libraries of the folder, not those of the
+    /// host.
     #[must_use]
     pub fn command(&self) -> Vec<OsString> {
         let library = self.folder.join("lib");
@@ -41,20 +41,21 @@ impl Unpacked {
         ]
     }
 
-    /// A folder without modules: the modules of an installed QEMU are of another version.
+    /// A folder without modules, because the modules of an installed QEMU are of another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")
     }
 
-    /// The root of the programs for guests: `fio`, and those of e2fsprogs and xfsprogs.
+    /// The root folder of the programs for guests: `fio`, and the programs of e2fsprogs and
+    /// xfsprogs.
     #[must_use]
     pub fn guest_root(&self) -> PathBuf {
         self.folder.join("guest")
     }
 }
 
-/// The user's cache of kernels and of QEMU.
+/// The user's cache folder, which has the kernels and QEMU.
 pub(crate) fn cache() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));

@@ -21,7 +21,7 @@
 //! bandwidth_gib_s = 200
 //! ```
 //!
-//! These figures exist only in the tables: QEMU's memory is equally fast on all nodes.
+//! The latencies and bandwidths are only in the tables: QEMU's memory is equally fast on all nodes.
 
 use serde::Deserialize;
 
@@ -29,7 +29,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// The firmware has an HMAT, which contains the latencies and bandwidths of `paths`.
+    /// True if the firmware has an HMAT, with the latencies and bandwidths of `paths`.
     pub hmat: bool,
     /// The nodes, numbered in this order.
     #[serde(rename = "node")]
@@ -43,18 +43,19 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// Number of processors of the node, which form a socket of their own. Default: 0.
+    /// Number of processors of the node. They form a socket of their own. Default: 0.
     #[serde(default)]
     pub cpus: u32,
-    /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, no
-    /// memory block is on two nodes.
+    /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, each
+    /// memory block is on one node.
     pub memory_mib: u32,
-    /// The memory is a pluggable module, as an expander is. The guest can set such memory offline
-    /// if the kernel onlines it as movable (`memhp_default_state` on the command line). Default:
-    /// no, the memory is present from boot.
+    /// The memory is a pluggable module, like the memory of an expander. The guest can set such
+    /// memory offline if the kernel onlines it as movable (`memhp_default_state` on the command
+    /// line). Default: no, the memory is present from boot.
     #[serde(default)]
     pub plugged: bool,
-    /// For a node without processors, the nearest node with processors. Only with an HMAT.
+    /// For a node without processors, the nearest node with processors. Only for a topology with an
+    /// HMAT.
     pub initiator: Option<u32>,
 }
 
@@ -70,7 +71,7 @@ pub struct Path {
     pub latency_ns: Option<u32>,
     /// Access bandwidth in the HMAT.
     pub bandwidth_gib_s: Option<u32>,
-    /// Distance in the SLIT. Default: 10 to the same node, 20 to another.
+    /// Distance in the SLIT. Default: 10 to the same node, 20 to another node.
     pub distance: Option<u8>,
 }
 
@@ -162,7 +163,7 @@ impl Topology {
         Ok(())
     }
 
-    /// The QEMU flags. `shared` memory is in memfds, which other processes can use.
+    /// The QEMU flags. `shared` memory is in memfds, which other processes can map.
     #[must_use]
     pub fn flags(&self, shared: bool) -> Vec<String> {
         let (kind, more) = if shared { ("memfd", ",share=on") } else { ("ram", "") };
@@ -170,7 +171,7 @@ impl Topology {
             let nodes = self.nodes.iter().filter(|node| node.plugged == plugged);
             nodes.map(|node| node.memory_mib).sum()
         };
-        // Address space for pluggable modules, each aligned to 1 GiB.
+        // Address space for the pluggable modules. Each module is aligned to 1 GiB.
         let slots = self.nodes.iter().filter(|node| node.plugged).count() as u32;
         let room = match slots {
             0 => String::new(),
@@ -183,7 +184,7 @@ impl Topology {
                 .map(String::from)
                 .to_vec();
         let mut flag = |name: &str, value: String| flags.extend([name.to_string(), value]);
-        // Without this flag QEMU puts all processors into one socket, regardless of the nodes.
+        // Without this flag, QEMU puts the processors of all nodes into one socket.
         let sockets = self.nodes.iter().filter(|node| node.cpus > 0).count() as u32;
         let cores = cpus / sockets.max(1);
         flag("-smp", format!("{cpus},sockets={sockets},cores={cores},threads=1"));

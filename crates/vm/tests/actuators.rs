@@ -1,5 +1,5 @@
-//! Actuators under real kernels: each kernel's actuators reach the target weights, keep pages
-//! there, follow new targets and processes, and restore all settings.
+//! Actuators under real kernels. The actuators of each kernel reach the target weights, keep pages
+//! at the target, follow new targets and processes, and restore all settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
 
-/// The guest's report, with NUMA balancing off, since it would migrate pages back.
+/// The guest's report. NUMA balancing is off, because it would migrate pages back.
 fn guest_record(series: Series, steps: &str) -> Option<Record> {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
@@ -54,19 +54,19 @@ fn on_node_0(record: &Record, reading: &str) -> f64 {
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The largest distance from the target, in percentage points, that `actuate` printed after
-/// reaching it.
+/// The largest distance from the target, in percentage points, that `actuate` printed after it
+/// reached the target.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
     found.next_back().unwrap_or_else(|| panic!("{record}"))
 }
 
-/// From all pages on node 0 to 60:40, kept there, and on to 20:80. A program that starts during the
-/// run joins the scope. All settings are restored.
+/// The target is 60:40, kept for a while, then 20:80, with all pages on node 0 at the start. A
+/// program that starts during the run joins the scope. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
-    // All programs are children of the guest's init, process 1.
+    // The scope is process 1 and its children: the guest's init starts all programs.
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
     let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 999\n\
                  await first reached\n\
@@ -90,7 +90,7 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// Scope: the whole machine.
+/// The scope is the whole machine.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -102,7 +102,7 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// The whole machine, on kernels without a DAMON goal for physical memory.
+/// The scope is the whole machine, on kernels without a DAMON goal for physical memory.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
@@ -115,7 +115,7 @@ fn quotas_reach_and_keep() {
     });
 }
 
-/// A kernel without DAMON, with `move_pages`.
+/// On a kernel without DAMON, the actuator is `move_pages`.
 #[test]
 fn pages_reach_and_keep() {
     let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 40MiB";
@@ -126,8 +126,8 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// Without leave to stop it, `damon_stat` is named as the holder of DAMON. A killed actuator leaves
-/// a running kdamond, which `--restore` removes before it switches `damon_stat` on again.
+/// Without `--leave`, the error names `damon_stat` as the user of DAMON. A killed actuator leaves a
+/// running kdamond. `--restore` removes it and then switches `damon_stat` on again.
 #[test]
 fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";
@@ -153,11 +153,11 @@ fn settings_of_a_killed_actuator_are_restored() {
     });
 }
 
-/// Cold pages are demoted to the second node while the first is nearly full.
+/// Cold pages are demoted to the second node while the first node is nearly full.
 #[test]
 fn cold_pages_are_demoted() {
-    // The program fills node 0, and the rest goes to node 1. It is stopped so that its pages become
-    // cold. The actuator runs until node 0 has room again.
+    // The program fills node 0, and its remaining pages are on node 1. The program is stopped so
+    // that its pages become cold. The actuator runs until node 0 has free memory again.
     let steps = "start cold touch 480MiB --sweep\nawait cold touched\nkill cold STOP\n\
                  pages cold\nstart actuate actuate @cold --way vaddr --weights 1:0 --leave \
                  --within 100 --stay 999 --until room\nawait actuate reached\n\
@@ -190,7 +190,7 @@ fn the_hottest_stay_on_the_first_node() {
     nothing_changed(&record);
 }
 
-/// Huge pages count as single pages in the ratio; 64 huge pages reach it too.
+/// In the ratio, a huge page counts as a single page. 64 huge pages reach the ratio too.
 #[test]
 fn huge_pages_reach_the_ratio() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";

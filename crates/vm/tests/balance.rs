@@ -1,7 +1,7 @@
-//! The closed loop on real kernels: `interleaf balance` reads the traffic that the program `load`
-//! feeds for the placement of its pages, decides, migrates pages with DAMON, and reads the
-//! resulting traffic. The tests compare the final placement with the optimum of the platform's
-//! curves, and with a simulation of the same run.
+//! The closed loop on real kernels. `interleaf balance` reads the traffic that the program `load`
+//! feeds for the placement of its pages, decides, migrates pages with DAMON, and reads the traffic
+//! again. The tests compare the final placement with the optimum of the platform's curves, and with
+//! a simulation of the same run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,33 +21,35 @@ const PLATFORM: &str = "/platforms/gnr120-cz122.toml";
 const DEMAND: &str = "/workloads/lbm.toml";
 const THREADS: u32 = 119;
 
-/// Size of the steered memory: small, so that migration and access detection take little time.
+/// Size of the steered memory. It is small, so that migration and access detection take little
+/// time.
 const HOT_BYTES: u64 = 64 << 20;
 
-/// Demand of the second phase, for which the first tier alone is best.
+/// Fraction of the threads that are active in the second phase, for which the first tier alone is
+/// best.
 const FEW: f64 = 0.1;
 
-/// The daemon's period: the shortest that suits DAMON, which takes up to two seconds to migrate
-/// pages.
+/// The daemon's period. It is the shortest that suits DAMON, which takes up to two seconds to
+/// migrate pages.
 const PERIOD: Duration = Duration::from_secs(4);
 
-/// Tolerance of the placement, in percentage points ...
+/// Tolerance of the placement with DAMON on virtual addresses, percentage points.
 const NEAR: f64 = 5.0;
-/// ... and with DAMON's physical address space.
+/// Tolerance of the placement with DAMON on physical addresses, percentage points.
 const NEAR_PHYSICAL: f64 = 6.0;
 
-/// Number of periods after settling in which pages may still migrate: a search may end one step
-/// back, to which pages return during the next period.
+/// Number of periods after settling in which pages may still migrate. A search may end by returning
+/// to its previous step, and pages then migrate back during the next period.
 const LATER: usize = 1;
-/// The same number with DAMON on physical addresses, where each period migrates only a fraction of
-/// the pages that are still on the wrong node.
+/// The same number of periods with DAMON on physical addresses. It is larger because each period
+/// migrates only a fraction of the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
-/// Largest fraction of the pages that may migrate in a period at rest.
+/// Largest fraction of the pages that may migrate in a period after settling.
 const AT_REST: f64 = 0.01;
 
-/// Number of samples of the placement at rest, and periods between two of them: a minute in all, if
-/// the host is fast enough for periods to end on time.
+/// Number of samples of the placement after settling, and periods between two samples. The samples
+/// take a minute in all, if the host is fast enough for periods to end on time.
 const READINGS: usize = 5;
 const APART: usize = 3;
 
@@ -59,7 +61,7 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The parameters of this run for the simulation, in one phase.
+/// The arguments of this run for the simulation, with a single phase.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![ActivePhase { local_s: 1000.0, active }],
@@ -72,7 +74,7 @@ fn run(active: f64) -> Expected {
     }
 }
 
-/// The best percentage of pages on the first tier.
+/// The percentage of pages on the first tier that is best for this fraction of active threads.
 fn best(active: f64) -> f64 {
     100.0 * run(active).best().unwrap()[0].weights.shares()[0]
 }
@@ -94,10 +96,10 @@ fn config(policy: PolicyKind, scope: &str, actuator: &str) -> String {
 const PROCESSES: &str = "kind = \"processes\"\nprocesses = [\"load\"]";
 const MACHINE: &str = "kind = \"machine\"";
 
-/// Waits for the end of a period of the daemon.
+/// The step that waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// Runs the load and the daemon in a guest: waits for a period whose reason contains `rests`,
+/// Runs the load and the daemon in a guest. Waits for a period whose reason contains `rests`,
 /// samples the placement several times, then executes the steps `more`. Returns the guest's record.
 fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
@@ -125,7 +127,7 @@ fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> O
 /// A period in the daemon's output.
 #[derive(Debug)]
 struct Period {
-    /// Weight of the first tier, of 100.
+    /// The weight of the first tier, percent.
     target: f64,
     migrated_bytes: f64,
     reason: String,
@@ -145,7 +147,7 @@ fn periods(record: &Record) -> Vec<Period> {
     taken.output.iter().filter(|line| line.starts_with('{')).map(period).collect()
 }
 
-/// The percentage of pages on node 0, for each step `pages load`.
+/// For each step `pages load`, the percentage of pages on node 0.
 fn readings(record: &Record) -> Vec<f64> {
     let points = |taken: &StepRecord| {
         let count = |node: &str| {
@@ -157,12 +159,12 @@ fn readings(record: &Record) -> Vec<f64> {
     record.steps.iter().filter(|taken| taken.step == "pages load").map(points).collect()
 }
 
-/// Checks that the settings are restored and the published target is removed.
+/// Checks that the settings are restored and that the daemon removed the target that it published.
 fn nothing_is_left(record: &Record) {
     for reading in SETTINGS {
         let mut readings = record.steps.iter().filter(|taken| taken.step == reading);
         let (before, after) = (readings.next().unwrap(), readings.next_back().unwrap());
-        // The new folder remains, with the daemon's lock and no journal.
+        // The folder of the journals remains, with the daemon's lock and without a journal.
         let is_empty =
             reading.starts_with("list") && after.output.iter().all(|name| name == "lock");
         assert!(before == after || is_empty, "{reading}: {before:?}, then {after:?}\n{record}");
@@ -171,8 +173,8 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// Checks the periods from `later` periods after settling: target and pages are within `near`
-/// points of the optimum, and almost no page migrates.
+/// Checks the periods from `later` periods after settling. Target and pages are within `near`
+/// percentage points of the optimum, and almost no page migrates.
 fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
@@ -193,7 +195,7 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     assert_eq!(published, [format!("0:{target},1:{}", 100.0 - target)], "{record}");
 }
 
-/// Final percentage on the first tier of the same policy in a simulation.
+/// The final percentage of pages on the first tier, in a simulation of the same policy.
 fn simulated(policy: PolicyKind) -> f64 {
     static SETTLED: OnceLock<[f64; 2]> = OnceLock::new();
     let all = SETTLED.get_or_init(|| {
@@ -212,8 +214,8 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// Climbs to the best weights and stays; at low demand returns to the first tier step by step, and
-/// with high demand searches again.
+/// The policy climbs to the best weights and stays there. At low demand it returns to the first
+/// tier step by step. With high demand it searches again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [
@@ -237,8 +239,9 @@ fn dmi(series: Series) {
     nothing_is_left(&record);
 }
 
-/// Goes to the weights that the curves propose, verifies the result and stays; at low demand all
-/// pages return to the first tier, and with high demand go back to the first proposal.
+/// The policy goes to the weights that the curves propose, verifies the result and stays there. At
+/// low demand all pages return to the first tier. With high demand they go back to the first
+/// proposal.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [
@@ -262,7 +265,7 @@ fn guided(series: Series) {
     nothing_is_left(&record);
 }
 
-/// The whole machine, by physical addresses.
+/// The scope is the whole machine, by physical addresses.
 fn machine(series: Series, actuator: &str) {
     let rests = "as when it settled";
     let config = config(PolicyKind::Guided, MACHINE, actuator);
@@ -273,7 +276,7 @@ fn machine(series: Series, actuator: &str) {
     nothing_is_left(&record);
 }
 
-/// All tests in parallel: guests sleep most of the time.
+/// Runs all tests in parallel, because guests sleep most of the time.
 fn all(series: Series, actuator: &str) {
     thread::scope(|scope| {
         scope.spawn(|| dmi(series));
@@ -282,8 +285,8 @@ fn all(series: Series, actuator: &str) {
     });
 }
 
-/// DAMON has no goal for physical memory before Linux 7.2: the machine scope uses the actuator
-/// `quota` instead of `paddr`.
+/// DAMON has no goal for physical memory before Linux 7.2. For the scope of the whole machine, the
+/// actuator is therefore `quota` instead of `paddr`.
 #[test]
 fn the_loop_settles_on_6_17() {
     all(Series::Of(6, 17), "quota");

@@ -20,7 +20,7 @@ use interleaf_vm::{
 struct Kernel {
     series: Series,
     weights: Weights,
-    /// The kernel derives memory tiers from the HMAT.
+    /// True if the kernel derives memory tiers from the HMAT.
     tiers_by_hmat: bool,
 }
 
@@ -43,7 +43,7 @@ const LINUX_6_17: Kernel =
 const LINUX_NEWEST: Kernel =
     Kernel { series: Series::Newest, weights: Weights::Automatic, tiers_by_hmat: true };
 
-/// Defines a test of each function for each kernel, as `on_6_12::two_nodes_hmat`.
+/// Defines a test for each function and each kernel, such as `on_6_12::two_nodes_hmat`.
 macro_rules! on_each_kernel {
     ($($test:ident),* $(,)?) => {
         mod on_6_1 { $(#[test] fn $test() { super::$test(&super::LINUX_6_1); })* }
@@ -57,10 +57,10 @@ on_each_kernel!(one_node, two_nodes_hmat, four_nodes, three_tiers, no_hmat, near
 
 // --- Booting ------------------------------------------------------------------------------------
 
-/// Boots a kernel on a topology; `None` without the kernel or QEMU.
+/// Boots a kernel on a topology; `None` if the kernel or QEMU is missing.
 ///
-/// The test harness runs as many tests at once as the host has processors. A guest takes one of
-/// them: QEMU emulates all processors of a guest in one thread.
+/// The test harness runs as many tests at once as the host has processors. A guest takes one
+/// processor, because QEMU emulates all processors of a guest in one thread.
 fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<Outcome> {
     if let Some(outcome) = missing(series) {
         not_tested(&outcome);
@@ -74,10 +74,10 @@ fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<
 /// A test's changes to the default boot.
 type Change = fn(&mut Boot<'_>);
 
-/// The guest's report after all steps; `None` without the kernel or QEMU.
+/// The guest's report after all steps; `None` if the kernel or QEMU is missing.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
-    // No step depends on durations, and with a slow clock the kernel's waits are shorter.
+    // No step depends on durations, and a slow clock makes the kernel's waits shorter.
     match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
             note(topology, &record);
@@ -93,7 +93,7 @@ fn note(topology: &str, record: &Record) {
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     let release = record.release.as_deref().unwrap_or("");
     let (up, took) = (record.booted.unwrap_or_default().as_secs_f64(), record.took.as_secs_f64());
-    // A single write, since tests run in parallel.
+    // A single write, because tests run in parallel.
     let line = format!("{release}\t{topology}\t{up:.1}\t{took:.1}\n");
     file.write_all(line.as_bytes()).unwrap();
 }
@@ -116,7 +116,7 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
-/// The same boot also tests page placement.
+/// This boot also tests page placement.
 fn two_nodes_hmat(kernel: &Kernel) {
     let more = place_pages();
     let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {
@@ -132,12 +132,12 @@ fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// The kernel divides 32 pages by share of bandwidth, rounds down, and reduces the result.
+/// The kernel divides 32 pages by share of bandwidth, rounds down, and cancels common factors.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
 
-/// Without an HMAT a node without processors is in the same tier as the others.
+/// Without an HMAT, a node without processors is in the same tier as the other nodes.
 fn no_hmat(kernel: &Kernel) {
     topology(kernel, "no-hmat", "", &["0-1"], &[1, 1]);
 }
@@ -215,7 +215,7 @@ fn coordinates(record: &Record, machine: &Topology) {
     assert!(listed.contains(&initiator), "{listed:?}");
 }
 
-/// The nodes of each tier, from fast to slow: a smaller tier number is faster.
+/// The nodes of each tier, from fast to slow: a faster tier has a smaller number.
 fn tiers_of(record: &Record) -> Vec<&str> {
     let mut tiers: Vec<(u32, &str)> = shown(record, &format!("read {TIERS}/memory_tier*/nodelist"))
         .iter()
@@ -255,9 +255,9 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
 
 /// Steps that place pages and write weights.
 ///
-/// Weighted interleaving selects the node by the page's address, so the counts are exact if the
-/// number of pages is a multiple of the sum of the weights: 64 MiB are 16384 pages, 62 MiB are 512
-/// rounds of 22 + 9 pages, and 64.5 MiB are 64 rounds of 3 + 255 pages. With other sizes, the
+/// Weighted interleaving selects the node by the page's address. The counts are therefore exact if
+/// the number of pages is a multiple of the sum of the weights: 64 MiB are 16384 pages, 62 MiB are
+/// 512 rounds of 22 + 9 pages, and 64.5 MiB are 64 rounds of 3 + 255 pages. With other sizes, the
 /// mapping's offset in the round changes the counts by a few pages.
 fn place_pages() -> String {
     let mut steps = String::from(
@@ -300,7 +300,7 @@ fn weights_place_pages(kernel: &Kernel, record: &Record) {
     let ended = step(record, "wait sweep");
     assert_eq!(ended.ending, Some(Ending::Signal(15)), "{record}");
     assert_eq!(ended.output, ["pages 0:12288 1:4096", "touched"]);
-    // The whole process has a few pages more: heap and stack.
+    // The whole process has a few more pages: heap and stack.
     let pages = pages(&shown(record, "pages sweep")[0]);
     assert!(pages[0].1 >= 12288 && pages[1].1 >= 4096, "{record}");
     assert!(pages[0].1 + pages[1].1 < 16384 + 100, "{record}");
@@ -308,7 +308,8 @@ fn weights_place_pages(kernel: &Kernel, record: &Record) {
     written_weights(record, automatic);
 }
 
-/// Checks the effect of a written weight on automatic weights, and of the weight 0.
+/// Checks that a written weight switches automatic weights off. The weight 0 is rejected, or, by a
+/// kernel without automatic weights, replaced by the default 1.
 fn written_weights(record: &Record, automatic: bool) {
     let zero = format!("write {WEIGHTS}/node1 0");
     if automatic {
@@ -324,8 +325,7 @@ fn written_weights(record: &Record, automatic: bool) {
     }
 }
 
-/// Pages that do not fit on a node go to another node under weights, and cause an OOM kill under
-/// `--bind`.
+/// If a node is full, weights place pages on another node, and `--bind` causes an OOM kill.
 fn nearly_full_node(kernel: &Kernel) {
     let steps = "run touch 192MiB --bind 1\n\
                  start filler touch 48MiB --bind 1 --sweep\n\
@@ -378,7 +378,7 @@ fn programs_come_along() {
 
 #[test]
 fn a_kernel_panic_is_reported() {
-    // With no file as `rdinit` the kernel tries to mount a root file system, and panics.
+    // If `rdinit` names no file, the kernel tries to mount a root file system, and panics.
     let more: Change = |boot| boot.command_line = "rdinit=/none root=/none";
     match run(Series::Newest, &one(), "sleep 1s", more) {
         Some(Outcome::Panicked { why, record }) => {

@@ -1,8 +1,8 @@
-//! An NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the device that
+//! An NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the card that
 //! `interleaf_card_server` serves.
 //!
-//! Without the kernel or the unpacked QEMU a test prints that it was skipped, and passes; with
-//! `INTERLEAF_VM=required` it fails. `docs/vm-tests.md` says how to get both.
+//! If the kernel or the unpacked QEMU is missing, a test prints that it was skipped, and passes;
+//! with `INTERLEAF_VM=required` it fails. `docs/vm-tests.md` says how to install both.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,7 +28,7 @@ mod use_of_drive;
 
 const LINUX_6_12: Series = Series::Of(6, 12);
 
-/// A card of 512 MiB: XFS needs 300 MiB.
+/// A card of 512 MiB, because XFS needs 300 MiB.
 fn settings(version: NvmeVersion, write_cache: bool) -> NvmeSettings {
     NvmeSettings {
         version,
@@ -55,14 +55,14 @@ struct Bench {
     series: Series,
     root: PathBuf,
     modules: Vec<PathBuf>,
-    /// The card follows the guest's clock.
+    /// True if the card follows the guest's clock.
     follows_guest: bool,
-    /// Holds the socket.
+    /// Keeps the folder of the socket.
     _folder: tempfile::TempDir,
 }
 
 impl Bench {
-    /// `None`, after a message, without the kernel or QEMU.
+    /// Serves a card. `None`, after a message, if the kernel or QEMU is missing.
     fn new(series: Series, settings: NvmeSettings, latency: Latency) -> Option<Self> {
         if let Some(outcome) = missing(series) {
             not_tested(&outcome);
@@ -105,12 +105,12 @@ impl Bench {
         boot.until = until;
         let plugin = plugin();
         boot.clock = self.follows_guest.then_some(&plugin);
-        // The time of the driver's instructions is part of the compared latency.
+        // The compared latency contains the time of the driver's instructions.
         boot.clock_shift = 1;
         boot.run().unwrap()
     }
 
-    /// The report of a guest that took all its steps.
+    /// The report of a guest that completed all its steps.
     fn guest_record(&self, steps: &str) -> Record {
         match self.boot(steps, None) {
             Outcome::Completed(record) => record,
@@ -118,7 +118,7 @@ impl Bench {
         }
     }
 
-    /// Steps that load XFS.
+    /// Steps that load the modules of XFS.
     fn load_xfs(&self) -> String {
         let step = |path: &PathBuf| {
             format!("run drive module /modules/{}\n", path.file_name().unwrap().to_str().unwrap())
@@ -127,13 +127,14 @@ impl Bench {
     }
 }
 
-/// The QEMU plugin that reports the guest's clock to the server; cargo puts it beside this program.
+/// The QEMU plugin that reports the guest's clock to the server. Cargo puts it into the folder of
+/// this program.
 fn plugin() -> PathBuf {
     let program = env::current_exe().unwrap();
     program.parent().unwrap().join("libinterleaf_qemu_clock.so")
 }
 
-/// All programs that the steps ran succeeded.
+/// Checks that all programs that the steps ran succeeded.
 fn all_succeeded(record: &Record) {
     let failed = record.steps.iter().find(|taken| !taken.succeeded());
     assert!(failed.is_none(), "{}\n{record}", failed.unwrap().step);

@@ -1,5 +1,5 @@
-//! The pager on a machine with two NUMA nodes: pages of a thread are on the thread's node, and no
-//! page is wrong when threads migrate. The store is in memory.
+//! The pager on a machine with two NUMA nodes. The pages of a thread are on the thread's node, and
+//! no page has wrong content when threads migrate. The store is in memory.
 
 use interleaf_vm::{
     Series,
@@ -10,10 +10,10 @@ use interleaf_vm::{
 /// Kernels with `UFFDIO_MOVE`, which Linux 6.8 introduced.
 const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Minimum share of a thread's resident pages on its node.
+/// Minimum fraction of a thread's resident pages that must be on the thread's node.
 const LOCAL_MIN: f64 = 0.99;
 
-/// The pages of each thread after a round: its node, and the pages on nodes 0 and 1.
+/// For each thread, its node and the number of its pages on nodes 0 and 1 after a round.
 fn placed(lines: &[String], round: u32) -> Vec<(usize, [f64; 2])> {
     let of_round = |line: &String| {
         let rest = line.strip_prefix(&format!("round {round} node "))?;
@@ -38,7 +38,7 @@ fn assert_local(record: &Record, step: &str, round: u32) {
     }
 }
 
-/// Two arrays of 16 MiB in a budget of 16 MiB.
+/// Two threads have an array of 16 MiB each. Together they have a budget of 16 MiB.
 #[test]
 fn pages_are_on_the_node_of_their_thread() {
     let runs = ["", " --fixed", " --signal"];
@@ -66,8 +66,8 @@ fn no_page_is_wrong_when_threads_migrate() {
     });
 }
 
-/// A memory policy of the process has precedence: frames are on DRAM and an expander by their
-/// weights, 2 MiB at a time.
+/// The memory policy of the process has precedence over local placement: frames are on DRAM and an
+/// expander by their weights, 2 MiB at a time.
 #[test]
 fn weights_of_the_process_place_the_frames() {
     let weights = [(0, 3), (1, 1)].map(|(node, weight)| {

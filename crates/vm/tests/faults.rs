@@ -1,5 +1,5 @@
-//! `interleaf balance` under real kernels with failures of the daemon, of the steered programs and
-//! of the machine: pages stay intact and the kernel's settings are restored.
+//! `interleaf balance` under real kernels when the daemon, the steered programs or the machine
+//! fail: pages stay intact and the kernel's settings are restored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use interleaf_vm::{
     outcome::{Record, StepRecord},
 };
 
-/// The first kernel with DAMON destinations, and the newest.
+/// The first kernel with DAMON destinations, and the newest kernel.
 const SERIES: [Series; 2] = [Series::Of(6, 17), Series::Newest];
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
@@ -32,25 +32,25 @@ const CONFIG: &str = "schema = \"interleaf.balance/1\"\n\
     [policy]\nname = \"static\"\nweights = \"60:40\"\n\
     [control]\nperiod = \"1s\"\n";
 
-/// The daemon, with JSON output.
+/// The daemon's command line, with JSON output.
 const BALANCE: &str = "interleaf balance --json --stop-rivals --config /balance.toml";
 
-/// A program that verifies the content of its pages, all on node 0 at first.
+/// Steps that start a program that verifies the content of its pages, all on node 0 at first.
 const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawait sweep touched\n";
 
-/// Steps that end this program.
+/// Steps that end the program `sweep`.
 const INTACT: &str = "kill sweep TERM\nwait sweep\n";
 
 fn readings() -> String {
     READINGS.map(|reading| format!("{reading}\n")).concat() + "list /run/interleaf\n"
 }
 
-/// The guest's report of the steps, with the settings read before and after.
+/// The guest's report of the steps. The settings are read before and after the steps.
 fn guest_record(series: Series, config: &str, steps: &str) -> Option<Record> {
     guest_record_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
-/// Like `guest_record`, on a topology, with these files.
+/// Like `guest_record`, on the topology `on`, with these files.
 fn guest_record_on(
     series: Series,
     on: &str,
@@ -64,11 +64,11 @@ fn guest_record_on(
         (path.to_string(), file)
     };
     let files: Vec<_> = files.iter().map(file).collect();
-    // Keeps pages small, except for programs that request huge pages.
+    // Keeps pages small, except in programs that request huge pages.
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", readings(), readings());
     guest_record_changed(series, on, &steps, &|boot| {
-        // Makes pluggable memory movable, so it can be set offline.
+        // Makes pluggable memory movable, because only movable memory can be set offline.
         boot.command_line = "memhp_default_state=online_movable";
         boot.files.extend(files.iter().cloned());
     })
@@ -79,8 +79,8 @@ fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a StepRecord> {
     record.steps.iter().filter(|taken| taken.step == text).collect()
 }
 
-/// Checks that the settings equal the first reading and no journal exists, in all readings except
-/// those whose 0-based numbers are in `but`.
+/// Checks that the settings equal those of the first reading and that no journal exists, in all
+/// readings except those whose 0-based numbers are in `but`.
 fn unchanged_but(record: &Record, but: &[usize]) {
     for reading in READINGS {
         let readings = all(record, reading);
@@ -95,8 +95,8 @@ fn unchanged_but(record: &Record, but: &[usize]) {
     }
 }
 
-/// Checks that the settings are changed in reading `at`, so that the later check of the restored
-/// settings is meaningful.
+/// Checks that the settings are changed in reading `at`. Otherwise the check of restored settings
+/// would be meaningless.
 fn changed_at(record: &Record, at: usize) {
     let now = |reading| all(record, reading)[at].output.join("");
     assert_eq!(now(READINGS[0]), "1", "{record}");
@@ -106,7 +106,7 @@ fn changed_at(record: &Record, at: usize) {
     assert!(journals.contains(".json"), "{record}");
 }
 
-/// Checks that the program found its pages intact.
+/// Checks that the program `sweep` found its pages intact.
 fn intact(record: &Record) {
     let text = shown(record, "wait sweep").join("\n");
     assert!(text.contains("intact after"), "{record}");
@@ -134,7 +134,8 @@ fn on_node_0(taken: &StepRecord) -> u32 {
 fn signals_end_the_daemon_and_settings_are_restored() {
     let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
-        // Pages stay at the target after the first daemon, so only that run waits for them.
+        // After the first daemon, the pages are at the target already. Only the first run waits for
+        // them.
         let reached = if signal == "TERM" { "await sweep reached\n" } else { "" };
         format!(
             "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\n{reached}\
@@ -158,8 +159,8 @@ fn signals_end_the_daemon_and_settings_are_restored() {
     });
 }
 
-/// A killed daemon leaves its settings behind. The next daemon restores them and continues; without
-/// a next daemon, `--restore` restores them.
+/// A killed daemon does not restore its settings. The next daemon restores them and continues.
+/// Without a next daemon, `--restore` restores them.
 #[test]
 fn settings_of_a_killed_daemon_are_restored() {
     let state = format!("read {ADMIN}/0/state");
@@ -199,9 +200,9 @@ fn a_panic_restores_all_settings() {
     });
 }
 
-/// Another user of DAMON is reported with a hint, and left running; the kernel's own modules are
-/// stopped only with `--stop-rivals`, as the signal tests show. Without `--way vaddr` the daemon
-/// falls back to `pages`.
+/// Another user of DAMON is reported with a hint, and left running. The kernel's own modules are
+/// stopped only with `--stop-rivals`, as the test of signals shows. Without `--way vaddr`, the
+/// daemon uses the actuator `pages` instead.
 #[test]
 fn other_users_of_damon_are_reported() {
     let careful = "run interleaf balance --config /balance.toml --duration 3s";
@@ -237,9 +238,10 @@ fn other_users_of_damon_are_reported() {
     });
 }
 
-/// New programs join the scope; programs that exit or are OOM-killed leave it; after all have
-/// exited the next program is steered. The daemon reports this even for a period that is cut short.
-/// The hog has a limit of its own: without one, the kernel may kill another program with it.
+/// New programs join the scope. Programs that exit or are OOM-killed leave it. After all programs
+/// have exited, the next program is steered. The daemon reports this even for a period that is cut
+/// short. The hog has its own memory limit: without one, the kernel may kill another program with
+/// it.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -267,8 +269,8 @@ fn programs_come_and_go() {
     });
 }
 
-/// Short-lived children beside the program: exited processes are dropped, and the program's pages
-/// reach the target.
+/// Short-lived children run beside the program. Exited processes are dropped, and the program's
+/// pages reach the target.
 #[test]
 fn children_that_exit_all_the_time_are_dropped() {
     let steps = format!(
@@ -286,8 +288,8 @@ fn children_that_exit_all_the_time_are_dropped() {
     });
 }
 
-/// Pages of a protected control group and its children are not migrated, with processes in the
-/// scope and with the whole machine in the scope. A control group can also be the scope.
+/// Pages of a protected control group and its children are not migrated, whether the scope is some
+/// processes or the whole machine. A control group can also be the scope.
 #[test]
 fn the_protected_are_left_alone() {
     let config = |scope: &str, weights: &str| {
@@ -301,7 +303,7 @@ fn the_protected_are_left_alone() {
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
     let of_all = "interleaf balance --stop-rivals --config /machine.toml";
-    // Two targets: the sweep reports 40:60 on its way from 60:40 to 20:80.
+    // Two targets, because the pages pass 40:60 on their way from 60:40 to 20:80.
     let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(
@@ -327,8 +329,8 @@ fn the_protected_are_left_alone() {
         |reading| self::all(&record, reading).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
-    // All 32 MiB are on node 0; memory allocated before the process joined the group is charged
-    // elsewhere.
+    // All 32 MiB are on node 0. Memory that the process allocated before it joined the group is
+    // charged to another group.
     assert!(kept >= 8192, "{record}");
     assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
     shown(&record, "await kept reached");
@@ -338,7 +340,7 @@ fn the_protected_are_left_alone() {
     intact(&record);
 }
 
-/// A node with too little free memory for the target is reported; nothing fails.
+/// A node with too little free memory for the target is reported, and no step fails.
 #[test]
 fn a_full_node_is_reported() {
     let config = CONFIG.replace("60:40", "20:80");
@@ -358,7 +360,7 @@ fn a_full_node_is_reported() {
     });
 }
 
-/// While the first node is nearly full, cold pages are demoted, which is reported.
+/// While the first node is nearly full, cold pages are demoted, and the daemon reports it.
 #[test]
 fn a_full_first_node_is_emptied_of_cold_pages() {
     let steps = format!(
@@ -376,8 +378,8 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     intact(&record);
 }
 
-/// A node is set offline while it is a target: the kernel migrates its pages back, and the daemon
-/// exits with the reason. When the node is online again, the daemon can be restarted.
+/// A target node is set offline: the kernel migrates the node's pages back, and the daemon exits
+/// with the reason. When the node is online again, the daemon can be restarted.
 #[test]
 fn a_node_that_goes_offline_ends_the_daemon() {
     // Memory blocks of 128 MiB; pluggable memory begins at 4 GiB.

@@ -1,4 +1,4 @@
-//! All tests in virtual machines, as one program: its tests run in parallel, so one guest works
+//! All tests in virtual machines are one program, so that they run in parallel: one guest works
 //! while others sleep. `docs/vm-tests.md` explains how to run a subset.
 
 mod actuators;

@@ -1,10 +1,10 @@
-//! `docs/kernels.md` lists the features of each kernel. Each test boots a kernel once and compares
-//! its answers with its column of the table.
+//! `docs/kernels.md` has a table of the features of each kernel. Each test boots a kernel once,
+//! tries its features, and compares the results with the kernel's column.
 //!
-//! If an answer differs, the test prints the corrected column; with `KERNELS=overwrite` in the
-//! environment it writes the column to the page instead.
+//! If a result differs, the test prints the corrected column. With `KERNELS=overwrite` in the
+//! environment, it writes the column to the page instead.
 //!
-//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
+//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes; with
 //! `INTERLEAF_VM=required` it fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -30,7 +30,7 @@ const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
 const SYSCTL: &str = "/proc/sys/kernel";
 const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Places 16384 pages by 3:1, and 16512 pages by 3:255.
+/// Steps that place 16384 pages by 3:1, and 16512 pages by 3:255.
 const PLACED: [&str; 2] =
     ["run touch 64MiB --weights 0:3,1:1", "run touch 66048KiB --weights 0:3,1:255"];
 
@@ -74,14 +74,14 @@ fn scheme(path: &str) -> String {
     damon(&format!("contexts/0/schemes/0/{path}"))
 }
 
-/// Adds steps that write each value to a file.
+/// For each word, adds a step that writes the word to a file.
 fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     for word in words {
         writeln!(steps, "write {path} {word}").unwrap();
     }
 }
 
-/// The steps, in an order in which no step spoils a later one.
+/// The steps, in an order in which no step changes the result of a later step.
 fn steps() -> String {
     let mut steps = format!(
         "list {WEIGHTS}\n\
@@ -120,7 +120,7 @@ fn steps() -> String {
         writeln!(steps, "write {} 1", scheme(&format!("{folder}/nr_filters"))).unwrap();
         try_words(&mut steps, &scheme(&format!("{folder}/0/type")), &FILTERS);
     }
-    // A context that can start: without a scheme, first while `damon_stat` runs, then without it.
+    // A context without a scheme, which can start: first while `damon_stat` runs, then without it.
     for (path, text) in [
         (damon("contexts/0/schemes/nr_schemes"), "0"),
         (damon("contexts/0/operations"), "paddr"),
@@ -133,7 +133,8 @@ fn steps() -> String {
     steps
 }
 
-/// The name of the errno at the end of a message, since the text depends on the guest's C library.
+/// The name of the errno at the end of a message. The text of the message depends on the guest's C
+/// library.
 fn errno(why: &str) -> &str {
     let names = [("(os error 16)", "EBUSY"), ("(os error 22)", "EINVAL")];
     names.iter().find(|(number, _)| why.ends_with(number)).map_or(why, |(_, name)| name)
@@ -141,8 +142,8 @@ fn errno(why: &str) -> &str {
 
 // --- The answers --------------------------------------------------------------------------------
 
-/// A guest's report. `of` returns the output or the error of a step by its text and its 0-based
-/// position among the steps with that text.
+/// The results in a guest's report. `of` returns the output or the error of a step by its text and
+/// its 0-based position among the steps with this text.
 struct Answers<'a>(&'a Record);
 
 impl Answers<'_> {
@@ -156,13 +157,13 @@ impl Answers<'_> {
         }
     }
 
-    /// The first line of a file; a dash if the file is missing.
+    /// The first line of a file; a dash if the file cannot be read.
     fn value(&self, path: &str, nth: usize) -> &str {
         let lines = self.of(&format!("read {path}"), nth);
         lines.ok().and_then(|lines| lines.first()).map_or(NOTHING, String::as_str)
     }
 
-    /// The contents of all files of a pattern.
+    /// The contents of all files that match a pattern.
     fn values(&self, pattern: &str, nth: usize, between: &str) -> String {
         let lines = self.of(&format!("read {pattern}"), nth).unwrap_or_default();
         let values = lines.iter().filter(|line| !line.contains("/auto: "));
@@ -184,10 +185,10 @@ impl Answers<'_> {
     }
 }
 
-/// A cell's content for a missing feature or an impossible test.
+/// The content of a cell for a missing feature or an impossible test.
 const NOTHING: &str = "–";
 
-/// The row with the release of each column's kernel.
+/// The name of the row with the release of each column's kernel.
 const RELEASE: &str = "release";
 
 /// The first two numbers of a kernel's release.
@@ -196,7 +197,7 @@ fn release(record: &Record) -> String {
     release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The column of a kernel: name and content of each cell.
+/// The column of a kernel: the name of each row and the content of its cell.
 fn column(record: &Record) -> Vec<(&'static str, String)> {
     let answers = Answers(record);
     let mut rows = vec![(RELEASE, release(record))];
@@ -238,7 +239,7 @@ fn interleaving(answers: &Answers) -> Vec<(&'static str, String)> {
 
 fn tiers(answers: &Answers) -> Vec<(&'static str, String)> {
     let limit = format!("{SYSCTL}/numa_balancing_promote_rate_limit_MBps");
-    // In order of tier number; a smaller number is a faster tier.
+    // The tiers, sorted by number: a faster tier has a smaller number.
     let lines = answers.of(&format!("read {TIERS}/memory_tier*/nodelist"), 0).unwrap_or_default();
     let tier = |line: &String| {
         let (path, nodes) = line.split_once(": ")?;
@@ -312,7 +313,7 @@ fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()
 }
 
-/// Index and cells of the column with this heading, with the name of each row.
+/// The index of the column with this heading, and the name and content of each of its cells.
 fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("| what "));
     let headings = cells(lines.next().expect("docs/kernels.md has a table"));
@@ -322,7 +323,7 @@ fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     (at, rows.map(|row| (row[0].clone(), row[at].clone())).collect())
 }
 
-/// The page with the cells of column `at` replaced.
+/// The text of the page, with the cells of column `at` replaced.
 fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     let mut lines = vec![];
     for line in text.lines() {
@@ -339,13 +340,13 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Boots the kernel and compares its answers with the page.
+/// Boots the kernel and compares the results with the page.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
     let Some(record) = harness::guest_record(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
-    // Tests run in parallel, and each may write the page.
+    // Tests run in parallel, and each test may write the page.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let text = fs::read_to_string(page()).unwrap();
@@ -364,7 +365,8 @@ fn holds(series: Series) {
             let mark = if is == answers { ' ' } else { '*' };
             writeln!(should, "{mark} | {name} | {is} |").unwrap();
         }
-        // The newest kernel changes often; differences to another release do not fail the test.
+        // The newest kernel changes often: differences to a documented older release do not fail
+        // the test.
         if series == Series::Newest && documented[0].1 != column[0].1 {
             let (is, was) = (&column[0].1, &documented[0].1);
             writeln!(io::stderr(), "docs/kernels.md is of {was}, and {is} says:\n{should}")

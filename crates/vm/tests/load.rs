@@ -1,7 +1,7 @@
 //! The program `load` in a guest: the traffic that it feeds agrees with the model for the placement
-//! of its pages.
+//! of the program's pages.
 //!
-//! NUMA balancing is off, since it would migrate pages to the node with the processors.
+//! NUMA balancing is off, because it would migrate pages to the node with the processors.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ const SPEED: f64 = 20.0;
 const THREADS: u32 = 119;
 const FEED: &str = "/tmp/feed.sock";
 
-/// Tolerance of shares for pages that interleaf placed by weights: about 330 of 16384 pages.
+/// Tolerance of the shares of pages that interleaf placed by weights: about 330 of 16384 pages.
 const SHARE: f64 = 0.02;
 
 fn run(phases: &[(f64, f64)]) -> Expected {
@@ -50,7 +50,8 @@ fn command(run: &Expected) -> String {
     text
 }
 
-/// The lines that `drain` printed, by tier: the time span in the guest, and the sum of the feed.
+/// The lines that `drain` printed, by tier: the time span in the guest, and the sum of the feed in
+/// it.
 fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     let line = |line: &str| {
         let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
@@ -64,7 +65,7 @@ fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     fed.iter().map(|text| line(text)).collect()
 }
 
-/// The share of each tier in the bytes.
+/// The share of each tier in the bytes of the feed.
 fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     let all: u64 = fed.iter().map(|(_, fed)| fed.bytes()).sum();
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
@@ -89,26 +90,26 @@ fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64
         let reads = fed.read_bytes as f64 / fed.bytes().max(1) as f64;
         assert!(fed.bytes() == 0 || (reads - 0.58).abs() < 1e-3, "{reads}\n{record}");
     }
-    // The time span is imprecise: two processes read the clock.
+    // The time span is imprecise, because two processes read the clock.
     let ratio = gbps(fed) / reached.bandwidth_gbps();
     assert!((ratio - 1.0).abs() < 0.25, "{ratio} of {reached:?}\n{record}");
 }
 
-/// The rows of a report, without the header.
+/// The rows of a report of `load`, without the header.
 fn rows(lines: &[String]) -> Vec<Vec<f64>> {
     let row = |line: &String| line.split('\t').map(|word| word.parse().unwrap()).collect();
     lines[1..].iter().map(row).collect()
 }
 
-/// Pages placed by weights, then migrated to other weights, among them all on one tier: bytes and
-/// latency of the feed follow.
+/// Pages are placed by weights, then migrated to other weights, and once all to one tier. The bytes
+/// and the latency of the feed follow.
 #[test]
 fn traffic_follows_the_pages() {
     let run = run(&[]);
     let drain = |n: u32| format!("run drain {FEED} {n}ms");
     let to = |weights: &str| format!("run interleaf run --pid @load --weights {weights}");
-    // The durations differ to make the steps distinct. `load` samples its placement about three
-    // times a second, and less often in a slow guest.
+    // The durations differ to make the steps distinct. `load` samples the placement of its pages
+    // about three times a second, and less often in a slow guest.
     let steps = [
         "write /proc/sys/kernel/numa_balancing 0".to_string(),
         format!("start load interleaf run --weights 3:1 -- {}", command(&run)),
@@ -146,8 +147,8 @@ fn traffic_follows_the_pages() {
     });
 }
 
-/// A phase of low demand feeds less traffic from the same pages. Cold pages are placed separately
-/// and have no share in the traffic.
+/// In a phase of low demand, the same pages feed less traffic. Cold pages are placed separately and
+/// have no share in the traffic.
 #[test]
 fn demand_comes_and_goes() {
     let run = run(&[(60.0, 1.0), (60.0, 0.1)]);

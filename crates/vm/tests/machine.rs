@@ -1,6 +1,6 @@
 //! Output of `interleaf show` and `interleaf doctor` on each kernel.
 //!
-//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
+//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes; with
 //! `INTERLEAF_VM=required` it fails.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -26,7 +26,7 @@ fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     Some([SHOW, DOCTOR, PROBE].map(document))
 }
 
-/// A field of a capability in the document of `doctor`.
+/// A field of a capability in the output of `doctor`.
 fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
     let all = doctor["capabilities"].as_array().unwrap();
     let found = all.iter().find(|capability| capability["name"] == name);
@@ -48,8 +48,8 @@ fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
 }
 
 /// Checks the output for one node of DRAM and one expander: nodes, rated bandwidths and latency,
-/// and the weight files that a kernel of this series has. Returns the documents, or `None` without
-/// the kernel.
+/// and the weight files that a kernel of this series has. Returns the output, or `None` if the
+/// kernel is missing.
 fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 3]> {
     let all = documents(series, "two-nodes-hmat")?;
     let [show, doctor, _] = &all;
@@ -57,7 +57,7 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
     assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
     assert_eq!((&dram["near"], &cxl["near"]), (&"0".into(), &"0".into()));
-    // The topology's 500 and 200 GiB/s, in GB/s.
+    // The topology has 500 and 200 GiB/s; the output is in GB/s.
     assert_eq!((&dram["read_gbps"], &cxl["read_gbps"]), (&536.871.into(), &214.748.into()));
     assert_eq!(cxl["read_latency_ns"], 250);
     assert_eq!(dram["weight"].is_number(), weighted, "{show}");
@@ -111,7 +111,7 @@ fn on_6_17() {
     );
 }
 
-/// A future kernel may support more, so only the beginnings are compared.
+/// A later release may support more, so only the beginnings are compared.
 #[test]
 fn on_the_newest() {
     let Some(documents) = two_nodes(Series::Newest, true, true) else { return };

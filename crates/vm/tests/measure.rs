@@ -1,6 +1,6 @@
-//! `interleaf measure` under real kernels with several nodes: memory is on the recorded nodes, page
-//! by page, and weights are restored, however the run ends. QEMU's memory has the same speed on all
-//! nodes, so the tests check no figure.
+//! `interleaf measure` under real kernels with several nodes. Each page is on the node that the
+//! record states, and weights are restored, however the run ends. QEMU's memory has the same speed
+//! on all nodes, so the tests check no figure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// Sizes small enough for a guest, and short durations.
+/// Options for sizes that are small enough for a guest, and for short durations.
 const SMALL: &str =
     "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
 
-/// Reads the weights and journals before and after the steps.
+/// Steps that read the weights and journals before and after `steps`.
 fn with_readings(steps: &str) -> String {
     let reading = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
     format!("{reading}{steps}\n{reading}")
@@ -36,20 +36,20 @@ fn nothing_changed(record: &Record) {
     assert!(left.is_empty(), "{left:?}\n{record}");
 }
 
-/// The document that a step printed.
+/// The document that a step printed, as JSON.
 fn document(record: &Record, step: &str) -> Value {
     let text = shown(record, step).join("\n");
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{record}"))
 }
 
-/// The points of this kind.
+/// The points of this kind in a document.
 fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
     let all = document["points"].as_array().unwrap();
     all.iter().filter(|point| point["kind"] == kind).collect()
 }
 
-/// Measures from the CPUs of node 0 to the memory of both nodes. All pages of a point are on its
-/// node.
+/// Measures from the CPUs of node 0 to the memory of both nodes. All pages of a point are on the
+/// point's node.
 fn nodes_are_measured(series: Series) {
     let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
     let run = format!("run interleaf measure matrix {SMALL} -o {file}");
@@ -75,7 +75,7 @@ fn nodes_are_measured(series: Series) {
             let pages = point["pages_by_node"].as_object().unwrap();
             let node = point["memory_node"].to_string();
             assert_eq!(pages.keys().collect::<Vec<_>>(), [&node], "{point}\n{record}");
-            // 4 MiB per thread, or of the pointer chase.
+            // 4 MiB per thread, or 4 MiB for the pointer chase.
             let threads = point["threads"].as_u64().unwrap().max(1);
             assert_eq!(pages[&node].as_u64().unwrap(), 1024 * threads, "{point}\n{record}");
         }
@@ -93,7 +93,7 @@ fn nodes_are_measured_on_the_newest() {
     nodes_are_measured(Series::Newest);
 }
 
-/// The placement under weights equals the record, up to partial rounds.
+/// The pages on each node agree with the weights in the record, up to partial rounds.
 fn weights_are_exact(series: Series, method: &str) {
     let run = format!(
         "run interleaf measure interleave --way {method} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
@@ -127,7 +127,8 @@ fn the_kernels_weights_are_exact_and_restored() {
     });
 }
 
-/// Placing pages one by one needs no kernel setting and works without weighted interleaving.
+/// Placing pages one by one needs no kernel setting, and works on a kernel without weighted
+/// interleaving.
 #[test]
 fn pages_are_placed_one_by_one() {
     on_each(&[Series::Of(6, 1), Series::Of(6, 17)], |series| {
@@ -135,7 +136,7 @@ fn pages_are_placed_one_by_one() {
     });
 }
 
-/// After a signal the points measured so far are on disk and the weights are restored.
+/// After a signal, the points measured before it are on disk and the weights are restored.
 #[test]
 fn a_signal_leaves_a_record_and_no_weights() {
     let start = format!(
@@ -159,7 +160,7 @@ fn a_signal_leaves_a_record_and_no_weights() {
     nothing_changed(&record);
 }
 
-/// A killed run cannot restore settings: the next run does, or `--restore`.
+/// A killed run cannot restore settings. The next run restores them, or `--restore` does.
 #[test]
 fn settings_of_a_killed_measurement_are_restored() {
     let start = format!(

@@ -18,14 +18,14 @@ fn guest_record(series: Series, steps: &str) -> Option<Record> {
     harness::guest_record(series, "two-nodes-hmat", steps)
 }
 
-/// The document that a step printed.
+/// The document that a step printed, as JSON.
 fn document(record: &Record, text: &str) -> Value {
     let lines = shown(record, text).join("\n");
     serde_json::from_str(&lines).unwrap_or_else(|why| panic!("{why}: {record}"))
 }
 
-/// Pages on nodes 0 and 1, in the output of `read /proc/*/numa_maps`: the sum over the mappings
-/// whose line contains `with`, of the process that has a mapping with `pages` anonymous pages.
+/// Pages on nodes 0 and 1 in the output of `read /proc/*/numa_maps`: the sum over the mappings
+/// whose line contains `with`, in the process that has a mapping with `pages` anonymous pages.
 fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
     let path = |line: &str| line.split_once(": ").unwrap().0.to_string();
     let anonymous = format!(" anon={pages} ");
@@ -42,8 +42,8 @@ fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
 }
 
 /// The reported placement equals the kernel's counts, page by page. The run continues for 30 s
-/// after all pages are touched: samples may use a twentieth of the time, and in a slow guest one
-/// sample takes more than a second.
+/// after all pages are touched, because samples may use only a twentieth of the time, and in a slow
+/// guest one sample takes more than a second.
 fn placement_is_exact(series: Series) {
     let start =
         "start app interleaf measure app --every 50ms -o /tmp/run.json --demand /tmp/d.toml";
@@ -70,7 +70,7 @@ fn placement_is_exact(series: Series) {
     }
     assert_eq!(app["signal"].as_i64(), Some(15));
     assert_eq!(app["tiers"][1]["kind"], "cxl");
-    // A quarter of the memory was on the second tier, so no demand is written.
+    // A quarter of the memory is on the second tier, so no demand is written.
     let output = step(&record, "wait app").output.join("\n");
     assert!(output.contains("no demand is written: only 7"), "{record}");
     assert!(!shown(&record, "list /tmp").contains(&"d.toml".to_string()), "{record}");
@@ -86,7 +86,7 @@ fn placement_is_exact_on_the_newest() {
     placement_is_exact(Series::Newest);
 }
 
-/// A run on the first tier alone gives a demand, which `predict` accepts.
+/// A run on the first tier alone gives a demand that `predict` accepts.
 #[test]
 fn a_demand_of_the_first_tier_is_predicted_for_another_machine() {
     let steps = "start app interleaf measure app --demand /tmp/d.toml \

@@ -1,9 +1,9 @@
 //! `interleaf run --pid` under real kernels: it migrates the pages of a running program to the
 //! given weights, and reports pages that cannot be migrated.
 //!
-//! NUMA balancing is off, since it would migrate pages back to the node with the processors at
-//! unpredictable times. khugepaged is off too, since it collapses small pages into a huge page on
-//! the node that has most of them.
+//! NUMA balancing is off, because it would migrate pages back to the node with the processors at
+//! unpredictable times. khugepaged is off, because it collapses small pages into a huge page on the
+//! node that has most of them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,8 @@ use interleaf_vm::{
 
 const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Steps with NUMA balancing off and a program that keeps writing to 200 MiB of node 0.
+/// Steps that switch NUMA balancing off and start a program that keeps writing to 200 MiB of node
+/// 0.
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
@@ -47,13 +48,13 @@ fn is_near([on_0, on_1]: [u64; 2], part: f64) -> bool {
     (on_1 as f64 / (on_0 + on_1) as f64 - part).abs() <= 0.01
 }
 
-/// The output of a step that moves pages.
+/// The output of a step that migrates pages.
 fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
 
-/// From all pages on node 0 to 60:40; a second run with 60:40 moves nothing; then all pages to node
-/// 1.
+/// The run migrates all pages from node 0 to 60:40. A second run with 60:40 migrates nothing. A
+/// third run migrates all pages to node 1.
 #[test]
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
@@ -69,7 +70,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
         let [before, after, again, other] = readings(&record)[..] else { panic!("{record}") };
         assert!(is_near(before, 0.0), "{record}");
         assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
-        // A few pages come and go: stack and heap.
+        // A few pages of the stack and the heap come and go.
         assert!(is_near(again, 0.4) && is_near(other, 1.0), "{record}");
         let moved: Vec<u64> = record
             .steps
@@ -87,7 +88,7 @@ fn count(lines: &[String], name: &str) -> Option<u64> {
     values.find_map(|value| value.split_whitespace().next()?.parse().ok())
 }
 
-/// Huge pages migrate without being split. A kernel may give the program small pages instead.
+/// Huge pages migrate without being split. The kernel may give the program small pages instead.
 #[test]
 fn huge_pages_go_as_a_whole() {
     let move_pages = "run interleaf run --pid @sweep --weights 60:40";
@@ -105,8 +106,8 @@ fn huge_pages_go_as_a_whole() {
     });
 }
 
-/// Three quarters of 200 MiB do not fit on a node of 128 MiB: pages migrate until the node is full,
-/// and the rest is reported with the reason.
+/// Three quarters of 200 MiB do not fit on a node of 128 MiB. Pages migrate until the node is full,
+/// and the remaining pages are reported with the reason.
 #[test]
 fn a_full_node_is_reported() {
     let move_pages = "run interleaf run --pid @sweep --weights 1:3";
@@ -118,11 +119,11 @@ fn a_full_node_is_reported() {
         assert!(text(&record, move_pages).contains("node 1 is full"), "{record}");
         let [_, on_1] = readings(&record)[0];
         assert!((10_000..32_768).contains(&on_1), "{record}");
-        // The node is reported as full only when it is: the kernel keeps the remaining free memory
-        // as a reserve.
+        // The node is reported as full only when it is full: the kernel keeps the remaining free
+        // memory as a reserve.
         let free = count(shown(&record, free), "Node 1 MemFree:").unwrap();
         assert!(free < 16 << 10, "{record}");
-        // The program was still running until the signal.
+        // The program runs until the signal ends it.
         assert_eq!(step(&record, "wait sweep").ending, Some(Ending::Signal(15)), "{record}");
     });
 }

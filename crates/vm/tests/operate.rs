@@ -1,4 +1,4 @@
-//! Operation of the daemon under a real kernel: monitoring, and memory consumption.
+//! The daemon in operation under a real kernel: monitoring, and memory consumption.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,11 +8,11 @@ use interleaf_vm::{
 };
 use serde_json::Value;
 
-/// Upper limit of the daemon's resident memory without its program text, kB. A guest's files are in
-/// memory, so much more of the text is mapped than from a drive.
+/// Upper limit of the daemon's peak resident memory without mapped files, kB. The guest's files are
+/// in memory, so the kernel maps much more of the program text than from a drive.
 const MEMORY_MAX_KB: u64 = 4_000;
 
-/// A monitor receives the same periods that the daemon prints, from the first period on. The socket
+/// From its first period on, a monitor receives the same periods that the daemon prints. The socket
 /// is removed when the daemon exits.
 #[test]
 fn a_daemon_is_watched() {

@@ -14,14 +14,14 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const WITH_WEIGHTS: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Reads the weights, NUMA balancing and the journals before and after the steps.
+/// Steps that read the weights, NUMA balancing and the journals before and after `steps`.
 fn with_readings(steps: &str) -> String {
     let reading =
         format!("read {WEIGHTS}/*\nread /proc/sys/kernel/numa_balancing\nlist /run/interleaf\n");
     format!("{reading}{steps}\n{reading}")
 }
 
-/// Checks that these settings are equal before and after, and that no journal remains.
+/// Checks that these settings are equal before and after the steps, and that no journal remains.
 fn nothing_changed(record: &Record) {
     for reading in [format!("read {WEIGHTS}/*"), "read /proc/sys/kernel/numa_balancing".into()] {
         let readings: Vec<_> = record.steps.iter().filter(|taken| taken.step == reading).collect();
@@ -40,7 +40,7 @@ fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
     lines.iter().find(|line| line.starts_with("pages ")).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// Page counts are exact, since `touch` maps whole rounds.
+/// Page counts are exact, because `touch` maps whole rounds.
 fn weights_are_exact(series: Series) {
     let three = "run interleaf run --weights 3:1 -- touch 64MiB";
     // 64 rounds of 258 pages.
@@ -85,7 +85,7 @@ fn three_tiers_are_exact() {
     });
 }
 
-/// On two sockets with an expander each, weights of two tiers apply to both nodes of a tier.
+/// On two sockets with an expander each, the weight of a tier applies to both nodes of the tier.
 #[test]
 fn weights_of_tiers_are_for_all_their_nodes() {
     let step = "run interleaf run --weights 3:1 -- touch 64MiB";
@@ -123,8 +123,8 @@ fn signals_end_the_run_and_settings_are_restored() {
     });
 }
 
-/// A killed `interleaf run` cannot restore settings: the journal lists them, and the next run
-/// restores them, or `--restore`.
+/// A killed `interleaf run` cannot restore settings. The journal lists them, and the next run or
+/// `--restore` restores them.
 #[test]
 fn settings_of_a_killed_run_are_restored() {
     let start = "interleaf run --weights 7:2 -- touch 16MiB --sweep";
@@ -154,8 +154,8 @@ fn settings_of_a_killed_run_are_restored() {
     });
 }
 
-/// Two runs with equal weights share them, and the last run restores the old values. A run with
-/// other weights is refused with the holder's name.
+/// Two runs with equal weights share these weights, and the last run restores the old values. A run
+/// with other weights is refused; the message names the run that holds the weights.
 #[test]
 fn two_runs_share_the_weights() {
     let third = "run interleaf run --weights 5:1 -- touch 16MiB";
@@ -183,10 +183,10 @@ fn two_runs_share_the_weights() {
     });
 }
 
-/// A launcher that sets another policy for its children, as mpirun does, is reported with the
+/// A launcher may set another policy for its children, as mpirun does. It is reported with the
 /// amount of memory that bypassed the policy. The audit of a program repeats after as long as the
-/// last audit was after the program's start, or after twenty times the duration of the audit:
-/// within a minute of the guest's clock, if the program idles (`--stay`).
+/// last audit was after the program's start, or after twenty times the duration of the audit. If
+/// the program idles (`--stay`), both are within a minute of the guest's clock.
 #[test]
 fn a_launcher_with_another_policy_is_reported() {
     let steps = "start outer interleaf run --weights 3:1 -- \
@@ -227,8 +227,8 @@ fn the_balancer_leaves_it_alone() {
     });
 }
 
-/// A policy steers the pages of the command only, by DAMON or with `--way pages` by `move_pages`.
-/// NUMA balancing and DAMON's modules are restored.
+/// A policy steers the pages of the command only, with DAMON or, with `--way pages`, with
+/// `move_pages`. The settings of NUMA balancing and of DAMON's modules are restored.
 #[test]
 fn a_policy_steers_a_command() {
     let damon = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
@@ -237,7 +237,7 @@ fn a_policy_steers_a_command() {
             "start sweep interleaf run --policy bandwidth --feed /tmp/feed.sock --way {actuator} \
              --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep --tell 71:29"
         );
-        // Waits for two periods: the figures of the first may date from before the pages arrived.
+        // Waits for two periods, because the sample of the first may be older than the migration.
         let seen = "await sweep *node0 71 (7";
         let steps = format!(
             "start other touch 16MiB --bind 0 --sweep\nawait other touched\n{start}\n\
@@ -255,9 +255,10 @@ fn a_policy_steers_a_command() {
         assert_eq!(document["signal"], 15, "{record}");
         let periods = document["balance"]["periods"].as_array().unwrap();
         let last = periods.last().unwrap_or_else(|| panic!("{record}"));
-        // Rated at 500 and 200 GiB/s, which is 71:29; the kernel's weights for these are 22:9.
+        // Rated at 500 and 200 GiB/s, which is 71:29. The kernel's weights for these bandwidths are
+        // 22:9.
         assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
-        // In a slow guest not every period has a sample of the placement.
+        // In a slow guest, some periods have no sample of the placement.
         let mut shares = periods.iter().filter_map(|it| it["reached_share"][0].as_f64());
         let share = shares.next_back().unwrap_or_else(|| panic!("{record}"));
         assert!((share - 0.71).abs() < 0.03, "{share}\n{record}");
@@ -270,7 +271,7 @@ fn a_policy_steers_a_command() {
     }
 }
 
-/// A kernel without weighted interleaving interleaves pages evenly; `interleaf run` then migrates
+/// A kernel without weighted interleaving interleaves pages evenly. `interleaf run` then migrates
 /// pages while the command runs.
 #[test]
 fn without_weights_pages_are_moved() {

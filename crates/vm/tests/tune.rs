@@ -33,16 +33,16 @@ fn document(record: &Record, file: &str) -> Value {
     serde_json::from_str(&shown(record, &format!("read {file}")).join("\n")).unwrap()
 }
 
-/// Runtime with the weights that were found, divided by that with 3:1, minus 1, by the program's
-/// model.
+/// The program's runtime with the weights that were found, divided by its runtime with 3:1, minus
+/// 1. Both runtimes are computed with the program's model.
 fn regret(document: &Value) -> f64 {
     let weight = |at: usize| document["best"]["weights"][at].as_f64().unwrap();
     let share = weight(0) / (weight(0) + weight(1));
     f64::max(share / 0.75, (1.0 - share) / 0.25) - 1.0
 }
 
-/// The firmware rates 22:9; the program runs best at 3:1. The warm-up run loads the program's file
-/// into the page cache, which would lengthen the first measured run.
+/// The rated bandwidths give 22:9, but the program runs best at 3:1. The warm-up run loads the
+/// program's file into the page cache, because loading it would lengthen the first measured run.
 #[test]
 fn three_to_one_is_found_by_time() {
     let tune = "run interleaf tune --warm-up 1 -o /tmp/tune.json -- work 32MiB --best 3:1";
@@ -60,7 +60,7 @@ fn three_to_one_is_found_by_time() {
     }
 }
 
-/// `tune` with a metric that the program prints, which has no noise; stdout is the document.
+/// `tune` with a metric that the program prints, which has no noise. Stdout is the document.
 #[test]
 fn three_to_one_is_found_by_a_metric() {
     let tune = "run interleaf tune -q --json --metric rate.([0-9.]+) --higher-is-better -- \
@@ -71,7 +71,7 @@ fn three_to_one_is_found_by_a_metric() {
     assert_eq!(document["stopped"], "settled", "{record}");
 }
 
-/// For a program that is fastest on the first tier, `tune` exits with 1.
+/// `tune` exits with 1 for a program that is fastest on the first tier.
 #[test]
 fn no_is_an_answer() {
     let tune = "run interleaf tune -q --metric rate.([0-9.]+) --higher-is-better -- \
@@ -82,7 +82,7 @@ fn no_is_an_answer() {
     assert!(taken.output.join("\n").contains("no weights are better"), "{record}");
 }
 
-/// A signal ends the search with the results so far; so does a command that fails.
+/// A signal ends the search with the results so far. A command that fails also ends the search.
 #[test]
 fn a_signal_stops_the_search() {
     let fails = "run interleaf tune -- touch nonsense";

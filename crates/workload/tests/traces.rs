@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_extend_forecast::{
-    access::{Carried, Touch},
+    access::{BlockTraffic, Touch},
     belady::carried,
 };
 use interleaf_workload::{
@@ -49,7 +49,11 @@ fn every_block_is_touched_and_no_other() {
         // Random addresses miss about a third of the pages in a round.
         let least = if kind == Kind::Random { all / 2 } else { all - 1 };
         assert!(blocks.len() as u64 >= least, "{name}: {} of {all}", blocks.len());
-        assert_eq!(carried(&trace, all as usize), Carried::default(), "{name}: all of it fits");
+        assert_eq!(
+            carried(&trace, all as usize),
+            BlockTraffic::default(),
+            "{name}: all of it fits"
+        );
     }
 }
 
@@ -57,7 +61,7 @@ fn every_block_is_touched_and_no_other() {
 fn a_triad_over_twice_the_cache_reads_half_of_its_arrays() {
     let (trace, footprint) = of(Kind::Stream, &setting(6 << 20));
     let blocks = footprint / BLOCK as u64;
-    let Carried { read, written } = carried(&trace, blocks as usize / 2);
+    let BlockTraffic { read, written } = carried(&trace, blocks as usize / 2);
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
     assert!(near(read, blocks / 2), "{read} of {blocks} read");
     // A third of the blocks is modified. Optimal replacement does not take dirty blocks into
@@ -72,7 +76,7 @@ fn matrix_multiplication_reads_part_of_its_matrices_in_both_layouts() {
     let (rows, _) = of(Kind::Gemm, &long);
     let cache = footprint as usize / BLOCK / 2;
     let bytes = |trace: &[Touch]| {
-        let Carried { read, written } = carried(trace, cache);
+        let BlockTraffic { read, written } = carried(trace, cache);
         read + written
     };
     let (tiled, rows) = (bytes(&tiled), bytes(&rows));

@@ -32,7 +32,8 @@ pub struct CardEnergy {
     /// Time of a core for a command and its completion, s.
     command_s: f64,
     segment_bytes: u32,
-    /// Energy of a segment that is read or written, J.
+    /// Energy of the memory to read and to write a segment of a row, `segment_bytes`, above
+    /// standby, J.
     read_j: f64,
     write_j: f64,
     /// Power of the memory without accesses and without refresh, W.

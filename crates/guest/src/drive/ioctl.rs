@@ -13,7 +13,7 @@ const NVME_ADMIN: libc::c_ulong = 0xc048_4e41;
 /// `_IOWR('N', 0x43, struct nvme_passthru_cmd)` of linux/nvme_ioctl.h.
 const NVME_IO: libc::c_ulong = 0xc048_4e43;
 
-/// `struct nvme_passthru_cmd`.
+/// The `struct nvme_passthru_cmd` of linux/nvme_ioctl.h.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Passthrough {
@@ -32,7 +32,7 @@ pub(super) struct Passthrough {
 }
 
 impl Passthrough {
-    /// A command with command dwords 10 to 15.
+    /// A command with this opcode, namespace, and command dwords 10 to 15.
     pub(super) fn new(opcode: u8, namespace: u32, dwords_10_15: [u32; 6]) -> Self {
         Self { opcode, namespace, dwords_10_15, ..Self::default() }
     }
@@ -42,22 +42,22 @@ impl Passthrough {
     }
 }
 
-/// Discards a range: offset and length.
+/// Discards a range, given as offset and length.
 pub(super) fn discard(device: &File, mut range: [u64; 2]) -> io::Result<()> {
     // SAFETY: the request reads two numbers of 64 bits, which live during the call.
     let returned = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD as _, &raw mut range) };
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes a range zero.
+/// Fills a range with zeros.
 pub(super) fn zero(device: &File, mut range: [u64; 2]) -> io::Result<()> {
     // SAFETY: the request reads two numbers of 64 bits, which live during the call.
     let returned = unsafe { libc::ioctl(device.as_raw_fd(), BLKZEROOUT as _, &raw mut range) };
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends a command to a controller, and returns its status: 0, or status code type and status code
-/// as in bits 14:1 of the completion.
+/// Sends a command to a controller, and returns its status: 0, or the status code type and the
+/// status code as in bits 14:1 of the completion.
 pub(super) fn pass(
     device: &File,
     is_admin: bool,
@@ -67,8 +67,8 @@ pub(super) fn pass(
     command.address = if data.is_empty() { 0 } else { data.as_mut_ptr() as u64 };
     command.data_bytes = u32::try_from(data.len()).map_err(io::Error::other)?;
     let request = if is_admin { NVME_ADMIN } else { NVME_IO };
-    // SAFETY: the command has the layout of the request, and its data are `data`; both live during
-    // the call, and the kernel writes no more than `data_bytes`.
+    // SAFETY: the command has the layout that the request requires, and it points to `data`. Both
+    // live during the call, and the kernel writes no more than `data_bytes`.
     let returned = unsafe { libc::ioctl(device.as_raw_fd(), request as _, &raw mut command) };
     u16::try_from(returned).map_err(|_| io::Error::last_os_error())
 }

@@ -1,8 +1,8 @@
-//! Writes records, each durable before the next, for tests that cut the power during writes.
+//! Writes records, each durable before the next is written, for tests that cut the power meanwhile.
 //!
-//! Even records are appended to the file `log`; odd records are files of their own, written under
-//! another name and renamed. A number is reported after `fsync` returned: from then on the record
-//! must survive.
+//! Even records are appended to the file `log`. Each odd record is a file of its own, written under
+//! another name and then renamed. The number of a record is reported after `fsync` returned: from
+//! then on the record must survive a power failure.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,7 +12,7 @@ use std::{
 
 use super::{mix, pattern};
 
-/// Bytes of a record: 1 to 24,000, so most cross blocks.
+/// Bytes of a record: 1 to 24,000, so that most records span several blocks.
 fn length(record: u64) -> usize {
     1 + (mix(1, record) % 24_000) as usize
 }
@@ -23,10 +23,10 @@ fn data(record: u64) -> Vec<u8> {
     data
 }
 
-/// Writes records until the machine stops or the space is full.
+/// Writes records until the machine stops or the file system is full.
 pub(super) fn write(folder: &Path, port: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // Make the folder's own name durable before its first record.
+    // Makes the name of the folder durable before the first record.
     File::open(folder.parent().unwrap_or(folder))?.sync_all()?;
     let mut log = OpenOptions::new().create(true).append(true).open(folder.join("log"))?;
     let mut port = OpenOptions::new().write(true).open(port)?;
@@ -45,13 +45,13 @@ pub(super) fn write(folder: &Path, port: &Path) -> io::Result<()> {
             fs::rename(&written, folder.join(record.to_string()))?;
             names.sync_all()?;
         }
-        // One call, so that no other line is in between.
+        // A single call, so that no other line is interleaved.
         port.write_all(format!("|durable {record}\n").as_bytes())?;
     }
     Ok(())
 }
 
-/// Checks the first records, and returns the number of bytes that were checked.
+/// Checks the first `records` records, and returns the number of checked bytes.
 pub(super) fn recover(folder: &Path, records: u64) -> io::Result<u64> {
     let mut checked = 0;
     let mut at = 0;

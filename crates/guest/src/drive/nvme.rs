@@ -42,7 +42,7 @@ pub(super) fn identify(device: &Path, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "block bytes {}", 1_u32 << namespace[130])
 }
 
-/// Sends commands that a controller must refuse, and prints the status of each.
+/// Sends commands that a controller must reject, and prints the status of each command.
 pub(super) fn refuse(device: &Path, out: &mut dyn Write) -> io::Result<()> {
     let device = File::open(device)?;
     let admin = |opcode, namespace, dword_10| {

@@ -15,11 +15,11 @@ pub(super) struct LoadArgs {
     pub(super) platform: PathBuf,
     pub(super) demand: PathBuf,
     pub(super) threads: u32,
-    /// Bytes.
+    /// Bytes of hot memory.
     pub(super) hot: usize,
-    /// Bytes; 0 for none.
+    /// Bytes of cold memory; 0 for none.
     pub(super) cold: usize,
-    /// Nodes to allocate from; `None` for the inherited policy.
+    /// Nodes to allocate from; `None` for the inherited memory policy.
     pub(super) bind: Option<IdList>,
     /// The node of each tier; `None` for tier `i` on node `i`.
     pub(super) nodes: Option<Vec<u32>>,
@@ -30,7 +30,7 @@ pub(super) struct LoadArgs {
     pub(super) phases: Vec<ActivePhase>,
     /// The file that selects the phase; `None` for phases in sequence.
     pub(super) phase_file: Option<PathBuf>,
-    /// Real time; `None` to run until killed.
+    /// Real time after which the program exits; `None` if it runs until it is killed.
     pub(super) duration: Option<Duration>,
 }
 
@@ -83,8 +83,8 @@ impl LoadArgs {
     }
 }
 
-/// `60s:0.1`: duration in emulated time with all pages on the first tier, and the active fraction
-/// of threads.
+/// Parses `60s:0.1`: the duration in emulated time with all pages on the first tier, and the
+/// fraction of the threads that is active.
 fn phase(text: &str) -> Result<ActivePhase, String> {
     let wrong = || format!("no phase, as 60s:0.1 is one: {text}");
     let (duration, active) = text.split_once(':').ok_or_else(wrong)?;

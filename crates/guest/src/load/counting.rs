@@ -1,4 +1,4 @@
-//! Feeds the traffic at regular intervals, as hardware counters count.
+//! Feeds the traffic at regular intervals, as hardware counters would.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl<'a> Counting<'a> {
-    /// Starts counting now, at the rate of `reached`.
+    /// Starts to count now, at the bandwidths of `reached`.
     pub(super) fn new(emulated: &'a Emulated, args: &LoadArgs, reached: Reached) -> Self {
         let feeder = args.feed.clone().map(Feeder::new);
         let state = State { feeder, reached, fed_until_ns: time_ns() };
@@ -39,7 +39,7 @@ impl<'a> Counting<'a> {
         Self { emulated, speed: args.speed, state, is_over }
     }
 
-    /// Feeds the traffic until stopped.
+    /// Feeds the traffic until counting is stopped.
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -51,14 +51,14 @@ impl<'a> Counting<'a> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Changes the rate to the rate of `reached`, from now on.
+    /// Changes the bandwidths to those of `reached`, from now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
         self.send(&mut state);
         state.reached.clone_from(reached);
     }
 
-    /// Feeds the traffic since the last time.
+    /// Feeds the traffic since the last call.
     fn send(&self, state: &mut State) {
         let now = time_ns();
         let seconds = self.speed * (now - state.fed_until_ns) as f64 * 1e-9;
@@ -86,7 +86,7 @@ mod tests {
     use super::{super::input, *};
     use crate::feed::Fed;
 
-    /// The fed bytes equal the emulated bandwidth times the duration at that bandwidth.
+    /// The fed bytes equal the emulated bandwidth times the duration of this bandwidth.
     #[test]
     fn fed_bytes_are_bandwidth_times_duration() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -115,7 +115,7 @@ mod tests {
         });
         drop(counting);
         std::fs::remove_file(&socket).unwrap();
-        // Bytes and nanoseconds of each tier while all pages are on that tier.
+        // The bytes and nanoseconds of each tier for the time in which all pages were on the tier.
         let (mut fed_until_ns, mut before) = ([(0, 0); 2], begun);
         for line in BufReader::new(listener.accept().unwrap().0).lines() {
             let fed: Fed = serde_json::from_str(&line.unwrap()).unwrap();

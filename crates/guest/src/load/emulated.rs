@@ -2,7 +2,7 @@
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
 //! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
-//! same load, so differences between the two have other causes.
+//! same load, and a difference between their results has another cause.
 
 use interleaf_model::{
     demand::Demand,
@@ -27,7 +27,7 @@ pub struct Emulated {
     read_share: f64,
 }
 
-/// The performance of a workload.
+/// The performance of a workload at a placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
     /// Bandwidth of each tier, GB/s.
@@ -47,8 +47,8 @@ impl Reached {
 }
 
 impl Emulated {
-    /// `threads` threads of the workload `demand`, whose runs were made on `measured_on`, on
-    /// `platform`. In each of the `active_phases`, if any, a fraction of the threads is active.
+    /// The workload `demand` with `threads` threads on `platform`. Its runs were made on
+    /// `measured_on`. In each of the `active_phases`, if any, a fraction of the threads is active.
     #[must_use]
     pub fn new(
         platform: Platform,
@@ -83,7 +83,7 @@ impl Emulated {
         self.program.local_runtime_s
     }
 
-    /// The phase after `done` runs. Runs repeat.
+    /// The phase after `done` runs have completed. Runs repeat.
     #[must_use]
     pub fn phase(&self, done: f64) -> usize {
         let within = (done + DONE).fract();
@@ -96,7 +96,8 @@ impl Emulated {
         ended.count().min(phases.len() - 1)
     }
 
-    /// Performance in `phase` with `shares` of the accesses on each tier, which sum to 1.
+    /// The performance in `phase` with these shares of the accesses on the tiers; the shares sum to
+    /// 1.
     #[must_use]
     pub fn reached(&self, phase: usize, shares: &[f64]) -> Reached {
         let load = self.program.load(phase, DOMAIN, shares.to_vec());
@@ -109,7 +110,7 @@ impl Emulated {
         }
     }
 
-    /// Traffic that counters would report for `seconds`.
+    /// The traffic that counters would report after `seconds`.
     #[must_use]
     pub fn counted(&self, reached: &Reached, seconds: f64) -> Vec<Fed> {
         let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns).enumerate();
@@ -146,8 +147,8 @@ mod tests {
         input::read(&platform, &root.join(format!("workloads/{workload}.toml"))).unwrap()
     }
 
-    /// The emulation's one behaviour, which is nearest to the median of all, agrees with their mean
-    /// in the forecast, and has the same best weights.
+    /// The emulation has only the behaviour that is nearest to the median of all behaviours. It
+    /// agrees with their mean in the forecast, and has the same best weights.
     #[test]
     fn the_emulation_agrees_with_the_forecast() {
         for workload in ["lbm", "stream", "cloverleaf"] {

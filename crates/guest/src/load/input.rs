@@ -8,8 +8,8 @@ use interleaf_model::{
     platform::Platform,
 };
 
-/// The platform, the platform of the demand's runs, and the demand. The second platform's file is
-/// in the same folder as the first, if the two differ.
+/// The platform, the platform of the demand's runs, and the demand. If the two platforms differ,
+/// the file of the second is in the folder of the first.
 ///
 /// # Errors
 ///

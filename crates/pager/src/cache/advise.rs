@@ -98,7 +98,8 @@ impl Cache {
         }
     }
 
-    /// Queues mapped extents again after a change of pins: a pinned extent is in no queue.
+    /// Takes the mapped extents for which `is_due` holds out of their queue, and queues or pins
+    /// them by the new advice. A pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -53,7 +53,7 @@ pub(crate) trait AddressSpace: Send {
     /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
     fn poison(&mut self, pages: &Range<usize>);
 
-    /// Drops empty page tables for addresses without pages.
+    /// Clears the page table entries of addresses without pages, also of poisoned ones.
     fn clear(&mut self, pages: &Range<usize>);
 }
 

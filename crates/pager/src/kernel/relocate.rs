@@ -66,7 +66,8 @@ impl Relocator {
         })
     }
 
-    /// Moves frames to pages, and wakes the threads that wait for these pages.
+    /// Moves the pages at `frame`, in the pager's own address range, to the program's addresses
+    /// from `page` on, and wakes the threads that wait for them.
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
         // SAFETY: by the state machine the content is in the frames, and the pages belong to
         // regions.
@@ -175,7 +176,8 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Drops empty page tables for addresses without pages.
+    /// Clears the page table entries of addresses without pages (`MADV_DONTNEED`): poison is gone,
+    /// and since Linux 6.14 an empty page table is freed, too, so that a huge page can move there.
     pub(crate) fn clear(&self, pages: &Range<usize>) {
         // SAFETY: no page is mapped that could be lost.
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };

@@ -110,7 +110,7 @@ struct MatrixBlock {
 struct RecentColumns {
     since: i64,
     faults: u32,
-    /// The first touched column, and the end of the last touched column.
+    /// The range of touched columns: the first, and the end, which is not touched.
     columns: (i64, i64),
     /// The largest number of rows by which a fault was behind the last row.
     rows_behind: i64,

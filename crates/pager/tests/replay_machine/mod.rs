@@ -2,7 +2,7 @@
 //! depends on the policies alone. [`replay`] counts the traffic of a workload.
 
 use interleaf_extend_forecast::{
-    access::{Carried, Touch},
+    access::{BlockTraffic, Touch},
     belady::carried,
 };
 use interleaf_pager::{
@@ -33,7 +33,7 @@ pub struct Replay {
     /// Reads of pages that were not touched since their last read, of all measured rounds.
     pub wasted_reads: u64,
     /// The traffic of a round with optimal replacement.
-    pub least: Carried,
+    pub least: BlockTraffic,
 }
 
 impl Replay {

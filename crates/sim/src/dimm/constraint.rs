@@ -1,9 +1,10 @@
 //! The timing of a device as a table of constraints between commands.
 //!
-//! After a command of one class, a constraint allows no command of another class within a
-//! number of clocks, on the same bank, in the same group, on the same rank, on other ranks or on
-//! the other pseudo-channel. [`super::timing_state`] keeps the earliest clock of each class at each
-//! of these levels. Only the window of four activations (tFAW) does not fit such a constraint.
+//! After a command of one class, a constraint allows no command of a class, the same or another,
+//! within a number of clocks, on the same bank, in the same group, on the same rank, on other ranks
+//! or on the other pseudo-channel. [`super::timing_state`] keeps the earliest clock of each class
+//! at each of these levels. Only the window of four activations (tFAW) does not fit such a
+//! constraint.
 
 use super::device::Device;
 

@@ -15,9 +15,9 @@ use interleaf_model::demand::Hotness;
 /// The hotness of all groups together, in units of hotness; each group has at least one unit.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
-/// The address space has `EXTENTS` x `EXTENTS` blocks of groups; blocks of neighbouring hotness are
-/// `EXTENTS` blocks apart.
-const EXTENTS: usize = 16;
+/// The address space has the square of this number of blocks of groups. Blocks of neighbouring
+/// hotness are this number of blocks apart.
+const BLOCKS_PER_AXIS: usize = 16;
 
 /// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more
 /// evenly than the multiples of any other number (Knuth, The Art of Computer Programming, volume 3,
@@ -177,16 +177,16 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
 /// The address of the group with this rank of hotness. Consecutive ranks are spread over all
 /// addresses, because hot structures lie among cold structures.
 fn address(rank: usize, groups: usize) -> usize {
-    if groups < EXTENTS * EXTENTS {
+    if groups < BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
-    let run = groups / (EXTENTS * EXTENTS);
+    let run = groups / (BLOCKS_PER_AXIS * BLOCKS_PER_AXIS);
     let (block, within) = (rank / run, rank % run);
-    if block >= EXTENTS * EXTENTS {
+    if block >= BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
     // Transposes rows and columns.
-    (block % EXTENTS * EXTENTS + block / EXTENTS) * run + within
+    (block % BLOCKS_PER_AXIS * BLOCKS_PER_AXIS + block / BLOCKS_PER_AXIS) * run + within
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! The two constants of interleaving, fitted to the mixed points of MLC.
+//! The two constants of interleaving, fitted to MLC's points with pages on both tiers.
 //!
-//! *Page streams* are pages that threads walk one after the other. With few of them, a tier
-//! occasionally runs out of requests. *Coupling* is the bandwidth that DRAM loses for traffic on
-//! CXL, which crosses the same mesh. Few page streams cost bandwidth if both tiers are near their
-//! maximum, coupling if DRAM is the limit; therefore the points determine both.
+//! *Page streams* are pages that threads walk one after the other. With few page streams, a tier
+//! occasionally has no outstanding requests. *Coupling* is the bandwidth that DRAM loses for
+//! traffic on CXL, because both cross the same mesh. Few page streams cost bandwidth if both tiers
+//! are near their maximum. Coupling costs bandwidth if DRAM is the limit. Therefore the points
+//! determine both constants.
 
 use crate::published::weights;
 use interleaf_console::Failure;
@@ -68,7 +69,7 @@ pub(super) struct Constants {
     pub(super) loss: f64,
 }
 
-/// The grid of the fit: page streams, and losses from 0 to 0.2 GB/s per GB/s.
+/// The grid of the fit: page streams, and coupling losses from 0 to 0.2 GB/s per GB/s.
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;
@@ -80,8 +81,8 @@ impl Constants {
         Self { page_streams: platform.interleaving.page_streams, loss }
     }
 
-    /// Returns the constants with the least mean square of the relative errors of the mixed
-    /// `points`.
+    /// Returns the constants with the least mean square of the relative errors at those `points`
+    /// that have pages on both tiers.
     pub(super) fn fit(platform: &Platform, points: &[MlcPoint]) -> Self {
         let miss = |constants: &Self| {
             let square = |point: &MlcPoint| {

@@ -1,5 +1,5 @@
-//! The recipes and kernels that replace the applications of the white paper, and the prediction
-//! from a demand that was measured with them.
+//! The recipes and kernels that replace the applications of the white paper, and the predictions
+//! from demands that were measured with these recipes and kernels.
 
 use crate::published::table;
 use interleaf_console::Failure;
@@ -53,7 +53,7 @@ pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     })
 }
 
-/// The best weights of a demand, and its speed-up there.
+/// The best weights of a demand, and the speed-up at these weights.
 fn prediction(platform: &Platform, name: &str) -> Result<String, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     let measured_on = interleaf_catalog::measured_on(platform, &demand)?;

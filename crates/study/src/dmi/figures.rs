@@ -9,7 +9,8 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 
-/// Index of bwaves among the workloads; the slides show its run over time.
+/// Index of bwaves among the workloads. It has its own figures, because the slides show its run
+/// over time.
 const BWAVES: usize = 2;
 
 pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Figure>, Failure> {
@@ -49,7 +50,7 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     })
 }
 
-/// Target and reached share over time under two policies.
+/// Figure of the target and the reached share over time, under two policies.
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {
@@ -80,7 +81,7 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
     })
 }
 
-/// Migrated bytes since the start.
+/// Figure of the bytes that were migrated since the start of the run.
 fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in

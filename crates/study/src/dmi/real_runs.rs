@@ -1,8 +1,9 @@
 //! Real runs of the prototype of DMI and of Colloid, and the same runs on the simulated server.
 //!
-//! A group has the runs of one policy with one workload, number of threads and cutoff. Its
-//! published figures are medians over the campaigns, which differ by up to a fifth; the note of a
-//! row has their range.
+//! A group has the runs of one policy with one workload, number of threads and cutoff: the
+//! bandwidth below which the calibrator does not interleave. A group's published figures are
+//! medians over the campaigns. The campaigns differ by up to a fifth; the note of a row has their
+//! range.
 
 use super::{DURATION, PLATFORM};
 use crate::published::table;
@@ -26,7 +27,7 @@ pub(super) const GROUPS: usize = 33;
 
 const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
 
-/// The simulated duration, as a multiple of the duration of the other experiments: the longest run
+/// The simulated duration, as a multiple of the 600 s of the other experiments: the longest run
 /// with all pages on DRAM takes 849 s.
 const DURATIONS: u32 = 2;
 
@@ -49,11 +50,11 @@ struct RunRow {
 struct Group<'a> {
     first: &'a RunRow,
     speedups: Vec<f64>,
-    /// Points on DRAM; empty where they were not logged.
+    /// Percent of the pages on DRAM; empty if the campaign did not log it.
     ratios: Vec<f64>,
 }
 
-/// The speed-up and the median points on DRAM of a simulated run.
+/// The speed-up of a simulated run, and the median percentage of its pages on DRAM.
 struct SimulatedRun {
     speedup: f64,
     points: f64,
@@ -106,7 +107,7 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
     groups
 }
 
-/// A row with the median of `published`, and its range over the campaigns in the note.
+/// A row with the median of `published`. The note has the range over the campaigns.
 fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f64) -> ReproduceRow {
     let sorted = statistics::sorted(published.to_vec());
     let run = group.first;
@@ -142,12 +143,12 @@ fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
 /// Simulates the run on the platform.
 fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> {
     let demand = interleaf_catalog::workload(&run.workload)?;
-    // The server has 120 cores.
+    // Some real runs have 128 threads, but the server has 120 cores.
     let threads = run.threads.min(platform.cpu.cores);
     let task = Task::new(platform, platform, &demand, threads);
     let scenario = Scenario::new(&run.workload, platform.clone(), vec![task]);
     let duration: Duration = DURATIONS * DURATION;
-    // The logs have no static weights: skip the search for the best.
+    // The logs have no run with static weights: skip the search for the best static weights.
     let prepared = PreparedScenario::with_best(&scenario, duration, None);
     let mut simulation = prepared.start_with(Settings::default(), |_, tiers| policy(run, tiers));
     while simulation.period().is_some() {}
@@ -159,7 +160,7 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     Ok(SimulatedRun { speedup, points: median_points(&outcome) })
 }
 
-/// The median of the target points on the first tier during the first run.
+/// The median over the first run of the target's percentage on the first tier.
 fn median_points(outcome: &Outcome) -> f64 {
     let end_s = outcome.tasks[0].runtime_s.unwrap_or(f64::INFINITY);
     let during = outcome.periods.iter().filter(|period| period.time_s <= end_s);

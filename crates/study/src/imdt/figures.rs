@@ -1,5 +1,5 @@
-//! The figures of the study, predicted by the planner for the paper's machine and measured on this
-//! machine. Published points are the figures in the paper's text: its plots print no numbers.
+//! The figures of the study: predicted by the planner for the paper's machine, and measured on this
+//! machine. The published points are from the paper's text, because its plots print no numbers.
 
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,
@@ -56,7 +56,7 @@ fn figure(id: &str, title: &str, axes: [&str; 2], series: Vec<Series>) -> Figure
     }
 }
 
-/// The published figures of a workload, in the colour of `group`; `None` without any.
+/// The published figures of a workload, in the colour of `group`; `None` if there are none.
 fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<Series> {
     let own: Vec<&PublishedEfficiency> = published.iter().filter(|row| row.key == key).collect();
     let points = own.iter().map(|row| (row.ratio, row.middle()));
@@ -66,7 +66,7 @@ fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<S
     (!own.is_empty()).then_some(series)
 }
 
-/// Figure 2: a heat map in the paper, here a line for each footprint.
+/// Figure 2: a heat map in the paper, and here a line for each footprint.
 fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficiency]) -> Figure {
     let mut series: Vec<Series> = RATIOS
         .iter()
@@ -184,7 +184,7 @@ fn of_machine(
     Figure { caption: caption.into(), ..figure(&id, &title, axes, series) }
 }
 
-/// A line of a figure: its name, and its value at a point.
+/// A line of a figure: its name, and the function that returns its value at a point.
 type Line = (&'static str, fn(&MeasuredPoint) -> Option<f64>);
 
 fn measured_curve(
@@ -215,7 +215,7 @@ fn measured_curve(
     of_machine(document, &curve.pattern, &title, ["footprint / budget", EFFICIENCY], series)
 }
 
-/// Figure 2 on this machine.
+/// Figure 2, measured on this machine.
 fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let mut ratios: Vec<f64> =
         polynomials.iter().flat_map(|it| it.points.iter().map(|point| point.ratio)).collect();
@@ -237,8 +237,8 @@ fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> 
 /// Figure 7 on this machine: bytes of the arrays that are read and written in a second.
 fn measured_intensity(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let point = |it: &Curve| it.points.iter().find(|point| point.ratio == SEEN).cloned();
-    // A rate in GFLOP/s divided by operations per byte is the bandwidth of the array in GB/s. The
-    // factor 2 counts its reads and its writes.
+    // A rate in GFLOP/s divided by the operations per byte is the bandwidth of the array in GB/s.
+    // The factor 2 counts the reads and the writes of the array.
     let dram = polynomials.iter().filter_map(|it| {
         let intensity = it.intensity?;
         Some((intensity, 2.0 * point(it)?.dram? / intensity))

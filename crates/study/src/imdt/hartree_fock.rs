@@ -10,7 +10,7 @@
 //!
 //! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` follows from the
 //! gain of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores:
-//! a is 0.74 ns and c 2.9 ns, so ten iterations take 36 ns an integral, and 10.3 ns with integrals
+//! a is 0.74 ns and c is 2.9 ns. Ten iterations take 36 ns an integral, and 10.3 ns with integrals
 //! in memory. At a footprint of four times the DRAM, each iteration reads nearly all integrals from
 //! the drives, 1.7 ns an integral at 9.6 GB/s: 19 ns with the first computation.
 
@@ -31,42 +31,42 @@ pub(super) const KEY: &str = "hartree-fock";
 /// computation with DRAM only.
 pub(super) const AGAINST_DIRECT: &str = "hartree-fock-direct";
 
-/// Iterations of figure 6.
+/// Number of iterations in figure 6.
 const ITERATIONS: f64 = 10.0;
 
 /// Bytes of a stored integral: a value of eight bytes and four indices of two bytes each.
 const INTEGRAL: f64 = 16.0;
 
-/// Cycles for adding an integral: it updates six elements of the Fock matrix in the L2 cache, whose
-/// latency is 12 cycles. Assumed.
+/// Cycles for adding an integral. It updates six elements of the Fock matrix in the L2 cache, whose
+/// latency is 12 cycles. This is assumed.
 const ADD_CYCLES: f64 = 72.0;
 
-/// Speed with integrals in memory divided by the speed of direct computation, for small stacks: the
-/// upper end of "between approximately 200 % and 350 %".
+/// Speed with integrals in memory divided by the speed of direct computation, for small stacks. The
+/// paper states "between approximately 200 % and 350 %"; this is the upper end.
 pub(super) const GAIN: f64 = 3.5;
 
 /// The DRAM of the node with drives, bytes.
 const CACHE: f64 = 256e9;
 
-/// Blocks of the trace of an iteration, and budgets of its miss curve.
+/// Blocks of the trace of an iteration, and number of budgets in the miss curve.
 const BLOCKS: u32 = 1024;
 const STEPS: u32 = 32;
 
-/// Times of an integral, seconds, and the traffic of an iteration.
+/// Times of an integral, seconds, and the miss curves of an iteration.
 pub(super) struct HartreeFock {
     drive: Drive,
     compute_s: f64,
     add_s: f64,
-    /// With random, LRU and optimal replacement.
+    /// The miss curves with random, LRU and optimal replacement.
     curves: [MissCurve; 3],
 }
 
-/// Seconds of a calculation.
+/// Seconds of a whole calculation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) direct: f64,
     pub(super) in_core: f64,
-    /// In core with drives: with random, LRU and optimal replacement.
+    /// In core with drives: the times with random, LRU and optimal replacement.
     pub(super) extended: [f64; 3],
 }
 
@@ -88,7 +88,7 @@ impl HartreeFock {
         self.compute_s / self.add_s
     }
 
-    /// Seconds at a footprint in units of the cache.
+    /// Seconds of a calculation at a footprint in units of the cache.
     pub(super) fn times(&self, ratio: f64) -> Times {
         let integrals = ratio * CACHE / INTEGRAL;
         let Self { compute_s, add_s, .. } = *self;
@@ -109,8 +109,8 @@ impl HartreeFock {
         }
     }
 
-    /// The speed with drives divided by the speed of in-core or direct computation with DRAM only:
-    /// with random, LRU and optimal replacement.
+    /// The speed with drives divided by the speed with DRAM only, in core or direct by `key`. The
+    /// figures are for random, LRU and optimal replacement.
     pub(super) fn efficiency(&self, key: &str, ratio: f64) -> [f64; 3] {
         let Times { direct, in_core, extended } = self.times(ratio);
         let dram = if key == AGAINST_DIRECT { direct } else { in_core };

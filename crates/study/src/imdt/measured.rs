@@ -1,9 +1,10 @@
-//! The study on this machine: measured efficiencies beside those of the planner and of the paper.
+//! The study on this machine: measured efficiencies, compared with those of the planner and the
+//! paper.
 //!
-//! The planner gets the run with one footprint, twice the budget, and predicts the efficiency at
-//! the others. That run gives compute time, overlap and traffic; the trace of the workload gives
-//! the traffic at other footprints. The budget is constant: efficiency depends only on the ratio of
-//! footprint to budget.
+//! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
+//! at the others. The run at twice the budget gives compute time, overlap and traffic. The trace of
+//! the workload gives the traffic at other footprints. The budget is constant, because efficiency
+//! depends only on the ratio of footprint to budget.
 
 use super::{
     EFFICIENCY, PublishedEfficiency, figures,
@@ -28,18 +29,18 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Bytes of a block of a trace, and budgets of its miss curve.
+/// Bytes of a block of a trace, number of budgets in its miss curve, and maximum of sampled blocks.
 const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
 const SAMPLE: usize = 4096;
 
-/// A comparison measured on this machine, with the workload of each pattern.
+/// A comparison that was measured on this machine, with the workload of each pattern.
 pub struct MeasuredRun<'a> {
-    /// The patterns at all footprints, with one number of threads.
+    /// The patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
     /// The setting of each pattern's workload.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
-    /// The drive of the store, measured.
+    /// The measured drive of the store.
     pub drive: &'a Drive,
 }
 
@@ -127,8 +128,8 @@ fn efficiencies(
     }
 }
 
-/// Figure 2 as a table: efficiency with the pager by degree and footprint; `None` with less than
-/// two polynomials.
+/// Figure 2 as a table: efficiency with the pager by degree and footprint; `None` if the run has
+/// fewer than two polynomials.
 fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDocument> {
     let polynomials: Vec<&Curve> = curves.iter().filter(|it| it.intensity.is_some()).collect();
     if polynomials.len() < 2 {
@@ -204,7 +205,7 @@ fn find<'a>(
     document.rows.iter().find(is_it)
 }
 
-/// The published efficiency at the nearest footprint on the same side of the budget.
+/// The published efficiency at the nearest footprint on the same side of the budget as `ratio`.
 fn nearest<'a>(
     published: &'a [PublishedEfficiency],
     pattern: &str,
@@ -233,16 +234,17 @@ fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) ->
     text.into()
 }
 
-/// A model of a pattern from the runs at [`SEEN`].
+/// A model of a pattern, fitted to the runs at [`SEEN`].
 struct Planner {
     model: Model,
     kind: Kind,
     setting: Setting,
-    /// Seconds of a round in DRAM, for a byte of the footprint, at [`SEEN`].
+    /// Seconds of a round in DRAM per byte of the footprint, at [`SEEN`].
     compute_s: f64,
-    /// Miss curve from the counted traffic at [`SEEN`], used if the workload has no trace.
+    /// The miss curve from the counted traffic at [`SEEN`]. It is used if the workload has no
+    /// trace.
     line: MissCurve,
-    /// Position of the pager's traffic between optimal and random replacement.
+    /// The position of the pager's traffic between those of optimal and of random replacement.
     share: RandomShare,
 }
 
@@ -274,14 +276,14 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
-/// Page reads that threads wait for in a round: all of them for random access, none where the pager
-/// prefetches.
+/// Page reads that threads wait for in a round: all page reads if the access is random, none if the
+/// pager prefetches.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curves of a round; `None` without a trace.
+/// The miss curves of a round; `None` if the workload has no trace.
 fn pager_curves(kind: Kind, setting: &Setting, footprint: u64) -> Option<PagerCurves> {
     let touches = trace(kind, setting, footprint, BLOCK)?;
     let trace = Trace { block_bytes: BLOCK as u64, touches };
@@ -289,7 +291,7 @@ fn pager_curves(kind: Kind, setting: &Setting, footprint: u64) -> Option<PagerCu
 }
 
 impl Planner {
-    /// The efficiency at the footprint of a run in DRAM, whose compute time is known.
+    /// The efficiency at the footprint of `dram`, a run in DRAM, which gives the compute time.
     fn efficiency(&self, run: &MeasuredRun<'_>, dram: &BenchRow) -> f64 {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;
@@ -299,8 +301,8 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // Without a trace, the counted traffic is assumed proportional to the footprint:
-            // forecast the footprint of [`SEEN`], with budget and compute time scaled down to it.
+            // Without a trace, the traffic is assumed proportional to the footprint. Forecast the
+            // footprint of [`SEEN`], with budget and compute time scaled down to this footprint.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

@@ -5,10 +5,10 @@
 //! with drives:   max(operations / (peak share x peak), bytes / 80 GB/s, time of the drives)
 //! ```
 //!
-//! With drives no access is remote: the product places pages on the node that uses them (section
-//! 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take 0.3 ns with DRAM only;
-//! random replacement misses 80 % of them, reads 19.2 bytes and writes 6.4, 2.7 ns at 9.6 GB/s:
-//! 0.11.
+//! With drives no access is remote, because the product places pages on the node that uses them
+//! (section 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take 0.3 ns with
+//! DRAM only. Random replacement misses 80 % of them: it reads 19.2 bytes and writes 6.4, which
+//! takes 2.7 ns at 9.6 GB/s. The efficiency is 0.11.
 
 use super::{DEGREES, RATIOS};
 use interleaf_console::Failure;
@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 pub(super) const CORES: f64 = 2.0 * 22.0;
 pub(super) const CYCLES: f64 = 2.2e9;
 
-/// Two FMAs on four doubles in a cycle.
+/// Two fused multiply-adds (FMA) on four doubles in a cycle are 16 operations.
 const PEAK_FLOPS: f64 = CORES * CYCLES * 16.0;
 
 /// Bandwidth of DRAM, bytes per second (section 5.1.1).
@@ -41,13 +41,13 @@ pub(super) const DRAM_RATE: f64 = 80e9;
 /// Bandwidth between the sockets, both directions, bytes per second (section 6).
 const REMOTE_RATE: f64 = 20e9;
 
-/// Bytes of a trace that stands for a footprint.
+/// Bytes of a trace, whatever the footprint in the study is.
 const TRACE_BYTES: u64 = 64 << 20;
 
-/// Budgets of the simulated miss curve.
+/// Number of budgets in the simulated miss curve.
 const STEPS: u32 = 20;
 
-/// Maximum number of sampled blocks: only the trace of the FFT has more.
+/// Maximum number of sampled blocks. Only the trace of the FFT has more blocks.
 const SAMPLE: usize = 2048;
 
 /// A workload of the study: a row of `workloads.csv`.
@@ -69,7 +69,7 @@ pub(super) struct StudyNode {
     pub(super) drive: Drive,
 }
 
-/// A workload on the node: the work of its trace, and its traffic by budget.
+/// A workload on the node: the operations and bytes of its trace, and its traffic by budget.
 pub(super) struct Predicted {
     pub(super) key: String,
     is_polynomial: bool,
@@ -80,7 +80,7 @@ pub(super) struct Predicted {
     /// Bytes of DRAM that the trace reads and writes.
     bytes: f64,
     footprint: f64,
-    /// With random, LRU and optimal replacement.
+    /// The miss curves with random, LRU and optimal replacement.
     curves: [MissCurve; 3],
 }
 
@@ -129,13 +129,13 @@ impl StudyNode {
     }
 }
 
-/// Blocks in the processors' caches while a loop walks over several arrays at once: the trace lists
-/// a block again whenever the loop returns to the block's array.
+/// Number of blocks that are assumed to be in the processors' caches while a loop walks over
+/// several arrays at once. The trace lists a block again whenever the loop returns to its array.
 const CACHED_BLOCKS: usize = 16;
 
 /// Number of blocks transferred between DRAM and the processors. STREAM and the gas step write
-/// arrays that they do not read; other workloads write to blocks that they have read. The reads
-/// that stores cause are not counted for STREAM, as STREAM itself does not count them.
+/// arrays that they do not read; other workloads write to blocks that they have read. Reads caused
+/// by stores are not counted for STREAM, because STREAM itself does not count them.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached = VecDeque::new();
@@ -154,7 +154,7 @@ fn bytes(touches: &[Touch], kind: Kind) -> f64 {
 }
 
 impl Predicted {
-    /// Seconds of a pass with DRAM only, and with local placement.
+    /// Seconds of a pass with DRAM only: with the node's placement, and with local placement.
     fn dram_s(&self, degree: u32) -> [f64; 2] {
         let degree = if self.is_polynomial { f64::from(degree) } else { 1.0 };
         let compute = degree * self.flops / (self.workload.peak_share * PEAK_FLOPS);
@@ -163,8 +163,9 @@ impl Predicted {
         [local.max(remote), local]
     }
 
-    /// The efficiency at a footprint in units of the cache: with random, LRU and optimal
-    /// replacement. `degree` is the degree of a polynomial.
+    /// The performance with drives divided by that with DRAM only (0.5 is half as fast), when the
+    /// footprint is `ratio` times the DRAM cache: with random, LRU and optimal replacement.
+    /// `degree` is the degree of a polynomial.
     pub(super) fn efficiency(&self, ratio: f64, degree: u32) -> [f64; 3] {
         let [dram, local] = self.dram_s(degree);
         let budget = (self.footprint / ratio) as u64;
@@ -174,7 +175,8 @@ impl Predicted {
         })
     }
 
-    /// Bandwidth of DRAM, GB/s, with DRAM only, and with drives at a footprint of twice the cache.
+    /// Bandwidth of DRAM in GB/s: with DRAM only, and with drives at a footprint of twice the
+    /// cache.
     pub(super) fn bandwidth_gbps(&self, degree: u32) -> [f64; 2] {
         let [dram, _] = self.dram_s(degree);
         let extended = dram / self.efficiency(2.0, degree)[0];
@@ -186,7 +188,7 @@ impl Predicted {
         RATIOS.iter().map(|ratio| (*ratio, self.efficiency(*ratio, degree)[0])).collect()
     }
 
-    /// The efficiency at each of [`DEGREES`], over operations per byte.
+    /// The efficiency at each of [`DEGREES`], by operations per byte.
     pub(super) fn by_degree(&self, ratio: f64) -> Vec<(f64, f64)> {
         let of = |degree: &u32| (f64::from(*degree) / 4.0, self.efficiency(ratio, *degree)[0]);
         DEGREES.iter().map(of).collect()

@@ -1,9 +1,9 @@
 //! Measured efficiencies of workloads by footprint.
 
-/// The ratio of footprint to budget of the run that the planner is fitted to.
+/// The ratio of footprint to budget in the run that the planner is fitted to.
 pub(super) const SEEN: f64 = 2.0;
 
-/// A workload at a footprint: its rate in DRAM, and the efficiency on each kind of memory.
+/// A workload at a footprint: its rate in DRAM, and its efficiency on each kind of memory.
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredPoint {
     /// The requested footprint in units of the budget.
@@ -21,14 +21,15 @@ pub(super) struct MeasuredPoint {
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     pub(super) pattern: String,
-    /// Operations per byte; polynomials only.
+    /// Operations per byte; `None` if the workload is not a polynomial.
     pub(super) intensity: Option<f64>,
-    /// In order of the footprint.
+    /// The points, sorted by footprint.
     pub(super) points: Vec<MeasuredPoint>,
 }
 
 impl MeasuredPoint {
-    /// The error of the planner at a footprint above the budget that it was not fitted to.
+    /// The error of the planner at a footprint above the budget. `None` at the footprint of the
+    /// fit.
     pub(super) fn error(&self) -> Option<f64> {
         let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
         let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;

@@ -2,9 +2,10 @@
 //! were fitted to runs on RDIMMs.
 //!
 //! No demand was fitted to a run on an MRDIMM. The demands of the GAP kernels are used without
-//! their assumed number of outstanding lines, which was chosen with knowledge of the report's
-//! table. The curves of the modules are those of the built-in platforms, stretched, mix by mix, to
-//! the maxima that this study simulates for the ranks and the density of the report's modules.
+//! their assumed number of outstanding lines, because that number was chosen with knowledge of the
+//! report's table. The curves of the modules are those of the built-in platforms, stretched for
+//! each mix to the maximum that this study simulates for the ranks and the density of the report's
+//! modules.
 
 use super::{GEN2, GEN2_4R, MIXES, MRDIMM, ModulePoint, RDIMM, Results, table};
 use crate::published::mean_and_max;
@@ -22,14 +23,15 @@ use serde::Deserialize;
 
 const APPLICATIONS: &str = include_str!("../../../../reproduce/mrdimm/applications.csv");
 
-/// Platforms whose curves are stretched, with the module that they were simulated with.
+/// Module names of the report, the platforms whose curves are stretched, and the modules that these
+/// platforms were simulated with.
 const PLATFORMS: [(&str, &str, &str); 3] = [
     ("rdimm-6400", "xeon6-rdimm-6400", RDIMM),
     ("mrdimm-8800", "xeon6-mrdimm-8800", MRDIMM),
     ("mrdimm-12800", "xeon6-mrdimm-12800", GEN2),
 ];
 
-/// The density of the modules that the platforms were simulated with.
+/// The density of the devices that the platforms were simulated with.
 const DENSITY: &str = "16Gb";
 
 /// Sections of the rows.
@@ -52,15 +54,15 @@ struct Application {
     basis: String,
 }
 
-/// A demand on one machine.
+/// The result of a demand on one machine.
 struct OnMachine {
     speeds: Vec<f64>,
     latency_ns: f64,
     power_w: f64,
 }
 
-/// Rows of applications with a demand, and two tables: predictions, and applications without a
-/// demand.
+/// Rows of the applications that have a demand, and two tables: predictions, and applications
+/// without a demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,
@@ -102,7 +104,7 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
             ]);
         }
     }
-    // One block of rows for each section.
+    // The rows of each section are together.
     rows.sort_by_key(|row: &ReproduceRow| {
         [SPEED, ENERGY, LATENCY].iter().position(|it| *it == row.section)
     });
@@ -156,26 +158,26 @@ impl Application {
 }
 
 impl OnMachine {
-    /// The speed relative to `base`, behaviour by behaviour.
+    /// The speed relative to `base`, for each behaviour.
     fn speedup(&self, base: &Self) -> Estimate {
         let ratios = self.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
         Estimate::of(ratios.collect()).with_model_spread()
     }
 
-    /// Energy of the work that takes a second at speed 1.
+    /// Watts times seconds for the work that takes a second at speed 1: joules.
     fn energy(&self) -> f64 {
         self.power_w * self.speeds.len() as f64 / self.speeds.iter().sum::<f64>()
     }
 }
 
-/// The demand of a built-in workload, without the number of outstanding lines, which was chosen
-/// with knowledge of the report.
+/// The demand of a built-in workload without its number of outstanding lines, which was chosen with
+/// knowledge of the report.
 fn demand(name: &str) -> Result<Demand, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })
 }
 
-/// The platform of a module with these ranks and this density.
+/// The platform of a module whose ranks and density are as in the report.
 fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, Failure> {
     let unknown = |what: &str, value: &str| {
         let hint = "the table is part of the program: report it";
@@ -204,7 +206,7 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
     Ok(platform)
 }
 
-/// The demand on a machine, with the threads of its runs.
+/// The result of a demand on a machine, with as many threads as its runs had.
 fn on(platform: &Platform, demand: &Demand) -> Result<OnMachine, Failure> {
     let measured_on = interleaf_catalog::measured_on(platform, demand)?;
     let forecast = Forecast::new(platform, &measured_on, demand);

@@ -3,7 +3,7 @@
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 
-/// Width of the bins of histograms, and the end of their last bin, ns.
+/// Width of the bins of histograms, and the end of the last bin, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 

@@ -26,11 +26,12 @@ const MIXES: [(f64, &str); 7] = [
     (1.0, "W6"),
 ];
 
-/// Directions of device traffic: a label, and the fraction that is written to memory.
+/// Directions of device traffic: a label, and the fraction of the traffic that is written to
+/// memory.
 const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
-/// Returns the points to simulate beside the points of the other figures.
+/// Returns the points that only the outlook needs.
 pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
     let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)
@@ -44,7 +45,7 @@ pub(super) fn nominal_tbps(second: bool) -> f64 {
 
 /// Returns the bandwidth of sixteen channels if the fraction `written` of the lines is written,
 /// GB/s, interpolated between mixes. Channels are independent, and each has as many outstanding
-/// lines as on a machine with twelve.
+/// lines as on a machine with twelve channels.
 fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     let at = |mix| {
         let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
@@ -66,7 +67,7 @@ fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     if alone <= DMA_GBPS {
         return (alone, 0.0);
     }
-    // Reads by cores lower the write share of the joint mix: bisect for the total bandwidth.
+    // Reads by cores lower the write share of the joint mix. Bisect for the total bandwidth.
     let (mut low, mut high) = (DMA_GBPS, 4.0 * DMA_GBPS);
     for _ in 0..50 {
         let middle = f64::midpoint(low, high);
@@ -129,8 +130,8 @@ mod tests {
         let (devices, cores) = shared(flat, 0.5);
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
-        // 1024 GB/s of writes in a total of 1200 GB/s: 85 % writes, at which 2050 - 850 are
-        // delivered.
+        // 1024 GB/s of writes in a total of 1200 GB/s are 85 % writes, at which 2050 - 850 = 1200
+        // GB/s are delivered.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");

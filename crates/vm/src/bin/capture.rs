@@ -1,5 +1,5 @@
 //! `capture SERIES TOPOLOGY FOLDER`: boots a kernel of the series on a topology of this crate, runs
-//! `interleaf doctor --capture` there, and saves the captured machine as a new folder for
+//! `interleaf doctor --capture` in the guest, and saves the captured machine as a new folder for
 //! `interleaf --root`.
 //!
 //! `crates/vm/captures` creates all captured machines of `tests/machines/` with this program.
@@ -20,7 +20,7 @@ use interleaf_vm::{
 /// The folder of the captured machine in the guest.
 const FOLDER: &str = "/tmp/capture";
 
-/// A problem, and a remedy.
+/// A problem, and the remedy for it.
 struct Failure(String, String);
 
 impl Failure {
@@ -54,7 +54,7 @@ fn run(args: &[String]) -> Result<String, Failure> {
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
     let target = Path::new(target);
-    // Checked here before a boot of several minutes; creating the folder checks again.
+    // Checked before the boot, which takes minutes. Creating the folder checks again.
     if target.exists() {
         return Err(Failure::new(
             format!("{} is there already", target.display()),
@@ -75,8 +75,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     Ok(format!("Linux {release} on {topology} is in {}", target.display()))
 }
 
-/// True for lines of `/proc/cpuinfo` that differ from boot to boot and that no reader uses: the
-/// speed of an emulated processor.
+/// True for lines of `/proc/cpuinfo` with the speed of the emulated processor: they differ from
+/// boot to boot, and no reader uses them.
 fn of_this_boot(line: &str) -> bool {
     ["cpu MHz", "bogomips"].iter().any(|key| {
         let rest = line.strip_prefix("proc/cpuinfo: ");
@@ -84,7 +84,7 @@ fn of_this_boot(line: &str) -> bool {
     })
 }
 
-/// Boots a guest that captures its machine and dumps the captured files.
+/// Boots a guest that captures its machine and prints the captured files.
 fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     let not_built = |why: io::Error| {
         Failure::new(why, "a static program needs libc.a: apt-get install libc6-dev")

@@ -1,10 +1,10 @@
-//! Latencies in the guest's own time: the latencies that fio measures in the guest equal the
-//! latencies of the simulation, with a host that takes as long as fio and the driver.
+//! Latencies in the guest's own time. The latencies that fio measures in the guest equal those of a
+//! simulation in which the host takes as long as fio and the driver.
 //!
-//! The guest's time counts instructions, and the card follows it: the load of this machine changes
-//! no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS, so the guest's processor
-//! would limit the card. A slow-down of the card by 128 is the same as a processor that is 128
-//! times faster.
+//! The guest's clock counts instructions, and the card follows the guest's clock. The load of this
+//! machine therefore changes no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS,
+//! so the guest's processor would limit the card. A card that is slowed down by 128 has the same
+//! effect as a processor that is 128 times faster.
 
 use std::fmt;
 
@@ -16,22 +16,22 @@ use interleaf_card::{
 
 use super::*;
 
-/// Time of the guest for each unit of time of the model.
+/// Time of the guest's clock for each unit of simulated time.
 const SLOW_DOWN: u32 = 128;
 
 /// Instructions of fio, the block layer and the driver, each of 2 ns: from the request to the
 /// doorbell, and from the interrupt to fio. Derived from measurements: fio's `slat` is 10.3 to 10.9
-/// us, and an I/O at depth 1 takes 23 us longer than the card.
+/// us, and an I/O at depth 1 takes 23 us longer than the card needs.
 const SUBMISSION: u64 = 5_500;
 const COMPLETION: u64 = 6_000;
 const INSTRUCTION_FS: u64 = 2_000_000;
 
 const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 
-/// Sequences of random offsets that are simulated.
+/// Number of simulated sequences of random offsets.
 const SEEDS: u64 = 20;
 
-/// After this time of the guest its kernel is idle; the sleep takes no time of the host.
+/// The guest's kernel is idle after this time of its clock. The sleep takes no time of the host.
 const IDLE: &str = "sleep 20s\n";
 
 #[test]
@@ -44,19 +44,20 @@ fn latencies_are_those_of_the_simulation_on_newest() {
     latencies_are_those_of_the_simulation(Series::Newest, "all-mram");
 }
 
-/// A mean latency, us of the model.
+/// A mean latency, us of simulated time.
 struct Point {
     access: Access,
     depth: u32,
     guest: f64,
     /// The least and the greatest mean of simulations with different random offsets and with many
-    /// I/Os. In a short run the order of arrivals may change or not, and the means then differ by
-    /// up to 10 %; both occur in the guest.
+    /// I/Os. In a short run the order in which I/Os arrive may or may not change, which changes the
+    /// mean by up to 10 %. Both orders occur in the guest.
     simulated: [f64; 2],
 }
 
 impl Point {
-    /// The instructions of the guest's kernel and fio vary by some percent.
+    /// The tolerance is 3 %, because the instructions of the guest's kernel and fio vary by some
+    /// percent.
     fn agrees(&self) -> bool {
         let [least, greatest] = self.simulated;
         (0.97 * least..1.03 * greatest).contains(&self.guest)
@@ -98,7 +99,7 @@ fn latencies_are_those_of_the_simulation(series: Series, name: &str) {
     assert!(!events.contains(&Event::ClockMissing), "{events:?}");
 }
 
-/// I/Os of a measurement.
+/// Number of I/Os of a measurement.
 fn ios(depth: u32) -> u32 {
     200 + 10 * depth
 }
@@ -112,8 +113,9 @@ fn fio(access: Access, depth: u32) -> String {
     )
 }
 
-/// The mean of `lat` in fio's terse output (version 3), us of the model. Each direction has 41
-/// fields after the five of the job; `lat` begins with the 33rd, and its mean is the third of it.
+/// The mean of `lat` in fio's terse output (version 3), us of simulated time. Each direction has 41
+/// fields, after the five fields of the job. `lat` begins with the 33rd field, and its mean is its
+/// third field.
 fn measured(terse: &str, access: Access) -> f64 {
     let direction = 5 + if access.has_writes() { 41 } else { 0 };
     let field = terse.split(';').nth(direction + 34).unwrap_or_else(|| panic!("{terse}"));
@@ -126,8 +128,9 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
 }
 
 /// The least and the greatest mean latency of simulations with as many I/Os as in the guest, each
-/// with different random offsets, and of one with many I/Os. At a depth above 1, one interrupt of
-/// the guest may complete two I/Os, each of which then takes half of its instructions.
+/// with different random offsets, and of a simulation with many I/Os. At a depth above 1, one
+/// interrupt of the guest may complete two I/Os. Each then takes half of the interrupt's
+/// instructions.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();
@@ -138,8 +141,8 @@ fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     means.fold([f64::MAX, 0.0], |[least, greatest], mean| [least.min(mean), greatest.max(mean)])
 }
 
-/// The mean latency of the card in the simulation, with a host whose processor takes as long as the
-/// guest's, and this number of instructions for a completion, us.
+/// The mean latency of the card in the simulation, us. The simulated host takes as long as the
+/// guest's processor, with this number of instructions for a completion.
 fn simulated(card: &Card, load: &Load, completion: u64) -> f64 {
     let mut card = card.clone();
     let of_model = |instructions| instructions * INSTRUCTION_FS / u64::from(SLOW_DOWN);

@@ -1,6 +1,6 @@
-//! A power failure while a guest writes to a file system: the machine and the volatile state of the
-//! card are lost. After the next boot the file system is consistent and has each record whose
-//! `fsync` the guest had reported.
+//! A power failure while a guest writes to a file system: the guest and the volatile state of the
+//! card are lost. After the next boot the file system is consistent, and it has each record whose
+//! `fsync` the guest reported before the power failure.
 
 use std::{cell::Cell, env};
 
@@ -19,7 +19,7 @@ const EXT4: FileSystem =
     FileSystem { kind: "ext4", make: "mke2fs -q -F -t ext4", check: "e2fsck -f -n" };
 const XFS: FileSystem = FileSystem { kind: "xfs", make: "mkfs.xfs -q -f", check: "xfs_repair -n" };
 
-/// The file that lists block devices.
+/// The step that waits until the driver has found the card.
 const PROBED: &str = "until /proc/partitions nvme0n1\n";
 
 #[test]
@@ -32,7 +32,7 @@ fn xfs_keeps_what_was_synced() {
     keeps_what_was_synced(Series::Newest, &XFS);
 }
 
-/// Without flushes records are lost, so the test above detects a card that ignores flushes.
+/// Without flushes records are lost, so the test with flushes detects a card that ignores them.
 #[test]
 fn without_flushes_records_are_lost() {
     if cuts() == 1 {
@@ -45,8 +45,8 @@ fn without_flushes_records_are_lost() {
     assert!(harmed.iter().any(|step| why.starts_with(step)), "{why}");
 }
 
-/// The number of power cuts of a file system: 1, or the number in `INTERLEAF_POWER_CUTS`
-/// (`tests/card-power-cuts`).
+/// The number of power cuts of a file system: the number in `INTERLEAF_POWER_CUTS`
+/// (`tests/card-power-cuts`), or 1.
 fn cuts() -> u64 {
     let set = env::var("INTERLEAF_POWER_CUTS").ok();
     set.map_or(1, |text| text.parse().expect("INTERLEAF_POWER_CUTS is a number"))
@@ -64,7 +64,7 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
     all_succeeded(&power.bench.guest_record(&format!("{recovered}{check}")));
     let cuts = power.lost();
     assert_eq!(cuts.len() as u64, self::cuts());
-    // At most cuts the volatile cache has data.
+    // In most power cuts, the volatile cache has data.
     assert!(cuts.len() == 1 || cuts.iter().any(|bytes| *bytes > 0), "{cuts:?}");
 }
 
@@ -72,7 +72,7 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
 struct Cuts<'a> {
     bench: Bench,
     system: &'a FileSystem,
-    /// The records of each cut that were durable.
+    /// For each cut, the number of records that were durable.
     durable: Vec<u64>,
     random: Random,
 }
@@ -87,7 +87,7 @@ impl<'a> Cuts<'a> {
         format!("run drive mount {} /dev/nvme0n1 /mnt\n", self.system.kind)
     }
 
-    /// Steps that mount the file system, and compare the records of the cuts from `first`.
+    /// Steps that mount the file system, and check the records of the cuts from number `first`.
     fn recover(&self, first: usize) -> String {
         let folders = self.durable.iter().enumerate().skip(first);
         let steps =
@@ -123,7 +123,8 @@ impl<'a> Cuts<'a> {
                 let make = format!("run {} /dev/nvme0n1\n", self.system.make);
                 format!("{PROBED}{}{make}", self.bench.load_xfs())
             }
-            // Folders of older cuts were checked in earlier boots, and are checked at the end.
+            // Earlier boots checked the folders of older cuts, and the end of the test checks them
+            // again.
             _ => self.recover(cut.saturating_sub(3)) + &self.check(),
         };
         let journal = format!("run drive journal /mnt/{cut} /dev/ttyS1");
@@ -165,7 +166,7 @@ impl<'a> Cuts<'a> {
     }
 }
 
-/// A linear congruential generator (Knuth, MMIX), of which the upper half is used.
+/// A linear congruential generator (Knuth, MMIX). Only the upper half of each number is used.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! One boot that uses the card in every way: probe, identify, transfers, depths, queues, discard,
-//! file systems, resets.
+//! One boot that uses the card in all ways: probe, identify, transfers, queue depths, queues,
+//! discard, file systems, resets.
 
 use interleaf_card::card;
 
@@ -8,12 +8,12 @@ use super::*;
 /// The events of a connection without faults.
 const USUAL: [Event; 2] = [Event::Connected, Event::Disconnected(None)];
 
-/// A wait for the drive, which the driver probes in the background.
+/// Steps that wait for the drive, because the driver probes it in the background.
 const PROBED: &str = "until /sys/class/nvme/nvme0/state live\nuntil /proc/partitions nvme0n1\n";
 
 const PCI: &str = "/sys/bus/pci/devices/0000:00:01.0";
 
-/// With the latency of a card: completions come from another thread.
+/// The card has a latency, so its completions come from another thread.
 #[test]
 fn on_6_12() {
     let card = Box::new(card::by_name("flashtec-dram").unwrap());
@@ -64,7 +64,7 @@ const PROPERTIES: &str = "\
     run drive identify /dev/nvme0\n\
     run drive refuse /dev/nvme0\n";
 
-/// Seeds differ, so a stale read is found.
+/// Different seeds detect a stale read.
 const TRANSFERS: &str = "\
     run drive fill /dev/nvme0n1 0 2MiB 7\n\
     run drive check /dev/nvme0n1 0 2MiB 7\n\
@@ -76,7 +76,7 @@ const TRANSFERS: &str = "\
     run drive check /dev/nvme0n1 512KiB 512KiB 7\n\
     run drive fill /dev/nvme0n1 511MiB 1MiB 8\n";
 
-/// A reset of the controller, a reset of the function, and removal: the contents stay.
+/// The contents survive a reset of the controller, a reset of the function, and a removal.
 const RESETS: &str = "\
     write /sys/class/nvme/nvme0/reset_controller 1\n\
     until /sys/class/nvme/nvme0/state live\n\
@@ -103,7 +103,7 @@ fn fio(options: &str) -> String {
     )
 }
 
-/// Steps that make a file system, use and check it.
+/// Steps that make a file system, use it and check it.
 fn file_system(kind: &str, make: &str, check: &str, before: &str) -> String {
     format!(
         "{before}run {make} /dev/nvme0n1\n\
@@ -120,7 +120,7 @@ fn properties(record: &Record, version: NvmeVersion) {
     assert_eq!(one("/sys/class/nvme/nvme0/model"), "Interleaf NVRAM card");
     assert_eq!(one("/sys/class/nvme/nvme0/serial"), "INTERLEAF-1");
     assert_eq!(one("/sys/class/nvme/nvme0/firmware_rev"), "1.0");
-    // A queue for each processor, and the admin queue, each with a vector.
+    // A queue for each of two processors, and the admin queue. Each queue has an interrupt vector.
     assert_eq!(one("/sys/class/nvme/nvme0/queue_count"), "3");
     assert_eq!(shown(record, "list /sys/block/nvme0n1/mq"), ["0", "1"]);
     assert_eq!(shown(record, &format!("list {PCI}/msi_irqs")).len(), 3);
@@ -144,7 +144,7 @@ fn properties(record: &Record, version: NvmeVersion) {
     assert_eq!(shown(record, "run drive identify /dev/nvme0"), expected);
 }
 
-/// Status code type and status code of each command.
+/// Checks the status code type and the status code of each rejected command.
 fn refusals(record: &Record) {
     let expected = [
         "admin opcode: 0x001",
@@ -159,7 +159,7 @@ fn refusals(record: &Record) {
     assert_eq!(shown(record, "run drive refuse /dev/nvme0"), expected);
 }
 
-/// The vectors of both I/O queues were signalled.
+/// Checks that both I/O queues signalled their interrupt vectors.
 fn interrupts(record: &Record) {
     for queue in ["nvme0q1", "nvme0q2"] {
         let mut lines = shown(record, "read /proc/interrupts").iter();

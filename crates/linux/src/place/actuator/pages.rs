@@ -6,7 +6,9 @@
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
-    sampler::{CpuTimeLimit, ENDED, JOINED, PlacementSampler, check_nodes_online, note_membership},
+    sampler::{
+        ENDED, JOINED, PlacementSampler, TimeShareLimit, check_nodes_online, note_membership,
+    },
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
 };
@@ -37,7 +39,7 @@ pub struct Pages<'a> {
     /// Processes that were reported because their pages may not be migrated.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
-    duty: CpuTimeLimit,
+    duty: TimeShareLimit,
     tried_bytes: u64,
     moved_bytes: u64,
 }
@@ -55,7 +57,7 @@ impl<'a> Pages<'a> {
             scan: Scan::default(),
             refused: BTreeSet::new(),
             sampler: PlacementSampler::default(),
-            duty: CpuTimeLimit::default(),
+            duty: TimeShareLimit::default(),
             tried_bytes: 0,
             moved_bytes: 0,
         }
@@ -135,7 +137,7 @@ impl Actuator for Pages<'_> {
         }
         self.sampler.restart();
         self.held.disable_balancer()?;
-        (self.goal, self.duty) = (Some(goal.clone()), CpuTimeLimit::default());
+        (self.goal, self.duty) = (Some(goal.clone()), TimeShareLimit::default());
         Ok(())
     }
 
@@ -154,7 +156,7 @@ impl Actuator for Pages<'_> {
             state.joined = joined.iter().map(|it| it.pid).collect();
             state.left = gone.iter().map(|it| it.pid).collect();
             if !joined.is_empty() {
-                self.duty = CpuTimeLimit::default();
+                self.duty = TimeShareLimit::default();
             }
             let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
             self.known.retain(|it| !gone.contains(&it.identity()));

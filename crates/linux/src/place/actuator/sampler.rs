@@ -169,9 +169,9 @@ pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
 /// Limits the time of an expensive task to the fraction 1 / [`ONE_IN`].
 #[derive(Debug, Default)]
-pub(super) struct CpuTimeLimit(Option<Instant>);
+pub(super) struct TimeShareLimit(Option<Instant>);
 
-impl CpuTimeLimit {
+impl TimeShareLimit {
     pub(super) fn is_due(&self) -> bool {
         self.0.is_none_or(|next| Instant::now() >= next)
     }

@@ -74,8 +74,8 @@ pub enum Reason {
     Busy,
     /// The page is mapped by another process too (`EACCES`).
     Shared,
-    /// The page is a part of a large page that is only partly mapped, and migrates with the other
-    /// parts.
+    /// The page belongs to a folio that is only partly mapped here. Moving one of its pages moves
+    /// the others, too, so they are left where they are.
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),

@@ -44,11 +44,11 @@ const MOVE_BYTES: u64 = 32 << 20;
 const ROUNDS_MAX: u32 = 32;
 
 /// Work on a batch ends after this many consecutive rounds without a move.
-const BARREN_MAX: u32 = 3;
+const IDLE_ROUNDS_MAX: u32 = 3;
 
 /// Maximum number of bytes that a batch moves, as a multiple of its first plan: another program may
 /// be moving the pages back.
-const TO_AND_FRO: u64 = 3;
+const MOVES_MAX_FACTOR: u64 = 3;
 
 /// Maximum number of repetitions of a call for the pages that the kernel did not try.
 const CALLS_MAX: u32 = 64;
@@ -57,7 +57,7 @@ const CALLS_MAX: u32 = 64;
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The status of a page that the kernel did not try.
-const UNTOLD: i32 = i32::MIN;
+const NOT_TRIED: i32 = i32::MIN;
 
 /// The reason why work on a process ends early.
 #[derive(Debug)]
@@ -184,9 +184,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
             let (futile, mut moves): (Vec<_>, Vec<_>) = moves.into_iter().partition(is_futile);
             let moved_bytes = self.tally.moved_bytes;
             let planned = || moves.iter().map(|it| self.unit_bytes(batch, &units.pages[it.unit]));
-            let budget = budget.get_or_insert_with(|| TO_AND_FRO * planned().sum::<u64>());
+            let budget = budget.get_or_insert_with(|| MOVES_MAX_FACTOR * planned().sum::<u64>());
             let is_spent = moved_bytes - first > *budget;
-            let is_last = round == ROUNDS_MAX || barren == BARREN_MAX || is_spent;
+            let is_last = round == ROUNDS_MAX || barren == IDLE_ROUNDS_MAX || is_spent;
             let is_last = is_last || self.shared.dry;
             if moves.is_empty() || is_last {
                 self.shared.planner = planner;
@@ -333,12 +333,12 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     /// Returns the status of each page, and true when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
-        let mut statuses = vec![UNTOLD; pages.len()];
+        let mut statuses = vec![NOT_TRIED; pages.len()];
         let mut rest: Vec<usize> = (0..pages.len()).collect();
         for _ in 0..CALLS_MAX {
             let addresses: Vec<u64> =
                 rest.iter().map(|at| batch.pages[pages[*at]].address).collect();
-            let mut status = vec![UNTOLD; rest.len()];
+            let mut status = vec![NOT_TRIED; rest.len()];
             let result = self.shared.memory.move_to(pid, &addresses, to, &mut status);
             for (at, status) in rest.iter().zip(&status) {
                 statuses[*at] = *status;
@@ -352,7 +352,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 Err(why) => return Err(halt(why)),
             }
             let count = rest.len();
-            rest.retain(|at| statuses[*at] == UNTOLD);
+            rest.retain(|at| statuses[*at] == NOT_TRIED);
             if rest.is_empty() || rest.len() == count {
                 break;
             }
@@ -455,8 +455,8 @@ fn halt(why: io::Error) -> Halt {
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
-        _ if status == UNTOLD && is_full => None,
-        // The page is in use, or the kernel did not try it: `UNTOLD` has no negative.
+        _ if status == NOT_TRIED && is_full => None,
+        // The page is in use, or the kernel did not try it: `NOT_TRIED` has no negative.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,

@@ -40,7 +40,8 @@ impl Simulation {
         }
     }
 
-    /// Commits the mapped extents to the cache.
+    /// Reports the faults that threads have served themselves since the last call to the cache, and
+    /// queues the actions that follow.
     pub(super) fn commit_mapped(&mut self) {
         let Some(fast_path) = self.fast_path.as_mut().filter(|fast_path| !fast_path.log.is_empty())
         else {
@@ -57,7 +58,8 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// True if a thread has moved the extent already.
+    /// True if a thread has already carried out the committed move of the extent. The note of it is
+    /// removed, so the next call returns false.
     pub(super) fn has_moved(&mut self, id: ExtentId) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         let at = fast_path.moved.iter().position(|moved| *moved == id);
