@@ -445,10 +445,9 @@ fn platform(tiers: usize) -> Platform {
     let tier = |at: usize| {
         let kind = at.min(1);
         let (gbps, idle) = (CARRIES_GBPS[kind] / (at as f64).max(1.0), IDLE_NS[kind]);
-        let point = |part: f64, factor: f64| CurvePoint {
-            bandwidth_gbps: part * gbps,
-            latency_ns: factor * idle,
-            figure: figure(),
+        let point = |part: f64, factor: f64| {
+            let (bandwidth_gbps, latency_ns) = (part * gbps, factor * idle);
+            CurvePoint { bandwidth_gbps, latency_ns, figure: figure() }
         };
         let points = vec![point(0.0, 1.0), point(0.6, 1.3), point(0.9, 2.0), point(1.0, 4.0)];
         let curve = Curve::new(points).unwrap();
