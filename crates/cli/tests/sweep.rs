@@ -202,7 +202,7 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     fs::write(folder.path("a.csv"), some).unwrap();
     let output = folder.sweep("a.csv", "2");
     succeeded(&output);
-    let first = format!("16 cases, of which 3 are there{kept}\n");
+    let first = format!("16 cases{kept}\n3 of them are there\n");
     assert!(said(&output).starts_with(&first), "{}", said(&output));
 }
 

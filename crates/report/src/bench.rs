@@ -45,12 +45,13 @@ fn rates(document: &BenchDocument) -> Table {
 
 /// Time, arithmetic intensity and traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
-    let mut costs = vec![format!(
-        "{} rounds in {} s, {} s of processor time",
-        document.round_seconds.len(),
-        number(document.seconds),
-        number(document.cpu_s)
-    )];
+    let rounds = counted(document.round_seconds.len() as u64, "round");
+    // The processor time of an application is not measured.
+    let cpu = match document.cpu_s > 0.0 {
+        true => format!(", {} s of processor time", number(document.cpu_s)),
+        false => String::new(),
+    };
+    let mut costs = vec![format!("{rounds} in {} s{cpu}", number(document.seconds))];
     costs.extend(document.flops_per_byte.map(|it| format!("{} FLOP a byte", number(it))));
     costs.extend(document.drive.as_ref().map(|drive| {
         let gib = |bytes: u64| number(bytes as f64 / f64::from(1 << 30));

@@ -19,7 +19,8 @@ const BLOCKS_MAX: usize = 8;
 
 /// The provenance of the figures of simulated cards.
 const SOURCES: &str = "simulated from card files (devices/cards), which have the source of each \
-                       figure of a card, or \"assumed\" with a reason";
+                       figure of a card, or \"assumed\" with a reason; docs/validation.md has the \
+                       errors against published figures";
 
 /// The document as text for a terminal.
 pub fn text(document: &CardDocument) -> String {

@@ -143,7 +143,8 @@ fn remarks(document: &DimmDocument) -> Vec<String> {
     });
     let notes = document.notes.iter().map(|note| format!("note: {note}"));
     let sources = "simulated from device files (devices), which have the source of each timing and \
-                   current; outstanding lines and uncore latency are those of an assumed server";
+                   current; outstanding lines and uncore latency are those of an assumed server; \
+                   docs/validation.md has the errors against measured servers";
     power.into_iter().chain(notes).chain([sources.into()]).collect()
 }
 

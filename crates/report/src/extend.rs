@@ -405,10 +405,17 @@ pub fn forecast_page(document: &ForecastDocument) -> Page {
         .with_table("Traffic of the drive", traffic(document))
 }
 
-/// The footprint, and the runtime without a drive.
+/// The footprint, the runtime without a drive, and the parts of the time beyond it.
 fn needs(document: &ForecastDocument) -> String {
     let compute = document.compute_s.map(|it| format!(", {} s in DRAM", number(it)));
-    format!("footprint {}{}", rounded(document.footprint_bytes), compute.unwrap_or_default())
+    let software = document
+        .overhead_us_per_mb
+        .map(|it| format!("; software of the pager {} s for a GB of traffic", number(1e-3 * it)));
+    let overlap = document.overlap.map(|it| {
+        format!(", {:.0} % of the shorter of computing and traffic overlaps", 100.0 * it)
+    });
+    let parts = [compute, software, overlap].into_iter().flatten().collect::<String>();
+    format!("footprint {}{parts}", rounded(document.footprint_bytes))
 }
 
 /// The traffic by budget.

@@ -128,10 +128,12 @@ pub(crate) struct CompareRunsArgs {
     #[arg(long, value_name = "TIME", value_parser = time_limit, requires = "a")]
     pub(crate) time_limit: Option<Time>,
     /// Probability that an interval covers the true ratio at all looks [default: 95%]
-    #[arg(long, value_name = "PERCENT", value_parser = confidence, requires = "a")]
+    #[arg(long, value_name = "PERCENT", requires = "a",
+        value_parser = |text: &str| percent(text, [50.0, 99.9], "95%"))]
     pub(crate) confidence: Option<Percent>,
     /// Difference below which configurations count as equal [default: 2%]
-    #[arg(long, value_name = "PERCENT", value_parser = min_difference, requires = "a")]
+    #[arg(long, value_name = "PERCENT", requires = "a",
+        value_parser = |text: &str| percent(text, [0.01, 50.0], "2%"))]
     pub(crate) min_difference: Option<Percent>,
     /// Runs of each configuration before the first round [default: 1]
     #[arg(long, alias = "warmup", value_name = "N", value_parser = tune::warm_up, requires = "a")]
@@ -171,12 +173,4 @@ fn rounds(text: &str) -> Result<usize, String> {
 
 fn time_limit(text: &str) -> Result<Time, String> {
     quantity(text, "600s")
-}
-
-fn confidence(text: &str) -> Result<Percent, String> {
-    percent(text, [50.0, 99.9], "95%")
-}
-
-fn min_difference(text: &str) -> Result<Percent, String> {
-    percent(text, [0.01, 50.0], "2%")
 }

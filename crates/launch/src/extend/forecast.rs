@@ -393,6 +393,8 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
+    // The pager's own work counts as computing in an estimated time in DRAM.
+    let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;
         for budget in budgets(curve) {
@@ -415,7 +417,7 @@ fn document(
                 efficiency: rounded(efficiency),
                 dram_bytes,
                 share: rounded(dram_bytes as f64 / footprint.max(1) as f64),
-                is_lower_bound: drives[0].is_of_run && !is_same,
+                is_lower_bound: is_estimated || (drives[0].is_of_run && !is_same),
             }
         }));
     }

@@ -380,6 +380,9 @@ struct Head {
 }
 
 /// The parser's message without the names of Rust types.
+/// The form of figures with their source, such as the timings of a module.
+const PAIR: &str = "expected a list of a value and its source";
+
 fn in_plain_words(message: &str) -> String {
     let words = [
         ("expected i64", "expected a whole number"),
@@ -391,6 +394,8 @@ fn in_plain_words(message: &str) -> String {
         ("invalid type: map", "invalid type: a table or a date"),
         ("invalid type: sequence", "invalid type: a list"),
         ("expected a string", "expected text in quotes"),
+        ("expected an array of length 2", PAIR),
+        ("expected a tuple of size 2", PAIR),
     ];
     let message = message.trim().replace('\n', ", ");
     // The name of the struct follows and is left out.
@@ -418,6 +423,7 @@ fn hint_for(problem: &str) -> String {
         ("expected a list", "write a list in brackets; [[table]] where it is one of tables"),
         ("expected a table", "write a table in braces: { key = value }"),
         ("expected a boolean", "write true or false"),
+        (PAIR, "write the value and its source: [\"57 nCK\", \"assumed: the reason\"]"),
     ];
     let starts = table.iter().find(|(start, _)| problem.starts_with(start));
     let hint = starts.or_else(|| ends.iter().find(|(end, _)| problem.ends_with(end))).map_or(

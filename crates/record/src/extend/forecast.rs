@@ -66,7 +66,8 @@ pub struct EnoughRow {
     pub dram_bytes: u64,
     /// `dram_bytes` divided by the footprint.
     pub share: f64,
-    /// True if more may be needed: the software time of the pager is not known.
+    /// True if more may be needed: the time in DRAM is estimated, or the software time of the pager
+    /// is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
 }

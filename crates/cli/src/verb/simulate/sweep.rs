@@ -33,14 +33,15 @@ pub(super) fn run(
     report: Option<&Path>,
 ) -> Result<(), Failure> {
     let sweep = Sweep::read(path)?;
-    let scenarios = scenarios(&sweep)?;
     // Continue only a regular file: a device has no rows, and reading from a device might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = target.filter(|target| !stream(target));
+    progress::say_cases(sweep.count(), to_file.is_some());
+    let scenarios = scenarios(&sweep)?;
     let rows_of = |case: usize| scenarios[sweep.base_case(case)].tasks.len();
     let made_from = fingerprint(&sweep, &scenarios);
     let record = Record::open(to_file, made_from, sweep.count(), &rows_of)?;
-    progress::say_cases(sweep.count(), record.done(), to_file.is_some());
+    progress::say_done(record.done());
     let base_cases = base_cases(scenarios, sweep.duration.value);
     let progress = Progress::begin(path, &sweep.name, sweep.count(), record.done());
     let compute = |cases: &[usize]| {

@@ -197,8 +197,9 @@ impl<'a> Tables<'a> {
         self.file.speed.iter().find(|speed| speed.rate.get_ref() == wanted).ok_or_else(|| {
             let rates: Vec<_> =
                 self.file.speed.iter().map(|speed| speed.rate.get_ref().as_str()).collect();
-            let problem = format!("there is no speed \"{wanted}\" in this file");
-            self.text.error("module.speed", &module.speed, problem, one_of(&rates))
+            let problem = format!("there is no speed \"{wanted}\"");
+            let hint = format!("add a [[speed]] with this rate, or {}", one_of(&rates));
+            self.text.error("module.speed", &module.speed, problem, hint)
         })
     }
 

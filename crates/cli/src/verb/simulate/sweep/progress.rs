@@ -29,6 +29,8 @@ impl Progress {
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);
+        // The rows of an earlier run say nothing about the rate of this one.
+        bar.reset_eta();
         Self {
             bar,
             began: Instant::now(),
@@ -63,16 +65,18 @@ impl Progress {
     }
 }
 
-/// Prints the number of cases of a sweep, and that an earlier run has computed `done` of them. Rows
-/// in a file survive an interruption.
-pub(super) fn say_cases(cases: usize, done: usize, to_file: bool) {
+/// Prints the number of cases of a sweep. Rows in a file survive an interruption.
+pub(super) fn say_cases(cases: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
-    let done = if done == 0 { String::new() } else { format!(", of which {done} are there") };
-    let kept = match to_file {
-        true => "; Ctrl-C keeps the rows so far, and the same command computes the others",
-        false => "",
-    };
-    output::message(&format!("{count}{done}{kept}"));
+    let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
+    output::message(&format!("{count}{}", if to_file { kept } else { "" }));
+}
+
+/// Prints the number of cases that an earlier run has computed.
+pub(super) fn say_done(done: usize) {
+    if done > 0 {
+        output::message(&format!("{done} of them are there"));
+    }
 }
 
 /// The time that `left` cases will take if `done` cases took `elapsed`.
