@@ -25,10 +25,29 @@ _HINT = (
 def columns_of(given: object) -> Columns:
     """Return the columns of a table, a data frame, a dictionary or a CSV file.
 
+    Parameters that follow the names of platforms (``xeon6-cz122:cxl.count=4``) are columns, too:
+    ``cxl.count``.
+
     Raises:
         InputError: The file cannot be read, or the columns have different lengths.
         InputTypeError: It is not a table.
     """
+    columns = _columns_of(given)
+    return {**_parameters(columns.get("platform", [])), **columns}
+
+
+def _parameters(platforms: Sequence[object]) -> Columns:
+    """Return a column for each parameter that a platform's name has."""
+    rows = []
+    for name in platforms:
+        _, _, text = str(name).rpartition(":")
+        pairs = (part.partition("=") for part in text.split(",") if "=" in part)
+        rows.append({key: value for key, _, value in pairs})
+    names = dict.fromkeys(key for row in rows for key in row)
+    return {key: [row.get(key) for row in rows] for key in names}
+
+
+def _columns_of(given: object) -> Columns:
     if isinstance(given, (str, os.PathLike)):
         return _csv_columns(os.fspath(given))
     table = cast("Any", given)

@@ -128,3 +128,14 @@ def test_the_examples_of_the_documentation_run(command, tmp_path, monkeypatch):
     axes = interleaf.plot.sweep("noise.csv", "counter_noise", "regret", "policy")
     assert {line.get_label() for line in axes.lines} == {"dmi", "guided"}
     assert list(axes.lines[0].get_xdata()) == [0.02, 0.05]
+
+
+def test_parameters_of_platforms_are_columns():
+    table = {
+        "platform": [f"gnr120-cz122:cxl.count={count},dram.capacity=64GiB" for count in (8, 2, 4)],
+        "speedup": [1.3, 1.05, 1.1],
+    }
+    axes = interleaf.plot.sweep(table, "cxl.count", "speedup")
+    assert axes.lines[0].get_xdata().tolist() == [2, 4, 8]
+    with pytest.raises(interleaf.InputError, match=r"there is no column 'cxl.cout'"):
+        interleaf.plot.sweep(table, "cxl.cout", "speedup")

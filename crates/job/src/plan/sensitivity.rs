@@ -48,8 +48,7 @@ impl<F> Varied<F> {
 /// The recommendation with the lower and the higher figure, and the factors at which it changes.
 struct Found {
     recommended: [Option<usize>; 2],
-    /// `None` if the factors were not searched.
-    beyond: Option<[Changed; 2]>,
+    beyond: [Changed; 2],
 }
 
 pub(super) fn table(
@@ -65,17 +64,16 @@ pub(super) fn table(
     let row = |name: String, value: Option<(f64, String)>, found: Found| {
         let name_of = |at: Option<usize>| at.map(|at| job.configurations[at].name.clone());
         let (value, unit) = value.unzip();
-        let beyond = found.beyond.unwrap_or_default();
         SensitivityRow {
             figure: name,
             value: value.map(rounded),
             unit,
             recommended: found.recommended.map(name_of),
             changes: found.recommended.iter().any(|other| *other != answer.recommended),
-            factors: beyond.map(|changed| changed.map(|(factor, _)| rounded(factor))),
-            recommended_beyond: found
-                .beyond
-                .map(|both| both.map(|changed| changed.and_then(|(_, other)| name_of(other)))),
+            factors: found.beyond.map(|changed| changed.map(|(factor, _)| rounded(factor))),
+            recommended_beyond: Some(
+                found.beyond.map(|changed| changed.and_then(|(_, other)| name_of(other))),
+            ),
         }
     };
     let mut rows = vec![];
@@ -83,7 +81,7 @@ pub(super) fn table(
     figures.extend(shares(job, sources, predictions, &own));
     for Varied { name, value, vary } in figures {
         let at = |factor: f64| Ok(vary(factor).recommended);
-        let beyond = Some(changes(at, HALVINGS, answer.recommended)?);
+        let beyond = changes(at, HALVINGS, answer.recommended)?;
         let recommended = varied.map(|factor| vary(factor).recommended);
         rows.push(row(name, value, Found { recommended, beyond }));
     }
@@ -101,12 +99,12 @@ pub(super) fn table(
             Ok::<_, Failure>(assess(job, &others, &assumed).recommended)
         };
         let recommended = [at(varied[0])?, at(varied[1])?];
-        let beyond = Some(changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?);
+        let beyond = changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?;
         rows.push(row(name, value, Found { recommended, beyond }));
     }
     for (Varied { name, value, vary }, ends) in speeds(job, predictions, &own, &answer) {
         let at = |factor: f64| Ok(vary(factor).recommended);
-        let beyond = Some(changes(at, HALVINGS, answer.recommended)?);
+        let beyond = changes(at, HALVINGS, answer.recommended)?;
         let recommended = ends.map(|factor| vary(factor).recommended);
         rows.push(row(name, value, Found { recommended, beyond }));
     }
