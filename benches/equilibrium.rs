@@ -51,6 +51,7 @@ fn tier(number: u32) -> Tier {
         curves: Curves::new(vec![curve]).expect("one curve"),
         power: None,
         queue_counters: None,
+        count: None,
     }
 }
 
