@@ -24,7 +24,7 @@ const EXAMPLE: &str = "write TIER.count=NUMBER or TIER.capacity=SIZE, such as cx
 pub struct ParameterError {
     /// The parameter and what is wrong with it.
     pub problem: String,
-    /// What is allowed.
+    /// The allowed parameters and values.
     pub hint: String,
 }
 

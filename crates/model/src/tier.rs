@@ -120,7 +120,7 @@ pub struct Curves(Vec<MixCurve>);
 /// Invalid curves of a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurvesError {
-    /// There is no curve.
+    /// The tier has no curve.
     #[error("there is no curve")]
     Empty,
     /// Two curves of the same mix for one domain.

@@ -76,14 +76,18 @@ pub(super) fn table(
             ),
         }
     };
+    // The row of a figure that changes no prediction, at the factors `ends`.
+    let searched = |Varied { name, value, vary }: Varied<Vary<'_>>, ends: [f64; 2]| {
+        let at = |factor: f64| Ok(vary(factor).recommended);
+        let beyond = changes(at, HALVINGS, answer.recommended)?;
+        let recommended = ends.map(|factor| vary(factor).recommended);
+        Ok::<_, Failure>(row(name, value, Found { recommended, beyond }))
+    };
     let mut rows = vec![];
     let mut figures = cheap(job, predictions, &own);
     figures.extend(shares(job, sources, predictions, &own));
-    for Varied { name, value, vary } in figures {
-        let at = |factor: f64| Ok(vary(factor).recommended);
-        let beyond = changes(at, HALVINGS, answer.recommended)?;
-        let recommended = varied.map(|factor| vary(factor).recommended);
-        rows.push(row(name, value, Found { recommended, beyond }));
+    for figure in figures {
+        rows.push(searched(figure, varied)?);
     }
     for Varied { name, value, vary } in predicted_anew(candidates, sources, &own) {
         let at = |factor: f64| {
@@ -102,11 +106,8 @@ pub(super) fn table(
         let beyond = changes(at, HALVINGS_OF_PREDICTIONS, answer.recommended)?;
         rows.push(row(name, value, Found { recommended, beyond }));
     }
-    for (Varied { name, value, vary }, ends) in speeds(job, predictions, &own, &answer) {
-        let at = |factor: f64| Ok(vary(factor).recommended);
-        let beyond = changes(at, HALVINGS, answer.recommended)?;
-        let recommended = ends.map(|factor| vary(factor).recommended);
-        rows.push(row(name, value, Found { recommended, beyond }));
+    for (figure, ends) in speeds(job, predictions, &own, &answer) {
+        rows.push(searched(figure, ends)?);
     }
     Ok(rows)
 }

@@ -1,9 +1,9 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
 //! The algorithm fills the cube of the prior with points, and weights each point by its likelihood.
-//! It then narrows the cube to the region with nearly all of the weight and fills the cube again,
-//! for some rounds. Finally it draws a fixed number of behaviours of equal weight. The algorithm is
-//! deterministic.
+//! For some rounds, the algorithm then narrows the cube to the region with nearly all of the weight
+//! and fills the cube again. At the end, the algorithm draws a fixed number of behaviours of equal
+//! weight. The algorithm is deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,

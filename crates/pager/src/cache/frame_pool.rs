@@ -96,7 +96,7 @@ impl FramePool {
     fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
         let blocks = &mut self.blocks[usize::from(order)];
-        // There are more entries than blocks of this order: most entries are stale.
+        // The list has more than two entries for each block of this order: most are stale.
         if blocks.len() > (self.order.len() >> order) * 2 + 16 {
             blocks.sort_unstable();
             blocks.dedup();
