@@ -7,6 +7,8 @@
 //! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both spreads. With
 //! spreads of 1 % and 2 % and a median of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
 
+mod figures;
+
 use super::{
     check::{Check, Checked},
     measure::{MeasureDocument, MeasuredPoint, PointKind, Quality},
@@ -60,6 +62,23 @@ pub enum Verdict {
 }
 
 display_word!(Verdict);
+
+/// The second record as a whole. Only differences between good points count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overall {
+    /// Better in some points, worse in none.
+    Faster,
+    /// Worse in some points, better in none.
+    Slower,
+    /// Better in some points, worse in others.
+    Mixed,
+    /// All differences are within noise.
+    Same,
+    /// Only noisy points differ.
+    Noisy,
+    /// No point has known noise.
+    Unknown,
+}
 
 /// A difference of the machines or of the settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,6 +144,21 @@ impl CompareDocument {
             rows: rows.collect(),
             only_in_first: only(&a, &b),
             only_in_second: only(&b, &a),
+        }
+    }
+
+    /// The second record as a whole, against the first.
+    pub fn overall(&self) -> Overall {
+        let any = |verdict: Verdict, is_trusted: bool| {
+            self.rows.iter().any(|row| row.verdict == verdict && (row.trusted || !is_trusted))
+        };
+        match (any(Verdict::Better, true), any(Verdict::Worse, true)) {
+            (true, false) => Overall::Faster,
+            (false, true) => Overall::Slower,
+            (true, true) => Overall::Mixed,
+            _ if self.rows.iter().any(|row| row.beyond_spread) => Overall::Noisy,
+            _ if any(Verdict::Same, false) => Overall::Same,
+            _ => Overall::Unknown,
         }
     }
 
@@ -274,7 +308,7 @@ mod tests {
         let verdicts: Vec<Verdict> = compared.rows.iter().map(|row| row.verdict).collect();
         // More latency is worse, more bandwidth is better.
         assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Better]);
-        assert_eq!(compared.differ(), Some(true));
+        assert_eq!((compared.differ(), compared.overall()), (Some(true), Overall::Mixed));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
         assert_eq!(compared.differences[0].what, "kernel");
         assert_eq!((compared.only_in_first.len(), compared.only_in_second.len()), (1, 0));
@@ -306,6 +340,7 @@ mod tests {
         let row = &compared.rows[0];
         assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
+        assert_eq!(compared.overall(), Overall::Unknown);
         // Noisy points also have no verdict.
         let noisy = |value: f64| MeasuredPoint {
             quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
@@ -315,6 +350,7 @@ mod tests {
         b.points.push(noisy(20.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         assert_eq!((compared.rows[1].beyond_spread, compared.differ()), (true, None));
+        assert_eq!(compared.overall(), Overall::Noisy);
         for (record, value) in [(&mut a, 100.0), (&mut b, 100.5)] {
             record.points.push(point(PointKind::Idle, value, 0.01));
         }

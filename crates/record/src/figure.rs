@@ -24,7 +24,8 @@ pub struct Figure {
     /// Scales of both axes.
     #[serde(default, skip_serializing_if = "Scale::is_linear")]
     pub scale: Scale,
-    /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers.
+    /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers. If all
+    /// series are points, each name has a row, and the axis of values is the horizontal one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     pub series: Vec<Series>,
@@ -91,10 +92,17 @@ impl Figure {
         }
     }
 
+    /// True if the categories are rows, one below the other.
+    pub fn has_rows(&self) -> bool {
+        let is_points = |series: &Series| series.kind == SeriesKind::Points;
+        !self.categories.is_empty() && self.series.iter().all(is_points)
+    }
+
     /// Checks that the figure can be drawn. `field` is its path in the document, for errors.
     ///
     /// # Errors
-    /// The first field that is invalid: lists of different lengths, or bars without a category.
+    /// The first field that is invalid: lists of different lengths, or bars or rows without a
+    /// category.
     pub fn check(&self, field: &str) -> Checked {
         identifier(format!("{field}.id"), &self.id)?;
         for (at, series) in self.series.iter().enumerate() {
@@ -106,8 +114,9 @@ impl Figure {
             same_length_or_empty(format!("{field}.labels"), series.labels.len(), points, "x")?;
             let names = self.categories.len();
             let is_name = |x: f64| (0..names).any(|name| name as f64 == x);
-            if series.kind == SeriesKind::Bars && !series.x.iter().all(|x| is_name(*x)) {
-                let problem = format!("bars stand at 0 to the last of {names} categories");
+            let has_names = series.kind == SeriesKind::Bars || self.has_rows();
+            if has_names && !series.x.iter().all(|x| is_name(*x)) {
+                let problem = format!("bars and rows are at 0 to the last of {names} categories");
                 return invalid(format!("{field}.x"), problem);
             }
         }

@@ -125,6 +125,7 @@ impl Document {
             Self::Dimm(document) => document.figures(),
             Self::Card(document) => document.figures(),
             Self::Measure(document) => document.figures(),
+            Self::Compare(document) => document.figures(),
             Self::CompareRuns(document) => document.figures(),
             Self::Profile(document) => document.figures(),
             Self::Bench(document) => document.figures(),
@@ -139,8 +140,7 @@ impl Document {
             Self::Reproduce(document) => {
                 document.studies.iter().flat_map(|study| study.figures.clone()).collect()
             }
-            Self::Compare(_)
-            | Self::ExtendPlan(_)
+            Self::ExtendPlan(_)
             | Self::BalancePlan(_)
             | Self::Advice(_)
             | Self::CardTest(_)

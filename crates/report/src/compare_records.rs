@@ -6,9 +6,14 @@ use super::{
     signed_percent,
     table::{Table, escaped},
 };
-use interleaf_record::compare_records::{CompareDocument, RecordDocument, Verdict};
+use interleaf_record::compare_records::{CompareDocument, Overall, RecordDocument, Verdict};
 
 const ALIKE: &str = "the machines and settings are alike";
+
+/// The title of the document.
+pub fn title(document: &CompareDocument) -> String {
+    format!("{} against {}", document.second.name, document.first.name)
+}
 
 /// The document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {
@@ -68,8 +73,8 @@ fn within_noise(verdict: Verdict) -> String {
     }
 }
 
-/// The result in one line: the number of better, worse and equal points, and the largest
-/// difference.
+/// The result in one line: the verdict, the number of better, worse and equal points, and the
+/// largest difference.
 fn verdict(document: &CompareDocument) -> String {
     let count =
         |verdict: Verdict| document.rows.iter().filter(|row| row.verdict == verdict).count();
@@ -92,15 +97,26 @@ fn verdict(document: &CompareDocument) -> String {
     let most =
         most.map(|row| format!("; the most: {}, {}", row.setting, signed_percent(row.difference)));
     format!(
-        "B is better in {better}, worse in {worse}, within noise in {same}{unknown}{}{noisy}",
+        "{}: better in {better}, worse in {worse}, within noise in {same}{unknown}{}{noisy}",
+        overall(document.overall()),
         most.unwrap_or_default()
     )
 }
 
+fn overall(overall: Overall) -> &'static str {
+    match overall {
+        Overall::Faster => "B is faster than A",
+        Overall::Slower => "B is slower than A",
+        Overall::Mixed => "B is faster than A in some points and slower in others",
+        Overall::Same => "B is within noise of A",
+        Overall::Noisy => "B differs from A in noisy points only",
+        Overall::Unknown => "the noise is unknown",
+    }
+}
+
 /// The document as Markdown.
 pub fn markdown(document: &CompareDocument) -> String {
-    let (first, second) = (&document.first, &document.second);
-    let mut text = format!("# {} and {}\n\n{}\n", first.name, second.name, verdict(document));
+    let mut text = format!("# {}\n\n{}\n", title(document), verdict(document));
     if !document.differences.is_empty() {
         text += &format!("\n{}", differences(document).markdown());
     }
@@ -111,7 +127,7 @@ pub fn markdown(document: &CompareDocument) -> String {
 }
 
 /// The document as HTML, for the body of a page.
-pub fn html(document: &CompareDocument) -> String {
+pub fn html(document: &CompareDocument, figures: &str) -> String {
     let verdict = escaped(&verdict(document));
     let record = |which: &str, own: &RecordDocument| {
         format!("<li>{which}: {} ({})</li>\n", escaped(&own.name), own.quality)
@@ -122,7 +138,7 @@ pub fn html(document: &CompareDocument) -> String {
         false => differences(document).html(),
     };
     format!(
-        "<p class=\"answer\">{verdict}</p>\n<ul>\n{records}</ul>\n{}<h2>Machines and \
+        "<p class=\"answer\">{verdict}</p>\n<ul>\n{records}</ul>\n{figures}{}<h2>Machines and \
          settings</h2>\n{differences}",
         rows(document).html()
     )

@@ -81,8 +81,8 @@ pub fn contents(document: &Document) -> (String, String) {
             (measure::title(document), measure::html(document, &figures))
         }
         Document::Compare(document) => {
-            let title = format!("{} and {}", document.first.name, document.second.name);
-            (title, compare_records::html(document))
+            let figures = drawn(&document.figures(), "");
+            (compare_records::title(document), compare_records::html(document, &figures))
         }
         Document::CompareRuns(document) => {
             let figures = drawn(&document.figures(), "");

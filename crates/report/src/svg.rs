@@ -5,6 +5,7 @@
 //! and dark colours. The values of a point are in an element `title`, which browsers show on hover.
 
 mod axis;
+mod rows;
 
 use super::{colour, number, table::escaped};
 use axis::Axis;
@@ -67,15 +68,19 @@ pub fn part(figure: &Figure, width: Width) -> Result<String, String> {
 
 fn drawn(figure: &Figure, width: Width, is_file: bool) -> Result<String, String> {
     let failed = |why: String| format!("the figure {} cannot be drawn: {why}", figure.id);
-    let sheet = Sheet::new(figure, width).map_err(failed)?;
-    let (across, down) = (sheet.width, sheet.height);
+    let (across, down, body) = match figure.has_rows() {
+        true => rows::drawn(figure, width).map_err(failed)?,
+        false => {
+            let sheet = Sheet::new(figure, width).map_err(failed)?;
+            (sheet.width, sheet.height, sheet.body(figure))
+        }
+    };
     let size = if is_file {
         format!("width=\"{across:.0}\" height=\"{down:.0}\" ")
     } else {
         String::new()
     };
     let paper = if is_file { "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" } else { "" };
-    let body = sheet.body(figure);
     Ok(format!(
         "<svg {size}viewBox=\"0 0 {across:.0} {down:.0}\" xmlns=\"http://www.w3.org/2000/svg\" \
          role=\"img\" aria-label=\"{}\" font-family=\"sans-serif\" font-size=\"{TEXT}\" \
@@ -118,7 +123,7 @@ impl Sheet {
         let (left, right) = (longest.min(0.3 * across) + 14.0, across - MARGIN - 8.0);
         let slot = (right - left) / figure.categories.len().max(1) as f64;
         let names = Names::new(&figure.categories, slot);
-        let title = wrapped(&figure.title, across - 2.0 * MARGIN, TITLE);
+        let title = title_lines(figure, across);
         let top = 12.0 + 24.0 * title.len() as f64 + LINE + 8.0;
         let legend = legend_rows(figure, across - 2.0 * MARGIN).len() as f64;
         let height = top + plot + names.height + LINE + 8.0 + LINE * legend + 10.0;
@@ -136,10 +141,7 @@ impl Sheet {
 
     fn body(&self, figure: &Figure) -> String {
         let mut svg = String::new();
-        for (at, line) in self.title.iter().enumerate() {
-            let y = 26.0 + 24.0 * at as f64;
-            put_text(&mut svg, (MARGIN, y), &format!("font-size=\"{TITLE}\""), line);
-        }
+        draw_title(&mut svg, &self.title);
         let width = self.width - 2.0 * MARGIN;
         let label = shortened(&figure.y_label, width, TEXT);
         put_text(&mut svg, (MARGIN, self.y.end() - 12.0), "class=\"label\"", &label);
@@ -175,7 +177,7 @@ impl Sheet {
                 svg.push_str("</g>\n");
             }
         }
-        self.draw_legend(&mut svg, figure, below + LINE + 8.0);
+        draw_legend(&mut svg, figure, self.width, below + LINE + 8.0);
         svg
     }
 
@@ -355,38 +357,6 @@ impl Sheet {
         }
         svg.push_str("</g>\n");
     }
-
-    fn draw_legend(&self, svg: &mut String, figure: &Figure, top: f64) {
-        for (row, entries) in legend_rows(figure, self.width - 2.0 * MARGIN).iter().enumerate() {
-            let y = top + LINE * row as f64;
-            for (at, x, name) in entries {
-                let (series, x) = (&figure.series[*at], MARGIN + x);
-                let _ = write!(svg, "<g {}>", colour_of(series.group));
-                let middle = y - 5.0;
-                let _ = match series.kind {
-                    SeriesKind::Line => write!(
-                        svg,
-                        "<path d=\"M{x:.1} {middle:.1}h24\" stroke=\"currentColor\" \
-                         stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
-                        dash(&figure.series, *at)
-                    ),
-                    SeriesKind::Points => write!(
-                        svg,
-                        "<circle cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"5\" fill=\"currentColor\"/>",
-                        x + 12.0
-                    ),
-                    SeriesKind::Bars => write!(
-                        svg,
-                        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"24\" height=\"12\" \
-                         fill=\"currentColor\"/>",
-                        middle - 6.0
-                    ),
-                };
-                svg.push_str("</g>");
-                put_text(svg, (x + 30.0, y), "", name);
-            }
-        }
-    }
 }
 
 impl Names {
@@ -454,6 +424,50 @@ fn dash(series: &[Series], at: usize) -> &'static str {
     let is_alike =
         |it: &&Series| it.kind == SeriesKind::Line && colour(it.group) == colour(series[at].group);
     DASHES[series[..at].iter().filter(is_alike).count() % DASHES.len()]
+}
+
+/// The lines of the title in a picture of this width.
+fn title_lines(figure: &Figure, width: f64) -> Vec<String> {
+    wrapped(&figure.title, width - 2.0 * MARGIN, TITLE)
+}
+
+fn draw_title(svg: &mut String, lines: &[String]) {
+    for (at, line) in lines.iter().enumerate() {
+        let y = 26.0 + 24.0 * at as f64;
+        put_text(svg, (MARGIN, y), &format!("font-size=\"{TITLE}\""), line);
+    }
+}
+
+fn draw_legend(svg: &mut String, figure: &Figure, width: f64, top: f64) {
+    for (row, entries) in legend_rows(figure, width - 2.0 * MARGIN).iter().enumerate() {
+        let y = top + LINE * row as f64;
+        for (at, x, name) in entries {
+            let (series, x) = (&figure.series[*at], MARGIN + x);
+            let _ = write!(svg, "<g {}>", colour_of(series.group));
+            let middle = y - 5.0;
+            let _ = match series.kind {
+                SeriesKind::Line => write!(
+                    svg,
+                    "<path d=\"M{x:.1} {middle:.1}h24\" stroke=\"currentColor\" \
+                     stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
+                    dash(&figure.series, *at)
+                ),
+                SeriesKind::Points => write!(
+                    svg,
+                    "<circle cx=\"{:.1}\" cy=\"{middle:.1}\" r=\"5\" fill=\"currentColor\"/>",
+                    x + 12.0
+                ),
+                SeriesKind::Bars => write!(
+                    svg,
+                    "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"24\" height=\"12\" \
+                     fill=\"currentColor\"/>",
+                    middle - 6.0
+                ),
+            };
+            svg.push_str("</g>");
+            put_text(svg, (x + 30.0, y), "", name);
+        }
+    }
 }
 
 /// The entries of the legend by row: index of the series, x coordinate, name.
