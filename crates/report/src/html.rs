@@ -3,7 +3,7 @@
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
-    extend, measure, measure_app,
+    extend, measure, measure_app, origin,
     page::Page,
     plan, predict, reproduce, run, show, show_machine, simulate_machine,
     svg::{self, Width},
@@ -27,10 +27,19 @@ pub fn page(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n\
          <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{body}\
-         <p class=\"source\">Made by interleaf {version}.</p>\n</body>\n</html>\n",
+         {foot}</body>\n</html>\n",
         title = escaped(&title),
-        version = env!("CARGO_PKG_VERSION"),
+        foot = foot(document),
     )
+}
+
+/// The origin of a document, and the version of the program that made the page.
+fn foot(document: &Document) -> String {
+    let facts = origin::facts(document);
+    let facts = facts.iter().map(|(name, text)| format!("{name}: {}<br>\n", escaped(text)));
+    let facts: String = facts.collect();
+    let (version, schema) = (env!("CARGO_PKG_VERSION"), escaped(document.schema()));
+    format!("<p class=\"source\">{facts}Made by interleaf {version} from {schema}.</p>\n")
 }
 
 /// The warnings of a document as paragraphs.

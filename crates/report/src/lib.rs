@@ -23,6 +23,7 @@ pub mod extend;
 pub mod html;
 pub mod measure;
 pub mod measure_app;
+mod origin;
 pub mod page;
 pub mod plan;
 pub mod predict;
