@@ -22,6 +22,9 @@ const CHARACTER: f64 = 0.56;
 
 const MARGIN: f64 = 16.0;
 
+/// Approximate number of labels along the vertical axis.
+const LABELS: usize = 5;
+
 /// Maximum number of points for which a line has markers, and labels beside them.
 const MARKED: usize = 45;
 
@@ -117,9 +120,9 @@ impl Sheet {
         let is_x_log = figure.scale.is_x_log();
         let has_whole_x = !is_x_log && series.iter().flat_map(|it| &it.x).all(|x| x.fract() == 0.0);
         let x = Axis::new(x, is_x_log)?.with_whole_values(has_whole_x);
-        let y = Axis::new(y, figure.scale.is_y_log())?;
+        let y = Axis::new(y, figure.scale.is_y_log())?.with_labelled_ends(LABELS);
         let longest =
-            y.ticks(5).iter().map(|tick| text_width(&tick.label, TEXT)).fold(0.0, f64::max);
+            y.ticks(LABELS).iter().map(|tick| text_width(&tick.label, TEXT)).fold(0.0, f64::max);
         let (left, right) = (longest.min(0.3 * across) + 14.0, across - MARGIN - 8.0);
         let slot = (right - left) / figure.categories.len().max(1) as f64;
         let names = Names::new(&figure.categories, slot);
@@ -185,12 +188,12 @@ impl Sheet {
         let (left, right) = (self.x.start(), self.x.end());
         let (top, bottom) = (self.y.end(), self.y.start());
         svg.push_str("<g class=\"grid\" stroke=\"#e0e0e0\">");
-        for tick in self.y.ticks(5) {
+        for tick in self.y.ticks(LABELS) {
             let y = self.y.at(tick.position);
             let _ = write!(svg, "<path d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
         }
         svg.push_str("</g>\n<g text-anchor=\"end\">");
-        for tick in self.y.ticks(5) {
+        for tick in self.y.ticks(LABELS) {
             put_text(svg, (left - 6.0, self.y.at(tick.position) + 5.0), "", &tick.label);
         }
         svg.push_str("</g>\n");
@@ -387,8 +390,7 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), St
         names => [-0.6, names as f64 - 0.4],
     };
     let bottom = if figure.scale.is_y_log() { least(&y) } else { figure.y_from.min(least(&y)) };
-    let top = most(&y).max(bottom);
-    Ok((across, [bottom, top + 0.05 * (top - bottom)]))
+    Ok((across, [bottom, most(&y).max(bottom)]))
 }
 
 /// The series with positions along the axes instead of values. An interval is not drawn along a

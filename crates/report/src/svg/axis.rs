@@ -11,6 +11,8 @@ pub(super) struct Axis {
     end: f64,
     is_log: bool,
     has_whole_values: bool,
+    /// The distance of the labels of a linear axis; unknown before the ends are labelled.
+    step: Option<f64>,
 }
 
 /// A labelled position of an axis.
@@ -38,7 +40,7 @@ impl Axis {
             _ => 1e-6 * from.abs().max(to.abs()).max(1e-3),
         };
         let to = from + length.max(least);
-        Ok(Self { from, to, start: 0.0, end: 1.0, is_log, has_whole_values: false })
+        Ok(Self { from, to, start: 0.0, end: 1.0, is_log, has_whole_values: false, step: None })
     }
 
     pub(super) fn drawn_between(self, start: f64, end: f64) -> Self {
@@ -48,6 +50,30 @@ impl Axis {
     /// Labels whole numbers only, for values such as rounds and threads.
     pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
         Self { has_whole_values, ..self }
+    }
+
+    /// Moves the ends outwards to the next of about `wanted` labels, so that all values are between
+    /// two labels.
+    pub(super) fn with_labelled_ends(self, wanted: usize) -> Self {
+        if self.is_log {
+            let ([first, last], stride) = self.decades(wanted);
+            // The last label is at a whole number of strides.
+            let past = (last - first + stride - 1) % stride;
+            let (from, to) = (f64::from(first), f64::from(last + stride - 1 - past));
+            let labels = Self { from, to, ..self }.powers(wanted);
+            let below = labels.iter().rev().find(|tick| tick.position <= self.from + 1e-6);
+            let above = labels.iter().find(|tick| tick.position >= self.to - 1e-6);
+            let end = |tick: Option<&Tick>, end: f64| tick.map_or(end, |tick| tick.position);
+            return Self { from: end(below, self.from), to: end(above, self.to), ..self };
+        }
+        let step = self.step_of(wanted);
+        let from = step * libm::floor(self.from / step + 1e-6);
+        let to = step * libm::ceil(self.to / step - 1e-6);
+        // The ends of a range near the limits of f64 stay.
+        if !(from < to && (to - from).is_finite()) {
+            return self;
+        }
+        Self { from, to, step: Some(step), ..self }
     }
 
     pub(super) fn start(&self) -> f64 {
@@ -80,14 +106,19 @@ impl Axis {
         vec![end(self.from), end(self.to)]
     }
 
-    /// Multiples of a step, which is 1, 2 or 5 times a power of ten.
-    fn steps(&self, wanted: usize) -> Vec<Tick> {
+    /// The distance of about `wanted` labels: 1, 2 or 5 times a power of ten.
+    fn step_of(&self, wanted: usize) -> f64 {
         let rough = (self.to - self.from) / wanted.max(1) as f64;
         let power = libm::floor(libm::log10(rough));
         let ten = libm::pow(10.0, power);
         let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| rough <= factor * ten * 1.001);
         let step = factor.unwrap_or(10.0) * ten;
-        let step = if self.has_whole_values { step.max(1.0) } else { step };
+        if self.has_whole_values { step.max(1.0) } else { step }
+    }
+
+    /// Multiples of a step.
+    fn steps(&self, wanted: usize) -> Vec<Tick> {
+        let step = self.step.unwrap_or_else(|| self.step_of(wanted));
         let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
         let first = libm::ceil(self.from / step - 1e-6);
         let last = libm::floor(self.to / step + 1e-6);
@@ -105,20 +136,27 @@ impl Axis {
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
 
+    /// The powers of ten around a logarithmic axis, and the distance of about `wanted` of them.
+    fn decades(&self, wanted: usize) -> ([i32; 2], i32) {
+        let (first, last) = (libm::floor(self.from + 1e-9), libm::ceil(self.to - 1e-9));
+        let wanted = wanted.max(1) as f64;
+        let stride = libm::ceil((last - first) / wanted).max(1.0);
+        ([first as i32, last as i32], stride as i32)
+    }
+
     /// Powers of ten. If the axis spans at most three decades, also 2 and 5 times each power.
     fn powers(&self, wanted: usize) -> Vec<Tick> {
-        let (first, last) = (libm::floor(self.from) as i32, libm::ceil(self.to) as i32);
+        let ([first, last], stride) = self.decades(wanted);
         let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
-        let stride = ((last - first) as usize).div_ceil(wanted.max(1)).max(1);
         let within = self.from - 1e-6..=self.to + 1e-6;
-        let ticks = (first..=last).step_by(stride).flat_map(|power| {
+        let ticks = (first..=last).step_by(stride as usize).flat_map(|power| {
             factors.iter().map(move |factor| {
                 let value = factor * libm::pow(10.0, f64::from(power));
                 let decimals = (-power).max(0) as usize;
                 let is_plain = (-4..6).contains(&power);
                 let plain = format!("{value:.decimals$}");
                 let label = if is_plain { plain } else { format!("{factor}e{power}") };
-                Tick { position: libm::log10(value), label }
+                Tick { position: f64::from(power) + libm::log10(*factor), label }
             })
         });
         ticks.filter(|tick| within.contains(&tick.position)).collect()
@@ -142,6 +180,29 @@ mod tests {
         assert_eq!(labels([0.0, 5.0], true, 6), "1 10 100 1000 10000 100000");
         assert_eq!(labels([-1.0, 0.5], true, 6), "0.1 0.2 0.5 1 2");
         assert_eq!(labels([5.0, 8.0], true, 6), "100000 200000 500000 1e6 2e6 5e6 1e7 2e7 5e7 1e8");
+    }
+
+    #[test]
+    fn the_ends_of_an_axis_have_labels_and_the_values_are_between_them() {
+        let labels = |range: [f64; 2], is_log: bool, wanted: usize| {
+            let axis = Axis::new(range, is_log).map(|axis| axis.with_labelled_ends(wanted));
+            let axis = axis.unwrap_or_else(|why| panic!("{why}"));
+            assert!(axis.from <= range[0] + 1e-9 && range[1] <= axis.to + 1e-9, "{range:?}");
+            let ticks = axis.ticks(wanted);
+            let ends = [ticks.first(), ticks.last()].map(|tick| tick.map(|tick| tick.position));
+            for (end, labelled) in [axis.from, axis.to].into_iter().zip(ends) {
+                assert!(labelled.is_some_and(|it| (end - it).abs() < 1e-9), "{range:?}: {ticks:?}");
+            }
+            ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(labels([0.0, 420.0], false, 5), "0 100 200 300 400 500");
+        assert_eq!(labels([0.0, 400.0], false, 5), "0 100 200 300 400");
+        assert_eq!(labels([0.97, 1.31], false, 4), "0.9 1.0 1.1 1.2 1.3 1.4");
+        assert_eq!(labels([-7.3, 16.3], false, 5), "-10 -5 0 5 10 15 20");
+        assert_eq!(labels([0.0, 0.0], false, 5), "0.0 0.2 0.4 0.6 0.8 1.0");
+        assert_eq!(labels([-1.0, 0.5], true, 5), "0.1 0.2 0.5 1 2 5");
+        assert_eq!(labels([0.3, 6.2], true, 5), "1 100 10000 1e6 1e8");
+        assert_eq!(labels([-3.0, -3.0], true, 5), "0.001 0.002");
     }
 
     #[test]

@@ -37,6 +37,8 @@ struct Rows {
     /// True if names are above their rows.
     is_above: bool,
     x: Axis,
+    /// Approximate number of labels along the axis.
+    labels: usize,
     top: f64,
     bottom: f64,
     with_hints: bool,
@@ -92,15 +94,17 @@ impl Rows {
             row
         };
         let rows = figure.categories.iter().map(row).collect();
-        let x = Axis::new([least, most], false)?.drawn_between(left, right);
+        // A label needs about 90 px.
+        let labels = (((right - left) / 90.0) as usize).max(2);
+        let x = Axis::new([least, most], false)?.with_labelled_ends(labels);
+        let x = x.drawn_between(left, right);
         let with_hints = width == Width::Wide;
-        Ok(Self { width: across, title, rows, is_above, x, top, bottom, with_hints })
+        Ok(Self { width: across, title, rows, is_above, x, labels, top, bottom, with_hints })
     }
 
     fn draw_axis(&self, svg: &mut String) {
         let bottom = self.bottom;
-        let wanted = ((self.x.end() - self.x.start()) / 90.0) as usize;
-        let ticks = self.x.ticks(wanted.max(2));
+        let ticks = self.x.ticks(self.labels);
         svg.push_str("<g class=\"grid\" stroke=\"#e0e0e0\">");
         for tick in &ticks {
             let _ = write!(svg, "<path d=\"{}\"/>", self.upright(tick.position));
