@@ -61,6 +61,8 @@ pub enum Scale {
     /// Both axes are linear.
     #[default]
     Linear,
+    /// Both axes are linear, and the horizontal one begins at 0.
+    LinearFromZero,
     /// The horizontal axis is logarithmic.
     LogX,
     /// Both axes are logarithmic; the vertical one does not begin at `y_from`.
@@ -131,12 +133,17 @@ impl Scale {
 
     /// True if the horizontal axis is logarithmic.
     pub fn is_x_log(self) -> bool {
-        self != Self::Linear
+        matches!(self, Self::LogX | Self::LogXy)
     }
 
     /// True if the vertical axis is logarithmic.
     pub fn is_y_log(self) -> bool {
         self == Self::LogXy
+    }
+
+    /// True if the horizontal axis begins at 0.
+    pub fn is_x_from_zero(self) -> bool {
+        self == Self::LinearFromZero
     }
 
     /// The position of a point in units of the axes: powers of ten along a logarithmic one. `None`

@@ -267,7 +267,7 @@ impl PlanDocument {
             id: id.into(),
             title: format!("{title}: {}", self.demand),
             y_from: 0.0,
-            scale: Scale::Linear,
+            scale: Scale::LinearFromZero,
             x_label: x_label.into(),
             y_label: format!("speed, {} = 1", self.baseline),
             categories: vec![],

@@ -41,7 +41,9 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
     let all = || points.iter().flatten();
     let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
     let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NEG_INFINITY, f64::max);
-    let x = [least(&mut all().map(|point| point.0)), most(&mut all().map(|point| point.0))];
+    let from = least(&mut all().map(|point| point.0));
+    let from = if scale.is_x_from_zero() { from.min(0.0) } else { from };
+    let x = [from, most(&mut all().map(|point| point.0))];
     let top = most(&mut all().map(|point| point.1));
     let bottom = match scale.is_y_log() {
         true => least(&mut all().map(|point| point.1)),

@@ -301,15 +301,15 @@ fn table(document: &PlanDocument) -> Table {
     for row in &document.rows {
         let optional = |value: Option<f64>| value.map_or(String::new(), number);
         if !row.fits {
-            let mut cells = vec![row.configuration.clone()];
+            let mut cells = vec![name(document, row)];
             cells.resize(8, "-".into());
             cells.extend([format!("{:.0}", row.cost), "-".into()]);
             cells.push(format!("{:.0}", row.capacity_bytes as f64 / GIB));
-            table.row(cells.into_iter().chain(["capacity".into(), marks(document, row)]));
+            table.row(cells.into_iter().chain(["capacity".into(), marks(row)]));
             continue;
         }
         table.row([
-            row.configuration.clone(),
+            name(document, row),
             weights_text(&row.weights),
             interval(row.speed, row.speed_interval),
             number(row.result),
@@ -321,7 +321,7 @@ fn table(document: &PlanDocument) -> Table {
             row.work_cost.map_or(String::new(), |ratio| format!("{ratio:.2}")),
             format!("{:.0}", row.capacity_bytes as f64 / GIB),
             row.bound_by.clone(),
-            marks(document, row),
+            marks(row),
         ]);
     }
     table.with_minor(&MINOR)
@@ -345,7 +345,7 @@ fn combined(document: &PlanDocument) -> Table {
         let known = |text: String| if row.fits { text } else { "-".into() };
         let optional = |value: Option<f64>| known(value.map_or(String::new(), number));
         let speed = known(interval(row.speed, row.speed_interval));
-        let mut cells = vec![row.configuration.clone(), speed];
+        let mut cells = vec![name(document, row), speed];
         cells.extend(row.demands.iter().map(|own| match own.fits {
             true => format!("{:.2}", own.speed),
             false => "does not fit".into(),
@@ -356,7 +356,7 @@ fn combined(document: &PlanDocument) -> Table {
             format!("{:.0}", row.cost),
             known(row.work_cost.map_or(String::new(), |ratio| format!("{ratio:.2}"))),
             format!("{:.0}", row.capacity_bytes as f64 / GIB),
-            marks(document, row),
+            marks(row),
         ]);
         table.row(cells);
     }
@@ -410,19 +410,23 @@ fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
     format!("{speed:.2} ({low:.2} to {high:.2})")
 }
 
-fn marks(document: &PlanDocument, row: &PlanRow) -> String {
+/// The configuration of a row; the recommended one is marked, in the column that is always in view.
+fn name(document: &PlanDocument, row: &PlanRow) -> String {
+    match is_recommended(document, row) {
+        true => format!("{} (recommended)", row.configuration),
+        false => row.configuration.clone(),
+    }
+}
+
+fn marks(row: &PlanRow) -> String {
     let front = match (row.on_cost_front, row.on_energy_front) {
         (true, true) => "front $ J",
         (true, false) => "front $",
         (false, true) => "front J",
         (false, false) => "",
     };
-    let marks = [
-        (is_recommended(document, row), "recommended"),
-        (!front.is_empty(), front),
-        (row.future, "not on sale yet"),
-        (!row.fits, "does not fit"),
-    ];
+    let marks =
+        [(!front.is_empty(), front), (row.future, "not on sale yet"), (!row.fits, "does not fit")];
     let marks: Vec<&str> = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
     marks.join(", ")
 }

@@ -384,8 +384,12 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), St
     }
     let across = match figure.categories.len() {
         0 => {
-            let pad = 0.01 * (most(&x) - least(&x));
-            [least(&x) - pad, most(&x) + pad]
+            let (from, to) = (least(&x), most(&x));
+            let pad = 0.01 * (to - from);
+            match figure.scale.is_x_from_zero() {
+                true => [from.min(0.0), to.max(0.0) + pad],
+                false => [from - pad, to + pad],
+            }
         }
         names => [-0.6, names as f64 - 0.4],
     };
@@ -396,7 +400,7 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), St
 /// The series with positions along the axes instead of values. An interval is not drawn along a
 /// logarithmic axis.
 fn positions(series: &Series, scale: Scale) -> Series {
-    if scale == Scale::Linear {
+    if !scale.is_x_log() && !scale.is_y_log() {
         return series.clone();
     }
     let points: Vec<Option<(f64, f64)>> = pairs(series).map(|at| scale.position(at)).collect();
@@ -590,6 +594,15 @@ mod tests {
         let svg = picture(&figure(vec![bars], &names)).unwrap_or_default();
         assert_eq!(svg.matches("h6M").count(), 2, "{svg}");
         assert!(svg.contains("rotate(90") && svg.contains("ours, a: 1.000"), "{svg}");
+    }
+
+    #[test]
+    fn a_horizontal_axis_from_zero_has_its_label() {
+        let prices = [(21_000.0, 1.0), (38_000.0, 1.4)];
+        let points = Series::new("s", SeriesKind::Points, 0, prices);
+        let of = |scale| picture(&Figure { scale, ..figure(vec![points.clone()], &[]) });
+        let zeros = |scale| of(scale).unwrap_or_default().matches(">0</text>").count();
+        assert_eq!((zeros(Scale::Linear), zeros(Scale::LinearFromZero)), (0, 1));
     }
 
     #[test]

@@ -61,7 +61,8 @@ fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> 
     (!series.is_empty()).then(|| Figure {
         y_from: share_axis_from(lowest),
         series,
-        caption: "Each point is a decision of the policy, with its reason.".into(),
+        caption: "Each point is a decision of the policy; the table of all periods has its reason."
+            .into(),
         ..over_time(format!("shares{suffix}"), &title, "pages, %")
     })
 }

@@ -63,7 +63,7 @@ impl SimulateDocument {
         let lowest = lowest.copied().fold(100.0, f64::min);
         Figure {
             y_from: share_axis_from(lowest),
-            caption: "Each point is a decision; the mouse shows its reason.".into(),
+            caption: "Each point is a decision; the table of decisions has its reason.".into(),
             ..self.figure(id, title, y_label, series)
         }
     }
