@@ -1,6 +1,10 @@
 //! The CSV file of a sweep (`interleaf simulate machine --sweep`): its rows, a summary of each
 //! policy, and figures.
 
+mod number;
+
+pub use number::Number;
+
 use crate::{
     RecordError,
     figure::{Figure, Series, SeriesKind},
@@ -90,7 +94,7 @@ pub struct SweepRow {
     pub energy_per_run_j: Option<f64>,
 }
 
-/// A number that differs between the rows of a sweep.
+/// A column with a number that can differ between the rows of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Varied {
     /// The name of the column.
@@ -287,7 +291,7 @@ impl SweepDocument {
 
     /// The numbers that the sweep varies, the one with the most values first. A number that follows
     /// from the workload, such as its footprint, is not one of them.
-    pub fn varied(&self) -> Vec<(Varied, Vec<f64>)> {
+    pub fn varied(&self) -> Vec<(Number, Vec<f64>)> {
         let load =
             |row: &SweepRow| (row.platform.clone(), row.scenario.clone(), row.workload.clone());
         let mut loads = BTreeMap::new();
@@ -296,13 +300,15 @@ impl SweepDocument {
             let value = varied.value;
             loads.values().any(|rows| rows.iter().any(|row| value(row) != value(rows[0])))
         };
-        let values = |varied: Varied| {
-            let mut values: Vec<f64> = self.rows.iter().map(varied.value).collect();
+        let values = |varied: Number| {
+            let mut values: Vec<f64> = self.rows.iter().map(|row| varied.value(row)).collect();
             values.sort_by(f64::total_cmp);
             values.dedup();
             (varied, values)
         };
-        let mut all: Vec<_> = VARIED.into_iter().filter(is_varied).map(values).collect();
+        let columns = VARIED.into_iter().filter(is_varied).map(Number::Column);
+        let parameter = Number::of_parameters(&self.rows).into_iter();
+        let mut all: Vec<_> = parameter.chain(columns).map(values).collect();
         all.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
         all
     }
@@ -379,12 +385,15 @@ impl SweepDocument {
 
     /// The platform, workload and threads, as far as they differ between rows and are not on the
     /// horizontal axis.
-    fn part_names(&self, varied: Option<&(Varied, Vec<f64>)>) -> Vec<Name> {
+    fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
         let differs = |of: &Name| self.rows.iter().any(|row| of(row) != of(first));
-        let mut names: Vec<Name> = vec![|row| row.platform.clone(), |row| row.workload.clone()];
-        if varied.column != "threads" {
+        let mut names: Vec<Name> = vec![|row| row.workload.clone()];
+        if !matches!(varied, Number::Parameter(_)) {
+            names.insert(0, |row| row.platform.clone());
+        }
+        if varied.name() != "threads" {
             names.push(|row| format!("{} threads", row.threads));
         }
         names.retain(differs);
@@ -401,18 +410,18 @@ fn part_label(names: &[Name], row: &SweepRow) -> String {
 }
 
 /// A metric of rows against a number, or by workload.
-fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Varied, Vec<f64>)>) -> Figure {
+fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)>) -> Figure {
     let (label, values, categories) = match varied {
-        Some((varied, values)) => (varied.label, values.clone(), vec![]),
+        Some((varied, values)) => (varied.label(), values.clone(), vec![]),
         None => {
             let mut names: Vec<String> = rows.iter().map(|row| row.workload.clone()).collect();
             names.sort_unstable();
             names.dedup();
-            ("workload", (0..names.len()).map(|at| at as f64).collect(), names)
+            ("workload".into(), (0..names.len()).map(|at| at as f64).collect(), names)
         }
     };
     let at = |row: &SweepRow| match varied {
-        Some((varied, _)) => values.iter().position(|it| *it == (varied.value)(row)),
+        Some((varied, _)) => values.iter().position(|it| *it == varied.value(row)),
         None => categories.iter().position(|name| *name == row.workload),
     };
     let kind = if categories.is_empty() { SeriesKind::Line } else { SeriesKind::Bars };
@@ -444,7 +453,7 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Varied, Vec<f64>)
             "{better} is better. Each point is the mean of the cases of a policy with this value; \
              the interval holds nine tenths of them."
         ),
-        ..Figure::new(metric.id, metric.name, label, &metric.label())
+        ..Figure::new(metric.id, metric.name, &label, &metric.label())
     }
 }
 
@@ -541,7 +550,8 @@ mod tests {
         };
         let varied = |rows: &[String]| {
             let sweep = SweepDocument::read("a.csv", &text(rows)).unwrap();
-            sweep.varied().iter().map(|(varied, _)| varied.column).collect::<Vec<_>>()
+            let names = sweep.varied().into_iter().map(|(varied, _)| varied.name().to_string());
+            names.collect::<Vec<_>>()
         };
         let [lbm, pr] = [of(0, "lbm", "1073741824"), of(1, "pr", "2147483648")];
         assert!(varied(&[lbm.clone(), pr.clone()]).is_empty());

@@ -15,7 +15,7 @@ pub fn page(document: &SweepDocument) -> Page {
     let mut facts = vec![format!("{cases}, {}", counted(document.rows.len() as u64, "row"))];
     facts.extend(document.varied().iter().map(|(varied, values)| {
         let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
-        format!("{}: {}", varied.label, shortened(&values))
+        format!("{}: {}", varied.label(), shortened(&values))
     }));
     let rows = || document.rows.iter();
     facts.push(names("platforms", rows().map(|row| row.platform.as_str())));

@@ -1,0 +1,139 @@
+//! The numbers that differ between the rows of a sweep: columns, and the parameter of a tier in the
+//! names of platforms (`xeon6-cz122:cxl.count=4`).
+
+use super::{SweepRow, Varied};
+use interleaf_model::{parameters, units::Bytes};
+
+/// A number that a sweep varies.
+#[derive(Clone, Debug)]
+pub enum Number {
+    /// The number in a column.
+    Column(Varied),
+    /// A parameter of a tier, such as `cxl.count`.
+    Parameter(String),
+}
+
+impl Number {
+    /// The parameter of a tier that differs between the rows; `None` unless all platforms have the
+    /// same name and one numeric parameter alone differs.
+    pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
+        let (base, first) = parsed(&rows.first()?.platform);
+        let mut key: Option<&str> = None;
+        for row in rows {
+            let (own_base, own) = parsed(&row.platform);
+            let is_alike = own.len() == first.len()
+                && own.iter().zip(&first).all(|((own, _), (first, _))| own == first);
+            if own_base != base || !is_alike {
+                return None;
+            }
+            for ((name, value), (_, other)) in own.iter().zip(&first) {
+                if value != other && *key.get_or_insert(*name) != *name {
+                    return None;
+                }
+            }
+        }
+        let number = Self::Parameter(key?.into());
+        rows.iter().all(|row| number.known(row).is_some()).then_some(number)
+    }
+
+    /// The name of the column or parameter.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Column(varied) => varied.column,
+            Self::Parameter(name) => name,
+        }
+    }
+
+    /// The name with its unit, for an axis.
+    pub fn label(&self) -> String {
+        match self {
+            Self::Column(varied) => varied.label.into(),
+            Self::Parameter(name) if name.ends_with(".capacity") => format!("{name}, GiB"),
+            Self::Parameter(name) => name.clone(),
+        }
+    }
+
+    /// The value of a row in the unit of the label.
+    pub fn value(&self, row: &SweepRow) -> f64 {
+        self.known(row).unwrap_or(0.0)
+    }
+
+    fn known(&self, row: &SweepRow) -> Option<f64> {
+        let name = match self {
+            Self::Column(varied) => return Some((varied.value)(row)),
+            Self::Parameter(name) => name,
+        };
+        let (_, own) = parsed(&row.platform);
+        let (_, text) = own.into_iter().find(|(key, _)| key == name)?;
+        match name.rsplit_once('.')?.1 {
+            "count" => text.parse::<u32>().ok().map(f64::from),
+            "capacity" => {
+                let bytes = text.parse::<Bytes>().ok()?.get();
+                Some(bytes as f64 / f64::from(1 << 30))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The name of a platform, and its parameters with their values.
+fn parsed(platform: &str) -> (&str, Vec<(&str, &str)>) {
+    let (name, text) = parameters::split(platform);
+    let pairs = text.into_iter().flat_map(|text| text.split(','));
+    (name, pairs.filter_map(|pair| pair.split_once('=')).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use crate::sweep::{COLUMNS, SweepDocument};
+
+    /// A sweep with a row for each platform and each of two errors of the curves.
+    fn sweep(platforms: &[&str]) -> SweepDocument {
+        let mut text = COLUMNS.join(",") + "\n";
+        for (case, platform) in platforms.iter().enumerate() {
+            for error in ["0", "0.1"] {
+                let case = format!("{case},\"{platform}\",s,lbm,4,1073741824,dmi,,0.02,{error}");
+                text += &case;
+                text += ",2,1,10,1.2,3:1,9,0.1,0.01,5,3:1,0,0,100,a,b\n";
+            }
+        }
+        SweepDocument::read("a.csv", &text).unwrap()
+    }
+
+    #[test]
+    fn a_parameter_of_a_tier_is_the_horizontal_axis() {
+        let platforms = ["p:cxl.count=4", "p:cxl.count=8", "p:cxl.count=16"];
+        let figures = sweep(&platforms).figures();
+        assert_eq!(figures.len(), 2, "regret and speed-up, each for all platforms");
+        assert_eq!(
+            (&figures[0].x_label[..], &figures[0].title[..]),
+            ("cxl.count", "regret of a run")
+        );
+        assert_eq!(figures[0].series[0].x, [4.0, 8.0, 16.0]);
+        let sizes = ["p:cxl.count=4,dram.capacity=512GiB", "p:cxl.count=4,dram.capacity=1TiB"];
+        let varied = &sweep(&sizes).varied()[0];
+        assert_eq!(
+            (&varied.0.label()[..], &varied.1[..]),
+            ("dram.capacity, GiB", &[512.0, 1024.0][..])
+        );
+    }
+
+    #[test]
+    fn platforms_that_differ_otherwise_have_figures_of_their_own() {
+        for platforms in [
+            ["p:cxl.count=4", "q:cxl.count=8", "p:cxl.count=8"],
+            [
+                "p:cxl.count=4,dram.count=4",
+                "p:cxl.count=8,dram.count=8",
+                "p:cxl.count=8,dram.count=4",
+            ],
+            ["p", "p:cxl.count=8", "p:cxl.count=4"],
+            ["p:cxl.count=4", "p:cxl.count=many", "p:cxl.count=8"],
+        ] {
+            let sweep = sweep(&platforms);
+            assert_eq!(sweep.varied()[0].0.name(), "curve_error", "{platforms:?}");
+            assert_eq!(sweep.figures().len(), 6, "{platforms:?}");
+        }
+    }
+}
