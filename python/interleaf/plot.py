@@ -103,6 +103,8 @@ def draw(figure: dict[str, Any], ax: Axes | None = None) -> Axes:
     """Draw a figure that :meth:`Record.figures` returned; returns the axes."""
     axes = _axes(ax)
     categories = figure.get("categories", [])
+    if categories and all(series["kind"] == "points" for series in figure["series"]):
+        return _rows(figure, axes)
     bars = [series for series in figure["series"] if series["kind"] == "bars"]
     width = 0.8 / max(len(bars), 1)
     for series in figure["series"]:
@@ -118,13 +120,15 @@ def draw(figure: dict[str, Any], ax: Axes | None = None) -> Axes:
         else:
             at = bars.index(series)
             middle = [place + (at - (len(bars) - 1) / 2) * width for place in x]
-            error = [[abs(v - e) for v, e in zip(y, ends, strict=True)] for ends in (low, high)]
-            axes.bar(middle, y, width, color=shade, label=name, yerr=error if low else None)
+            error = _error(y, low, high)
+            axes.bar(middle, y, width, color=shade, label=name, yerr=error)
     if categories:
         axes.set_xticks(range(len(categories)), categories, rotation=30, ha="right")
     scale = figure.get("scale", "linear")
     if scale in ("log-x", "log-xy"):
         axes.set_xscale("log")
+    elif scale == "linear-from-zero":
+        axes.set_xlim(left=0)
     if scale == "log-xy":
         axes.set_yscale("log")
     else:
@@ -132,6 +136,36 @@ def draw(figure: dict[str, Any], ax: Axes | None = None) -> Axes:
     axes.set_title(figure["title"])
     axes.set_xlabel(figure["x_label"])
     axes.set_ylabel(figure["y_label"])
+    if len(figure["series"]) > 1:
+        axes.legend()
+    return axes
+
+
+def _error(values: list[float], low: list[float], high: list[float]) -> list[list[float]] | None:
+    """Return the distances of the ends of intervals from the values; None without intervals."""
+    if not low:
+        return None
+    return [[abs(v - e) for v, e in zip(values, ends, strict=True)] for ends in (low, high)]
+
+
+def _rows(figure: dict[str, Any], axes: Axes) -> Axes:
+    """Draw points in a row for each category, along a horizontal axis of values."""
+    for series in figure["series"]:
+        axes.errorbar(
+            series["y"],
+            series["x"],
+            xerr=_error(series["y"], series.get("low", []), series.get("high", [])),
+            color=colour(series["group"]),
+            label=series["name"],
+            fmt="o",
+            capsize=3,
+        )
+    axes.axvline(0, color="#707070", linewidth=1)
+    names = figure["categories"]
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_title(figure["title"])
+    axes.set_xlabel(figure["y_label"])
     if len(figure["series"]) > 1:
         axes.legend()
     return axes
