@@ -39,7 +39,7 @@ fn foot(document: &Document) -> String {
     let facts = facts.iter().map(|(name, text)| format!("{name}: {}<br>\n", escaped(text)));
     let facts: String = facts.collect();
     let (version, schema) = (env!("CARGO_PKG_VERSION"), escaped(document.schema()));
-    format!("<p class=\"source\">{facts}Made by interleaf {version} from {schema}.</p>\n")
+    format!("<p class=\"source\">{facts}document: {schema}<br>\nMade by interleaf {version}.</p>\n")
 }
 
 /// The warnings of a document as paragraphs.

@@ -116,18 +116,18 @@ impl Sheet {
         let (across, plot) = width.size();
         let series: Vec<Series> =
             figure.series.iter().map(|series| positions(series, figure.scale)).collect();
-        let (x, y) = ranges(figure, &series)?;
+        let [x, y, values] = ranges(figure, &series)?;
         let is_x_log = figure.scale.is_x_log();
         let has_whole_x = !is_x_log && series.iter().flat_map(|it| &it.x).all(|x| x.fract() == 0.0);
         let x = Axis::new(x, is_x_log)?.with_whole_values(has_whole_x);
-        let y = Axis::new(y, figure.scale.is_y_log())?.with_labelled_ends(LABELS);
+        let y = Axis::new(y, figure.scale.is_y_log())?.with_labels_around(values, LABELS);
         let longest =
             y.ticks(LABELS).iter().map(|tick| text_width(&tick.label, TEXT)).fold(0.0, f64::max);
         let (left, right) = (longest.min(0.3 * across) + 14.0, across - MARGIN - 8.0);
         let slot = (right - left) / figure.categories.len().max(1) as f64;
         let names = Names::new(&figure.categories, slot);
         let title = title_lines(figure, across);
-        let top = 12.0 + 24.0 * title.len() as f64 + LINE + 8.0;
+        let top = 12.0 + 24.0 * title.len() as f64 + LINE + 14.0;
         let legend = legend_rows(figure, across - 2.0 * MARGIN).len() as f64;
         let height = top + plot + names.height + LINE + 8.0 + LINE * legend + 10.0;
         Ok(Self {
@@ -147,7 +147,7 @@ impl Sheet {
         draw_title(&mut svg, &self.title);
         let width = self.width - 2.0 * MARGIN;
         let label = shortened(&figure.y_label, width, TEXT);
-        put_text(&mut svg, (MARGIN, self.y.end() - 12.0), "class=\"label\"", &label);
+        put_text(&mut svg, (MARGIN, self.y.end() - 18.0), "class=\"label\"", &label);
         self.draw_axes(&mut svg, figure);
         let below = self.y.start() + self.names.height + LINE;
         let middle = 0.5 * (self.x.start() + self.x.end());
@@ -157,6 +157,13 @@ impl Sheet {
         let mut bar = 0;
         let mut labels = vec![];
         for kind in [SeriesKind::Bars, SeriesKind::Line, SeriesKind::Points] {
+            // The points of the first series are above the others.
+            let is_point = |it: &&Series| it.kind == kind && kind == SeriesKind::Points;
+            for series in self.series.iter().rev().filter(is_point) {
+                let _ = writeln!(svg, "<g {}>", colour_of(series.group));
+                self.draw_points(&mut svg, series);
+                svg.push_str("</g>\n");
+            }
             for (at, series) in self.series.iter().enumerate().filter(|(_, it)| it.kind == kind) {
                 let _ = writeln!(svg, "<g {}>", colour_of(series.group));
                 match kind {
@@ -170,7 +177,6 @@ impl Sheet {
                         self.draw_hints(&mut svg, series, &figure.series[at]);
                     }
                     SeriesKind::Points => {
-                        self.draw_points(&mut svg, series);
                         if names_points(series) {
                             self.draw_labels(&mut svg, series, &mut labels);
                         }
@@ -302,13 +308,34 @@ impl Sheet {
         svg.push('\n');
     }
 
+    /// The boxes at which a label of a point can be drawn, the best first: below or above the
+    /// point, and to its right or left.
+    fn places(&self, (x, y): (f64, f64), label: &str) -> Vec<[f64; 4]> {
+        // Names of parts have more wide letters than other texts.
+        let width = 1.1 * text_width(label, TEXT - 1.0);
+        let [right, left] = [x + 6.0, x - 6.0 - width];
+        let [below, above] = [y + 14.0, y - 8.0];
+        let places = [(right, below), (left, below), (right, above), (left, above)];
+        let is_within = |(left, bottom): &(f64, f64)| {
+            *left >= self.x.start() && left + width <= self.width && bottom + 6.0 <= self.y.start()
+        };
+        let places = places.into_iter().filter(is_within);
+        places.map(|(left, bottom)| [left, bottom - TEXT, left + width, bottom]).collect()
+    }
+
     /// Draws the labels of a series with few points, and the markers of a line. A label is drawn
     /// where it changes, unless it would cover another label; `taken` has the boxes of drawn
-    /// labels.
+    /// labels. Labels of points avoid all points if they can.
     fn draw_labels(&self, svg: &mut String, series: &Series, taken: &mut Vec<[f64; 4]>) {
         if series.x.len() > MARKED {
             return;
         }
+        let points = self.series.iter().filter(|it| it.kind == SeriesKind::Points);
+        let points: Vec<[f64; 4]> = points
+            .flat_map(pairs)
+            .map(|(x, y)| (self.x.at(x), self.y.at(y)))
+            .map(|(x, y)| [x - 5.0, y - 5.0, x + 5.0, y + 5.0])
+            .collect();
         for (at, (x, y)) in pairs(series).enumerate() {
             let (x, y) = (self.x.at(x), self.y.at(y));
             if series.kind == SeriesKind::Line {
@@ -321,16 +348,18 @@ impl Sheet {
             if at > 0 && series.labels[at - 1] == *label {
                 continue;
             }
-            let width = text_width(label, TEXT - 1.0);
-            let right = x + 6.0 + width > self.width;
-            let left = if right { x - 6.0 - width } else { x + 6.0 };
-            let below = if y + LINE > self.y.start() { y - 8.0 } else { y + 14.0 };
-            let place = [left, below - TEXT, left + width, below];
-            let is_free = |it: &[f64; 4]| {
-                place[2] < it[0] || it[2] < place[0] || place[3] < it[1] || it[3] < place[1]
+            let places = self.places((x, y), label);
+            let is_free = |place: &&[f64; 4]| taken.iter().all(|it| !overlap(place, it));
+            let place = match series.kind {
+                SeriesKind::Points => {
+                    let is_clear = |place: &&[f64; 4]| !points.iter().any(|it| overlap(place, it));
+                    let clear = places.iter().filter(is_free).find(is_clear);
+                    clear.or_else(|| places.iter().find(is_free))
+                }
+                _ => places.first().filter(is_free),
             };
-            if left >= 0.0 && taken.iter().all(is_free) {
-                put_text(svg, (left, below), "font-size=\"13\"", label);
+            if let Some(place) = place.copied() {
+                put_text(svg, (place[0], place[3]), "font-size=\"13\"", label);
                 taken.push(place);
             }
         }
@@ -372,8 +401,8 @@ impl Names {
     }
 }
 
-/// The ranges of the horizontal and the vertical axis.
-fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), String> {
+/// The ranges of the horizontal axis, of the vertical axis, and of the values along the latter.
+fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let x: Vec<f64> = series.iter().flat_map(|series| &series.x).copied().collect();
@@ -394,7 +423,7 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<([f64; 2], [f64; 2]), St
         names => [-0.6, names as f64 - 0.4],
     };
     let bottom = if figure.scale.is_y_log() { least(&y) } else { figure.y_from.min(least(&y)) };
-    Ok((across, [bottom, most(&y).max(bottom)]))
+    Ok([across, [bottom, most(&y).max(bottom)], [least(&y), most(&y)]])
 }
 
 /// The series with positions along the axes instead of values. An interval is not drawn along a
@@ -418,6 +447,11 @@ fn names_points(series: &Series) -> bool {
 
 fn pairs(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     series.x.iter().copied().zip(series.y.iter().copied())
+}
+
+/// True if two boxes have a common part: left, top, right, bottom.
+fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
+    a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
 }
 
 /// The class and the colour of a group of series.

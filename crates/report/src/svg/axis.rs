@@ -11,9 +11,12 @@ pub(super) struct Axis {
     end: f64,
     is_log: bool,
     has_whole_values: bool,
-    /// The distance of the labels of a linear axis; unknown before the ends are labelled.
+    /// The distance of the labels of a linear axis; unknown until the ends are final.
     step: Option<f64>,
 }
+
+/// A value may exceed the last label by this fraction of the distance of two labels.
+const SLACK: f64 = 0.02;
 
 /// A labelled position of an axis.
 #[derive(Debug, PartialEq)]
@@ -52,9 +55,9 @@ impl Axis {
         Self { has_whole_values, ..self }
     }
 
-    /// Moves the ends outwards to the next of about `wanted` labels, so that all values are between
-    /// two labels.
-    pub(super) fn with_labelled_ends(self, wanted: usize) -> Self {
+    /// Moves an end outwards to the next of about `wanted` labels, if no label is between the end
+    /// and the values, from the smallest to the largest.
+    pub(super) fn with_labels_around(self, values: [f64; 2], wanted: usize) -> Self {
         if self.is_log {
             let ([first, last], stride) = self.decades(wanted);
             // The last label is at a whole number of strides.
@@ -67,8 +70,11 @@ impl Axis {
             return Self { from: end(below, self.from), to: end(above, self.to), ..self };
         }
         let step = self.step_of(wanted);
-        let from = step * libm::floor(self.from / step + 1e-6);
-        let to = step * libm::ceil(self.to / step - 1e-6);
+        let slack = SLACK * step;
+        let has_first = step * libm::ceil(self.from / step - 1e-6) <= values[0] + slack;
+        let has_last = step * libm::floor(self.to / step + 1e-6) >= values[1] - slack;
+        let from = if has_first { self.from } else { step * libm::floor(self.from / step) };
+        let to = if has_last { self.to } else { step * libm::ceil(self.to / step) };
         // The ends of a range near the limits of f64 stay.
         if !(from < to && (to - from).is_finite()) {
             return self;
@@ -183,26 +189,30 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_an_axis_have_labels_and_the_values_are_between_them() {
+    fn the_values_are_between_labels() {
         let labels = |range: [f64; 2], is_log: bool, wanted: usize| {
-            let axis = Axis::new(range, is_log).map(|axis| axis.with_labelled_ends(wanted));
+            let axis = Axis::new(range, is_log).map(|axis| axis.with_labels_around(range, wanted));
             let axis = axis.unwrap_or_else(|why| panic!("{why}"));
             assert!(axis.from <= range[0] + 1e-9 && range[1] <= axis.to + 1e-9, "{range:?}");
             let ticks = axis.ticks(wanted);
-            let ends = [ticks.first(), ticks.last()].map(|tick| tick.map(|tick| tick.position));
-            for (end, labelled) in [axis.from, axis.to].into_iter().zip(ends) {
-                assert!(labelled.is_some_and(|it| (end - it).abs() < 1e-9), "{range:?}: {ticks:?}");
-            }
+            let slack = 0.01 * (range[1] - range[0]).max(1e-9);
+            let is_below = ticks.first().is_some_and(|it| it.position <= range[0] + slack);
+            let is_above = ticks.last().is_some_and(|it| it.position >= range[1] - slack);
+            assert!(is_below && is_above, "{range:?}: {ticks:?}");
             ticks.into_iter().map(|tick| tick.label).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(labels([0.0, 420.0], false, 5), "0 100 200 300 400 500");
         assert_eq!(labels([0.0, 400.0], false, 5), "0 100 200 300 400");
         assert_eq!(labels([0.97, 1.31], false, 4), "0.9 1.0 1.1 1.2 1.3 1.4");
         assert_eq!(labels([-7.3, 16.3], false, 5), "-10 -5 0 5 10 15 20");
+        assert_eq!(labels([-0.0001, 4.4], false, 5), "0 1 2 3 4 5");
         assert_eq!(labels([0.0, 0.0], false, 5), "0.0 0.2 0.4 0.6 0.8 1.0");
         assert_eq!(labels([-1.0, 0.5], true, 5), "0.1 0.2 0.5 1 2 5");
         assert_eq!(labels([0.3, 6.2], true, 5), "1 100 10000 1e6 1e8");
         assert_eq!(labels([-3.0, -3.0], true, 5), "0.001 0.002");
+        // The lower end is not at a value, so that it needs no label.
+        let axis = Axis::new([0.93, 1.39], false).map(|it| it.with_labels_around([1.06, 1.39], 5));
+        assert!(axis.is_ok_and(|it| it.from == 0.93 && (it.to - 1.4).abs() < 1e-9));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Rows {
         let rows = figure.categories.iter().map(row).collect();
         // A label needs about 90 px.
         let labels = (((right - left) / 90.0) as usize).max(2);
-        let x = Axis::new([least, most], false)?.with_labelled_ends(labels);
+        let x = Axis::new([least, most], false)?.with_labels_around([least, most], labels);
         let x = x.drawn_between(left, right);
         let with_hints = width == Width::Wide;
         Ok(Self { width: across, title, rows, is_above, x, labels, top, bottom, with_hints })
