@@ -55,14 +55,26 @@ pub fn html(document: &CompareRunsDocument, figures: &str) -> String {
         let items = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
         format!("<ul>\n{}</ul>\n", items.collect::<String>())
     };
-    let (verdicts, notes) = (list(verdicts(document)), list(notes(document)));
+    let lines = verdicts(document);
+    // The verdicts on the geometric means, which are the last lines, stand for all workloads.
+    let answer = match document.means.len() {
+        0 => &lines[..],
+        count => &lines[lines.len().saturating_sub(count)..],
+    };
+    let answer: Vec<String> = answer.iter().map(|line| escaped(line)).collect();
+    let answer = match answer.is_empty() {
+        true => String::new(),
+        false => format!("<p class=\"answer\">{}</p>\n", answer.join("<br>\n")),
+    };
+    let (verdicts, notes) = (list(lines), list(notes(document)));
     let about = list([configurations(document), measured(document)].concat());
     let mut machine = Table::new(&["", ""]);
     for (name, value) in document.machine.facts() {
         machine.row([name.to_string(), value]);
     }
     format!(
-        "{about}<h2>Is this real?</h2>\n{verdicts}{notes}{figures}<h2>Configurations</h2>\n{}\
+        "{answer}{about}<h2>Is this real?</h2>\n{verdicts}{notes}{figures}\
+         <h2>Configurations</h2>\n{}\
          <h2>All runs</h2>\n<details><summary>table</summary>\n{}</details>\n<h2>Machine</h2>\n{}",
         results(document).html(),
         runs(document).html(),
