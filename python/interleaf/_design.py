@@ -15,7 +15,7 @@ from ._errors import InputError, InputTypeError
 from ._options import items, number, path_of, whole, word
 
 #: Arguments of a sweep file that are integers.
-_WHOLE = ("threads", "seed", "page_groups")
+_WHOLE = ("threads", "seed", "page_groups", "channels", "outstanding", "requests")
 
 #: The most cases of a design.
 CASES_MAX = 10_000_000
@@ -134,12 +134,14 @@ def cases(given: Iterable[Mapping[str, object]]) -> Design:
 
 
 def read_design(path: str | os.PathLike[str]) -> Design:
-    """Read the cases of a sweep file, as ``interleaf simulate machine --sweep`` simulates them.
+    """Read the cases of a sweep file, as the command simulates them.
 
-    The design is for ``simulate.machine``; docs/simulate.md describes the file.
+    The commands are ``interleaf simulate machine --sweep`` and ``simulate dimm --sweep``;
+    docs/simulate.md and docs/simulate-dimm.md describe the files.
 
     Args:
-        path: A TOML file with the schema ``interleaf.sweep/1``.
+        path: A TOML file with the schema ``interleaf.sweep/1``, whose design is for
+            ``simulate.machine``, or ``interleaf.sweep.dimm/1``, for ``simulate.dimm``.
 
     Returns:
         Every combination of the lists, in the order of the command; equal to :func:`grid` of the
@@ -148,13 +150,18 @@ def read_design(path: str | os.PathLike[str]) -> Design:
     Raises:
         InputError: The file cannot be read, or a field of it is invalid.
     """
-    columns = _core.read_sweep(path_of("sweep", path))
+    return design_of_file(path)[1]
+
+
+def design_of_file(path: str | os.PathLike[str]) -> tuple[str, Design]:
+    """Return the function of a sweep file, such as ``simulate.dimm``, and its design."""
+    command, columns = _core.read_sweep(path_of("sweep", path))
     names = tuple(name for name, _ in columns)
     values = [
         [int(text) if text is not None and name in _WHOLE else text for text in texts]
         for name, texts in columns
     ]
-    return Design(names, tuple(zip(*values, strict=True)))
+    return f"simulate.{command}", Design(names, tuple(zip(*values, strict=True)))
 
 
 def random(count: int, *, design_seed: int = 1, **ranges: object) -> Design:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._case import TARGETS, Target, content_hash, run_batch, run_part, target_of
-from ._design import Case, Design, cases, read_design
+from ._design import Case, Design, cases, design_of_file
 from ._engine import Engine, engine_of
 from ._errors import InputError, InputTypeError
 from ._options import called, path_of, whole
@@ -133,9 +133,10 @@ def sweep(
     """Compute each case of a design, and store its rows.
 
     Args:
-        function: ``simulate.machine``, ``simulate.dimm``, ``simulate.card``, ``predict``, or a
-            function of your own that returns a record or a dictionary. Without a design, the sweep
-            file of ``interleaf simulate machine --sweep``.
+        function: ``simulate.machine``, ``simulate.dimm``, ``simulate.card``, ``predict``,
+            ``plan``, or a function of your own that returns a record or a dictionary. Without a
+            design, the sweep file of ``interleaf simulate machine --sweep`` or
+            ``simulate dimm --sweep``.
         design: The cases: :func:`grid`, :func:`random_design`, :func:`latin_hypercube`,
             :func:`read_design`, or a list of dictionaries.
         engine: ``local`` (threads), ``dask``, ``ray``, any ``concurrent.futures.Executor``, or a
@@ -156,7 +157,7 @@ def sweep(
         InputError: The design, the engine or the output cannot be used.
     """
     if design is None:
-        function, design = "simulate.machine", _design_of_file(function)
+        function, design = _of_file(function)
     target = target_of(function)
     plan = _Plan(target, design if isinstance(design, Design) else cases(design), fixed, batch)
     if not isinstance(progress, bool):
@@ -171,9 +172,9 @@ def sweep(
     return SweepResult(store.path, tuple(plan.parts), run.computed, store)
 
 
-def _design_of_file(function: object) -> Design:
+def _of_file(function: object) -> tuple[str, Design]:
     if isinstance(function, os.PathLike) or (isinstance(function, str) and function not in TARGETS):
-        return read_design(function)
+        return design_of_file(function)
     raise InputTypeError("there is no design", "give the cases, or a sweep file in place of both")
 
 

@@ -111,17 +111,18 @@ def machine(
 
 
 def dimm(
-    device: str,
+    device: str | None = None,
     *,
+    server: str | None = None,
     mix: str | float | Mix | Sequence[str | float | Mix] = "R",
     load: str = "max",
     pattern: str = "stream",
-    channels: int | str = 12,
+    channels: int | str | None = None,
     requests: int | str = 1_000_000,
     density: str | None = None,
     width: str | None = None,
     outstanding: int | str | None = None,
-    uncore_ns: float | str = 65.0,
+    uncore_ns: float | str | None = None,
     seed: int | str = 1,
     progress: Progress | None = None,
 ) -> DimmOutcome:
@@ -129,15 +130,16 @@ def dimm(
 
     Args:
         device: A module (``interleaf.names("devices")``), or its file (``FILE:NAME``).
+        server: A built-in server, in place of modules: with its channels, cores and fabric.
         mix: One traffic mix, or several.
         load: ``max``, ``sweep``, or a bandwidth such as ``150GB/s``.
         pattern: Order of lines: ``stream``, ``random`` or ``hot-bank``.
-        channels: Channels with a module each, 1 to 64.
+        channels: Channels with a module each, 1 to 64. Default: 12.
         requests: Lines that are read or written at each point on all channels.
         density: Density of the devices: ``16Gb``, ``24Gb`` or ``32Gb``.
         width: Width of the devices: ``x4`` or ``x8``.
         outstanding: The most outstanding lines of each channel, 1 to 65536.
-        uncore_ns: Round trip between core and controller, 0 to 10000 ns.
+        uncore_ns: Round trip between core and controller, 0 to 10000 ns. Default: 65.
         seed: The seed of all randomness.
         progress: A function as that of :func:`machine`.
 
@@ -149,7 +151,8 @@ def dimm(
     """
     called("progress", progress)
     options = texts(
-        device=word("device", device),
+        device=None if device is None else word("device", device),
+        server=None if server is None else word("server", server),
         mix=mix,
         load=load,
         pattern=pattern,

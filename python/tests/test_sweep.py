@@ -204,6 +204,36 @@ def test_a_sweep_file_is_one_more_way_to_write_a_grid(tmp_path):
         interleaf.sweep(path)
 
 
+MODULES = """
+schema = "interleaf.sweep.dimm/1"
+device = ["rdimm-6400-2r", "ddr4-3200-2r"]
+channels = [1]
+mix = ["R", "W2"]
+load = ["10GB/s", "max"]
+requests = [5000]
+"""
+
+
+def test_a_sweep_of_modules_is_the_same_in_csv_parquet_and_python(command, tmp_path):
+    path, table = tmp_path / "modules.toml", tmp_path / "rows.parquet"
+    path.write_text(MODULES)
+    command("simulate", "dimm", "--sweep", str(path), "-o", str(tmp_path / "rows.csv"),
+            "--parquet", str(table))  # fmt: skip
+    rows = pytest.importorskip("pyarrow.parquet").read_table(table).to_pylist()
+    with open(tmp_path / "rows.csv", newline="") as file:
+        said = list(csv.DictReader(file))
+    assert len(rows) == len(said) == 8
+    for row, expected in zip(rows, said, strict=True):
+        for name, value in row.items():
+            kind = type(value) if value is not None else str
+            assert kind(expected[name]) == ("" if value is None else value), name
+    assert isinstance(rows[0]["channels"], int)
+    assert rows[1]["offered_gbps"] is None
+    ours = interleaf.sweep(path).to_arrow().to_pylist()
+    for own, name in {"latency_ns_mean": "latency_mean_ns", "power_w": "power_w"}.items():
+        assert [row[own] for row in ours] == [row[name] for row in rows]
+
+
 class Pace:
     """Moves the same share of pages in each period."""
 

@@ -247,6 +247,10 @@ pub(crate) struct MachineArgs {
         "migration_rate", "counter_noise", "curve_error", "seed", "compare", "json", "csv",
     ])]
     pub(crate) sweep: Option<PathBuf>,
+    /// With --sweep, also write the rows as Parquet
+    #[arg(long, value_name = "FILE.parquet", requires = "sweep",
+        conflicts_with_all = ["workload", "demand", "scenario"])]
+    pub(crate) parquet: Option<PathBuf>,
     /// Number of threads [default: that of the workload's largest run, at most the cores of a
     /// socket]
     #[arg(long, value_name = "N", value_parser = threads)]
@@ -460,7 +464,9 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     {
         hints.push(problem.split_off(at).trim_start_matches(": ").to_string());
     }
-    if problem.contains("--mix <MIX>") && error.kind() != ErrorKind::ValueValidation {
+    let is_of_value = error.kind() == ErrorKind::ValueValidation;
+    let is_sweep = problem.contains("--sweep <FILE>");
+    if problem.contains("--mix <MIX>") && !is_of_value && !is_sweep {
         hints.push(match verb {
             "interleaf plan" => "give --demand NAME or FILE, or --mix MIX".into(),
             _ => "give one of --workload NAME, --demand FILE and --mix MIX".into(),

@@ -62,8 +62,13 @@ impl Folder {
     }
 
     fn run(&self, sweep: &str, target: &str, threads: &str) -> Output {
+        self.simulated("machine", sweep, target, threads)
+    }
+
+    /// Runs the sweep file `sweep` of `interleaf simulate KIND`.
+    fn simulated(&self, kind: &str, sweep: &str, target: &str, threads: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_interleaf"))
-            .args(["simulate", "machine", "--sweep", sweep, "-o", target])
+            .args(["simulate", kind, "--sweep", sweep, "-o", target])
             .env("RAYON_NUM_THREADS", threads)
             .current_dir(self.0.path())
             .output()
@@ -321,4 +326,81 @@ fn a_record_of_something_else_is_not_touched() {
         assert_eq!(fs::read(folder.path("whole-2.csv")).unwrap(), whole, "{name}");
         fs::write(folder.path(name), before).unwrap();
     }
+}
+
+/// Two modules, of which one is in a file, with two mixes and a sweep of loads: rows of the same
+/// case differ in the offered load.
+const MODULES: &str = r#"
+schema = "interleaf.sweep.dimm/1"
+device = ["rdimm-6400-2r", "own.toml"]
+channels = [1]
+mix = ["R", "W2"]
+load = ["sweep"]
+requests = [5_000]
+seeds = 2
+"#;
+
+const MODULE: &str = r#"
+schema = "interleaf.devices/1"
+inherits = "rdimm-6400-2r"
+
+[[module]]
+name = "own-1r"
+ranks = 1
+"#;
+
+#[test]
+fn a_sweep_of_modules_is_completed_and_has_a_page() {
+    let folder = Folder::new();
+    fs::write(folder.path("modules.toml"), MODULES).unwrap();
+    fs::write(folder.path("own.toml"), MODULE).unwrap();
+    let run = |target: &str, threads: &str| {
+        let output = folder.simulated("dimm", "modules.toml", target, threads);
+        succeeded(&output);
+        fs::read(folder.path(target)).unwrap()
+    };
+    let whole = run("whole.csv", "2");
+    assert_eq!(String::from_utf8_lossy(&run("one.csv", "1")), String::from_utf8_lossy(&whole));
+    let ends = line_ends(&whole);
+    assert_eq!(ends.len(), 1 + 2 * 2 * 2 * 20);
+    for cut in [0, ends[0], ends[20], ends[30], whole.len() - 1] {
+        fs::write(folder.path("cut.csv"), &whole[..cut]).unwrap();
+        assert!(run("cut.csv", "2") == whole, "cut at {cut}");
+    }
+    let mut reader = csv::Reader::from_reader(&whole[..]);
+    let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    let last = rows.iter().filter(|row| row["offered_gbps"].is_empty());
+    let last: Vec<(&str, &str)> =
+        last.map(|row| (row["device"].as_str(), row["mix"].as_str())).collect();
+    let [r, w2] = ["R", "W2"].map(|mix| ("rdimm-6400-2r", mix));
+    let [own_r, own_w2] = ["R", "W2"].map(|mix| ("own.toml", mix));
+    assert_eq!(last, [r, r, w2, w2, own_r, own_r, own_w2, own_w2]);
+    // A row has the figures of the command with the same options.
+    let words = ["simulate", "dimm", "--device", "own.toml", "--channels", "1", "--mix", "W2"];
+    let words = [&words[..], &["--requests", "5000", "--seed", "2", "--json"]].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_interleaf"))
+        .args(words)
+        .current_dir(folder.0.path())
+        .output()
+        .unwrap();
+    succeeded(&output);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let point = &document["points"][0];
+    let row = rows.last().unwrap();
+    assert_eq!(row["bandwidth_gbps"], point["bandwidth_gbps"].to_string());
+    assert_eq!(row["latency_mean_ns"], point["latency_ns"]["mean"].to_string());
+    assert_eq!(row["energy_pj_per_bit"], point["energy_pj_per_bit"].to_string());
+    // A changed module makes it another sweep.
+    fs::write(folder.path("own.toml"), MODULE.replace("ranks = 1", "ranks = 4")).unwrap();
+    let output = folder.simulated("dimm", "modules.toml", "whole.csv", "2");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(fs::read(folder.path("whole.csv")).unwrap() == whole);
+    let output = Command::new(env!("CARGO_BIN_EXE_interleaf"))
+        .args(["report", "whole.csv"])
+        .current_dir(folder.0.path())
+        .output()
+        .unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(page.matches("<figure id=").count(), 4, "latency by load, and three metrics");
+    assert!(page.contains("8 cases") && page.contains("own.toml 16Gb x4"), "{page}");
 }

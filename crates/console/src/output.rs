@@ -3,7 +3,8 @@
 
 use crate::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
-use interleaf_linux::replace::{self, Durability, Existing};
+pub use interleaf_linux::replace::Existing;
+use interleaf_linux::replace::{self, Durability};
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, IsTerminal as _, Write},

@@ -23,6 +23,20 @@ const SWEEP: [f64; 19] = [
     0.82, 0.86,
 ];
 
+/// Default of the number of channels, and its limit.
+pub const CHANNELS: u32 = 12;
+pub const CHANNELS_MAX: u32 = 64;
+
+/// Limit of the outstanding lines of a channel.
+pub const OUTSTANDING_MAX: u32 = 65_536;
+
+/// Default of the round-trip latency between a core and the controller, ns.
+pub const UNCORE_NS: f64 = 65.0;
+
+/// Default of the number of lines at a point, and its limit.
+pub const REQUESTS: u64 = 1_000_000;
+pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
+
 /// A memory system with its modules.
 #[derive(Clone, Debug)]
 pub struct DimmSystem {
@@ -106,6 +120,14 @@ impl DimmJob {
             loads.iter().map(move |load| DimmPoint { mix, offered_gbps: *load })
         };
         self.mixes.iter().flat_map(of_mix).collect()
+    }
+
+    /// Checks the number of requests.
+    ///
+    /// # Errors
+    /// Fewer requests than a measurement of bandwidth needs.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.short_runs(&self.points()).map(drop)
     }
 
     /// Simulates each point.
@@ -205,6 +227,11 @@ impl DimmJob {
         progress.end();
         results
     }
+}
+
+/// The number of points of a mix under a load.
+pub(crate) fn loads(load: LoadChoice) -> usize {
+    if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
 
 /// Sums the results of the sub-channels.

@@ -1,674 +1,102 @@
-//! A sweep file has lists of values. Each combination of their values is a case.
+//! Sweeps: a sweep file has lists of values, and each combination of their values is a case.
 //!
-//! The command line simulates the cases. The Python package makes a design from them, whose
-//! arguments are the texts of the file ([`Sweep::arguments`]).
+//! Cases are independent of each other: the command line computes them on all cores, in any order.
 
-use crate::{
-    machine::DURATION_S as DURATION_S_DEFAULT,
-    option::{self, CURVE_ERROR_MAX, THREADS_MAX},
-    predict::for_tiers,
-};
+pub mod dimm;
+mod fingerprint;
+pub mod lists;
+pub mod machine;
+pub mod parquet;
+mod record;
+
+pub use record::Record;
+
 use interleaf_console::Failure;
-use interleaf_model::{
-    format::{FileError, names::suggestion, toml_text::TomlText},
-    policy::PolicyKind,
-    units::{Bandwidth, Bytes, Percent, Time},
-    weights::Weights,
-};
-use interleaf_sim::machine::{
-    Scenario, ScenarioError,
-    scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, GROUPS_MAX, NOISE_MAX},
-};
+use interleaf_model::format::toml_text::TomlText;
+use interleaf_record::sweep::Column;
 use serde::Deserialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::Path,
-};
+use std::path::Path;
 use toml::Spanned;
 
-/// The schema of a sweep file.
-const SCHEMA: &str = "interleaf.sweep/1";
-
-/// Limit of the number of cases, far above any practical sweep.
-const CASES_MAX: usize = 1_000_000;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SweepFile {
-    /// The schema and its version: `interleaf.sweep/1`.
-    schema: Spanned<String>,
+/// The cases of a sweep.
+pub trait Cases: Sync {
     /// The name of the sweep.
-    name: Option<Spanned<String>>,
-    /// Simulated time: "600s".
-    duration: Option<Spanned<String>>,
-    /// Groups of pages of each simulation.
-    page_groups: Option<Spanned<i64>>,
-    /// Platforms, by name or as files.
-    #[serde(default)]
-    platform: Vec<Spanned<String>>,
-    /// Parameters of the tiers of each platform, by the name of the tier.
-    #[serde(default)]
-    tier: BTreeMap<String, TierLists>,
-    /// Workloads that come with the tool.
-    #[serde(default)]
-    workload: Vec<Spanned<String>>,
-    /// Files of demands, beside workloads.
-    #[serde(default)]
-    demand: Vec<Spanned<String>>,
-    /// Scenarios, in place of workloads.
-    #[serde(default)]
-    scenario: Vec<Spanned<String>>,
-    /// Numbers of threads.
-    #[serde(default)]
-    threads: Vec<Spanned<i64>>,
-    /// Policies by name.
-    policy: Vec<Spanned<String>>,
-    /// Weights of the policy `static`: "65:35".
-    #[serde(default)]
-    weights: Vec<Spanned<String>>,
-    /// Footprints: "16GiB".
-    #[serde(default)]
-    footprint: Vec<Spanned<String>>,
-    /// Standard deviations of a reading of a counter: "2%".
-    #[serde(default)]
-    counter_noise: Vec<Spanned<String>>,
-    /// Errors of the curves that the policy believes: "-20%".
-    #[serde(default)]
-    curve_error: Vec<Spanned<String>>,
-    /// Highest migration rates: "4GB/s".
-    #[serde(default)]
-    migration_rate: Vec<Spanned<String>>,
-    /// Seeds of all randomness; or `seeds`.
-    #[serde(default)]
-    seed: Vec<Spanned<i64>>,
-    /// Number of seeds: the seeds are 1 to this number.
-    seeds: Option<Spanned<i64>>,
-}
+    fn name(&self) -> &str;
 
-/// Lists of values of the parameters of a tier.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TierLists {
-    /// Numbers of channels or expanders.
-    #[serde(default)]
-    count: Vec<Spanned<i64>>,
-    /// Capacities: "512GiB".
-    #[serde(default)]
-    capacity: Vec<Spanned<String>>,
-}
+    /// The number of cases.
+    fn count(&self) -> usize;
 
-/// A quantity and the text that it was parsed from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WithText<T> {
-    /// The quantity.
-    pub value: T,
-    text: String,
-}
+    /// The columns of a row, which end with the fingerprints.
+    fn columns(&self) -> &'static [Column];
 
-/// The lists of a sweep; each combination of their values is a case.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
-    file: String,
-    /// The name of the sweep.
-    pub name: String,
-    /// Simulated time of each case.
-    pub duration: WithText<Time>,
-    /// Number of page groups of each case; `None` for the scenario's number.
-    pub page_groups: Option<usize>,
-    platforms: Vec<Option<Spanned<String>>>,
-    loads: Vec<Load>,
-    policies: Vec<PolicyChoice>,
-    footprints: Vec<Option<Spanned<WithText<Bytes>>>>,
-    noises: Vec<Option<WithText<Percent>>>,
-    curve_errors: Vec<Option<WithText<Percent>>>,
-    rates: Vec<Option<WithText<Bandwidth>>>,
-    seeds: Vec<u64>,
-    text: String,
-}
+    /// All that the rows follow from. A row of another input is not a row of this sweep.
+    fn input(&self) -> Vec<String>;
 
-/// The workloads of a case.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Load {
-    /// A workload that runs alone.
-    Workload {
-        /// The name of a built-in workload, or a demand file.
-        name: Spanned<String>,
-        /// True for a demand file.
-        is_file: bool,
-        /// Number of threads. Default: the maximum of the workload's runs.
-        threads: Option<Spanned<u32>>,
-    },
-    /// A scenario by name, or its file.
-    Scenario(Spanned<String>),
-}
+    /// The number of rows of the case with this number.
+    fn rows_of(&self, case: usize) -> usize;
 
-/// A policy of the file, with its weights.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicyChoice {
-    /// The policy.
-    pub kind: PolicyKind,
-    /// Weights of [`PolicyKind::Static`]. Default: the best static weights.
-    pub weights: Option<Spanned<WithText<Weights>>>,
-}
+    /// Computes what these cases have in common, before their rows.
+    fn prepare(&mut self, cases: &[usize]);
 
-/// A combination of values; `None` for quantities that the file does not list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Case {
-    /// The 0-based number of the case.
-    pub number: usize,
-    /// The platform by name, or its file.
-    pub platform: Option<Spanned<String>>,
-    /// The workloads.
-    pub load: Load,
-    /// The policy with its weights.
-    pub policy: PolicyChoice,
-    /// Memory that the workload touches.
-    pub footprint: Option<Spanned<WithText<Bytes>>>,
-    /// Relative standard deviation of a counter reading.
-    pub counter_noise: Option<WithText<Percent>>,
-    /// Relative error of the curves that the policy uses.
-    pub curve_error: Option<WithText<Percent>>,
-    /// The highest migration rate.
-    pub migration_rate: Option<WithText<Bandwidth>>,
-    /// The seed of all randomness.
-    pub seed: u64,
-}
-
-/// The name of an argument, and a function that returns its text in a case (`None` if the case has
-/// no such argument).
-type Argument = (&'static str, fn(&Case) -> Option<String>);
-
-/// The arguments in which cases differ, named like the options of `interleaf simulate machine`.
-const ARGUMENTS: [Argument; 12] = [
-    ("platform", |case| case.platform.as_ref().map(|name| name.get_ref().clone())),
-    ("workload", |case| match &case.load {
-        Load::Workload { name, is_file: false, .. } => Some(name.get_ref().clone()),
-        _ => None,
-    }),
-    ("demand", |case| match &case.load {
-        Load::Workload { name, is_file: true, .. } => Some(name.get_ref().clone()),
-        _ => None,
-    }),
-    ("threads", |case| match &case.load {
-        Load::Workload { threads, .. } => threads.as_ref().map(|it| it.get_ref().to_string()),
-        Load::Scenario(_) => None,
-    }),
-    ("scenario", |case| match &case.load {
-        Load::Workload { .. } => None,
-        Load::Scenario(name) => Some(name.get_ref().clone()),
-    }),
-    ("footprint", |case| case.footprint.as_ref().map(|size| size.get_ref().text.clone())),
-    ("policy", |case| Some(case.policy.kind.to_string())),
-    ("weights", |case| case.policy.weights.as_ref().map(|it| it.get_ref().text.clone())),
-    ("counter_noise", |case| case.counter_noise.as_ref().map(|it| it.text.clone())),
-    ("curve_error", |case| case.curve_error.as_ref().map(|it| it.text.clone())),
-    ("migration_rate", |case| case.migration_rate.as_ref().map(|it| it.text.clone())),
-    ("seed", |case| Some(case.seed.to_string())),
-];
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.load {
-            Load::Workload { name, threads: Some(threads), .. } => {
-                write!(f, "{} with {} threads", name.get_ref(), threads.get_ref())?;
-            }
-            Load::Workload { name, .. } | Load::Scenario(name) => f.write_str(name.get_ref())?,
-        }
-        match &self.platform {
-            Some(platform) => write!(f, " on {}", platform.get_ref()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Sweep {
-    /// Reads a sweep file.
+    /// Simulates a case. Returns the cells of its rows, without those of the fingerprints.
     ///
     /// # Errors
-    /// The file cannot be read, a field is invalid, or there are too many cases.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let file = path.display().to_string();
-        let text = interleaf_catalog::text(path, "name a sweep file; docs/simulate.md shows one")?;
-        Ok(Self::parse(&file, &text)?)
-    }
-
-    fn parse(file: &str, text: &str) -> Result<Self, FileError> {
-        let toml = TomlText::new(file, text);
-        let read: SweepFile = toml.read_as(SCHEMA)?;
-        toml.schema(&read.schema, SCHEMA)?;
-        all_distinct(&toml, &read)?;
-        let sweep = Self {
-            file: file.into(),
-            name: match &read.name {
-                Some(name) => toml.said("name", name)?,
-                None => "sweep".into(),
-            },
-            duration: match &read.duration {
-                Some(span) => duration(&toml, span)?,
-                None => WithText {
-                    value: Time::from_seconds(DURATION_S_DEFAULT),
-                    text: format!("{DURATION_S_DEFAULT}s"),
-                },
-            },
-            page_groups: match &read.page_groups {
-                Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
-                None => None,
-            },
-            platforms: platforms(&toml, &read)?,
-            loads: loads(&toml, &read)?,
-            policies: policies(&toml, &read)?,
-            footprints: footprints(&toml, &read)?,
-            noises: or_none(&read.counter_noise, |noise| {
-                within(&toml, "counter_noise", noise, 0.0, NOISE_MAX)
-            })?,
-            curve_errors: or_none(&read.curve_error, |error| {
-                within(&toml, "curve_error", error, -CURVE_ERROR_MAX, CURVE_ERROR_MAX)
-            })?,
-            rates: or_none(&read.migration_rate, |rate| bandwidth(&toml, rate))?,
-            seeds: seeds(&toml, &read)?,
-            text: text.into(),
-        };
-        let cases = sweep.count();
-        if cases > CASES_MAX {
-            let problem = format!("its lists make {cases} cases, more than {CASES_MAX}");
-            let hint = "make the lists shorter, or several sweeps of it";
-            return Err(match &read.seeds {
-                Some(seeds) => toml.error("seeds", seeds, problem, hint),
-                None => toml.error("policy", &read.policy[0], problem, hint),
-            });
-        }
-        Ok(sweep)
-    }
-
-    /// Returns the number of cases.
-    pub fn count(&self) -> usize {
-        self.base_cases().saturating_mul(self.cases_of_base_case())
-    }
-
-    /// Returns the number of base cases. A base case is a combination of platform, footprint and
-    /// workload: the cases of a base case share their best static weights.
-    pub fn base_cases(&self) -> usize {
-        product([self.platforms.len(), self.loads.len(), self.footprints.len()])
-    }
-
-    fn cases_of_base_case(&self) -> usize {
-        let inner = [self.policies.len(), self.noises.len(), self.curve_errors.len()];
-        product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
-    }
-
-    /// Returns the base case of a case: the values of a base case vary slowest in [`Self::case`].
-    pub fn base_case(&self, case: usize) -> usize {
-        case / self.cases_of_base_case()
-    }
-
-    /// Returns the first case of a base case.
-    pub fn first_case_of(&self, base_case: usize) -> usize {
-        base_case * self.cases_of_base_case()
-    }
-
-    /// Returns the combination with this number; the seed varies fastest.
-    pub fn case(&self, number: usize) -> Case {
-        let mut rest = number;
-        let mut pick = |length: usize| {
-            let at = rest % length;
-            rest /= length;
-            at
-        };
-        Case {
-            number,
-            seed: self.seeds[pick(self.seeds.len())],
-            migration_rate: self.rates[pick(self.rates.len())].clone(),
-            curve_error: self.curve_errors[pick(self.curve_errors.len())].clone(),
-            counter_noise: self.noises[pick(self.noises.len())].clone(),
-            policy: self.policies[pick(self.policies.len())].clone(),
-            footprint: self.footprints[pick(self.footprints.len())].clone(),
-            load: self.loads[pick(self.loads.len())].clone(),
-            platform: self.platforms[pick(self.platforms.len())].clone(),
-        }
-    }
-
-    /// Returns the text of the file.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Returns the arguments that the file gives, each with its texts in the order of the cases.
-    /// Arguments that are equal in all cases are last.
-    pub fn arguments(&self) -> Vec<(&'static str, Vec<Option<String>>)> {
-        let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
-        let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
-        let groups = self.page_groups.map(|groups| groups.to_string());
-        let constant = [("duration", Some(self.duration.text.clone())), ("page_groups", groups)]
-            .map(|(name, text)| (name, vec![text; cases.len()]));
-        let given = |(_, texts): &(&str, Vec<Option<String>>)| texts.iter().any(Option::is_some);
-        listed.into_iter().chain(constant).filter(given).collect()
-    }
-
-    /// Formats the position of a field and its value, for errors.
-    pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
-        TomlText::new(&self.file, &self.text).place(field, value)
-    }
-
-    /// Checks that all weights of the file match the tiers of `scenario`.
-    ///
-    /// # Errors
-    /// Another number of weights.
-    pub fn check_weights(&self, scenario: &Scenario) -> Result<(), Failure> {
-        let given = self.policies.iter().filter_map(|policy| policy.weights.as_ref());
-        for weights in given {
-            let on = format!("on {}", scenario.platform.name);
-            points(&weights.get_ref().value, scenario)
-                .map_err(|why| why.within(&on).within(&self.place("weights", weights)))?;
-        }
-        Ok(())
-    }
-
-    /// Formats the position of the value that makes `case` impossible.
-    pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
-        match (why, &case.load, &case.footprint) {
-            (
-                ScenarioError::TooManyThreads { .. },
-                Load::Workload { threads: Some(threads), .. },
-                _,
-            ) => self.place("threads", threads),
-            (ScenarioError::TooLarge { .. }, _, Some(size)) => self.place("footprint", size),
-            (_, Load::Workload { name, is_file, .. }, _) => self.place(field_of(*is_file), name),
-            (_, Load::Scenario(name), _) => self.place("scenario", name),
-        }
-    }
+    /// The simulation is impossible.
+    fn rows(&self, case: usize) -> Result<Vec<Vec<String>>, Failure>;
 }
 
-impl PolicyChoice {
-    /// The weights as a number for each tier of `scenario`; `None` if the file has no weights.
-    ///
-    /// # Errors
-    /// Another number of weights.
-    pub fn points(&self, scenario: &Scenario) -> Result<Option<Vec<u16>>, Failure> {
-        let weights = self.weights.as_ref();
-        weights.map(|weights| points(&weights.get_ref().value, scenario)).transpose()
-    }
+/// The fingerprint of all that the rows of a sweep follow from, and of the version of the tool.
+pub fn fingerprint(cases: &dyn Cases) -> String {
+    let columns = cases.columns().iter().map(|column| column.name.to_string());
+    let tool = std::iter::once(env!("CARGO_PKG_VERSION").to_string()).chain(columns);
+    fingerprint::of(cases.input().into_iter().chain(tool))
 }
 
-fn points(weights: &Weights, scenario: &Scenario) -> Result<Vec<u16>, Failure> {
-    let names: Vec<&str> = scenario.platform.tiers.iter().map(|tier| tier.name.as_str()).collect();
-    Ok(for_tiers(weights, &names)?.as_slice().to_vec())
-}
+/// An argument by name, with its text in each case; `None` in cases without this argument.
+pub type Argument = (&'static str, Vec<Option<String>>);
 
-/// The name of the field that lists demand files, or of the field that lists built-in workloads.
-const fn field_of(is_file: bool) -> &'static str {
-    if is_file { "demand" } else { "workload" }
-}
-
-/// The platforms, each with every combination of the parameters of its tiers: `NAME:cxl.count=4`.
-fn platforms(
-    toml: &TomlText<'_>,
-    read: &SweepFile,
-) -> Result<Vec<Option<Spanned<String>>>, FileError> {
-    let mut parameters: Vec<String> = vec![String::new()];
-    for (tier, lists) in &read.tier {
-        distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
-        distinct(toml, &format!("tier.{tier}.capacity"), &lists.capacity)?;
-        let counts = lists.count.iter().map(|count| count.get_ref().to_string()).collect();
-        let capacities = lists.capacity.iter().map(|size| size.get_ref().clone()).collect();
-        let lists: [(&str, Vec<String>); 2] = [("count", counts), ("capacity", capacities)];
-        for (field, values) in lists.iter().filter(|(_, values)| !values.is_empty()) {
-            let one = |before: &String| {
-                let separator = if before.is_empty() { "" } else { "," };
-                let texts = values.iter().map(move |value| format!("{tier}.{field}={value}"));
-                texts.map(|text| format!("{before}{separator}{text}")).collect::<Vec<_>>()
-            };
-            parameters = parameters.iter().flat_map(one).collect();
-        }
-    }
-    if let (Some((tier, _)), []) = (read.tier.iter().next(), &read.platform[..]) {
-        let problem = format!("tier.{tier}: there is no platform that has it");
-        return Err(toml.file_error("platform", &problem, "add platform = [\"NAME\"]"));
-    }
-    let with_parameters = |name: &Spanned<String>| {
-        let all = parameters.iter().map(|text| match text.is_empty() {
-            true => name.clone(),
-            false => Spanned::new(name.span(), format!("{}:{text}", name.get_ref())),
-        });
-        all.map(Some).collect::<Vec<_>>()
-    };
-    match read.platform.is_empty() {
-        true => Ok(vec![None]),
-        false => Ok(read.platform.iter().flat_map(with_parameters).collect()),
-    }
-}
-
-/// Returns the product, saturated at the maximum of the type.
-fn product(factors: impl IntoIterator<Item = usize>) -> usize {
-    factors.into_iter().fold(1, usize::saturating_mul)
-}
-
-/// Checks that no list repeats a value: the cases of a repeated value would count twice.
-fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
-    distinct(toml, "platform", &read.platform)?;
-    distinct(toml, "workload", &read.workload)?;
-    distinct(toml, "demand", &read.demand)?;
-    distinct(toml, "scenario", &read.scenario)?;
-    distinct(toml, "threads", &read.threads)?;
-    distinct(toml, "policy", &read.policy)?;
-    distinct(toml, "weights", &read.weights)?;
-    distinct(toml, "footprint", &read.footprint)?;
-    distinct(toml, "counter_noise", &read.counter_noise)?;
-    distinct(toml, "curve_error", &read.curve_error)?;
-    distinct(toml, "migration_rate", &read.migration_rate)?;
-    distinct(toml, "seed", &read.seed)
-}
-
-fn distinct<T: Ord + fmt::Debug>(
-    toml: &TomlText<'_>,
-    field: &str,
-    values: &[Spanned<T>],
-) -> Result<(), FileError> {
-    let mut known = BTreeSet::new();
-    match values.iter().find(|value| !known.insert(value.get_ref())) {
-        Some(value) => {
-            let problem = format!("{:?} is there twice", value.get_ref());
-            Err(toml.error(field, value, problem, "take one of them out"))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Reads each of `values`; an empty list gives one `None`.
-fn or_none<V, T>(
-    values: &[V],
-    read: impl Fn(&V) -> Result<T, FileError>,
-) -> Result<Vec<Option<T>>, FileError> {
-    if values.is_empty() {
-        return Ok(vec![None]);
-    }
-    values.iter().map(|value| read(value).map(Some)).collect()
-}
-
-fn loads(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<Load>, FileError> {
-    let threads = or_none(&read.threads, |threads| {
-        let count = toml.whole("threads", threads, 1..=THREADS_MAX)?;
-        Ok(Spanned::new(threads.span(), count))
-    })?;
-    let built_in = read.workload.iter().map(|name| (name, false));
-    let alone: Vec<(&Spanned<String>, bool)> =
-        built_in.chain(read.demand.iter().map(|name| (name, true))).collect();
-    if let (Some(threads), true) = (read.threads.first(), alone.is_empty()) {
-        let problem = "there is no workload that they are for";
-        let hint = "leave them out, or change them in the scenario file";
-        return Err(toml.error("threads", threads, problem, hint));
-    }
-    let known = interleaf_catalog::workload_names();
-    let mut loads = vec![];
-    for (name, is_file) in alone {
-        if !is_file && !known.contains(name.get_ref()) {
-            let problem = format!("there is no workload \"{}\"", name.get_ref());
-            let similar = suggestion(name.get_ref(), &known);
-            let hint = format!(
-                "{similar}the workloads are {}; a demand file is in the list demand",
-                known.join(", ")
-            );
-            return Err(toml.error("workload", name, problem, hint));
-        }
-        let with = |threads: &Option<Spanned<u32>>| Load::Workload {
-            name: name.clone(),
-            is_file,
-            threads: threads.clone(),
-        };
-        loads.extend(threads.iter().map(with));
-    }
-    loads.extend(read.scenario.iter().map(|name| Load::Scenario(name.clone())));
-    if loads.is_empty() {
-        let hint = "add workload = [\"cloverleaf\"], demand = [\"FILE\"] or scenario = \
-                    [\"shifting-demand\"]";
-        return Err(toml.file_error("workload", "there is nothing to run", hint));
-    }
-    Ok(loads)
-}
-
-fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyChoice>, FileError> {
-    let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
-    let hint = format!("write some of {}", names.join(", "));
-    if read.policy.is_empty() {
-        return Err(toml.file_error("policy", "there is none", &hint));
-    }
-    let weights = or_none(&read.weights, |written| weights(toml, written))?;
-    let mut choices = vec![];
-    for name in &read.policy {
-        let parsed: Result<PolicyKind, String> = name.get_ref().parse();
-        let problem = || format!("there is no policy \"{}\"", name.get_ref());
-        let hint = || suggestion(name.get_ref(), &names) + &hint;
-        let kind = parsed.map_err(|_| toml.error("policy", name, problem(), hint()))?;
-        let of_kind = if kind == PolicyKind::Static { weights.as_slice() } else { &[None] };
-        choices
-            .extend(of_kind.iter().map(|weights| PolicyChoice { kind, weights: weights.clone() }));
-    }
-    let is_static = choices.iter().any(|choice| choice.kind == PolicyKind::Static);
-    if let (Some(first), false) = (read.weights.first(), is_static) {
-        let problem = "no policy of this file has weights";
-        return Err(toml.error(
-            "weights",
-            first,
-            problem,
-            "add static to policy, or leave them out",
-        ));
-    }
-    Ok(choices)
-}
-
-fn weights(
-    toml: &TomlText<'_>,
-    value: &Spanned<String>,
-) -> Result<Spanned<WithText<Weights>>, FileError> {
-    let parsed = option::weights(value.get_ref()).map_err(|why| {
-        let (problem, hint) = why.split_once(": write ").unwrap_or((&why, "weights such as 3:1"));
-        toml.error("weights", value, problem, format!("write {hint}"))
-    })?;
-    Ok(Spanned::new(value.span(), with_text(parsed, value)))
-}
-
-fn footprints(
-    toml: &TomlText<'_>,
-    read: &SweepFile,
-) -> Result<Vec<Option<Spanned<WithText<Bytes>>>>, FileError> {
-    if let (Some(size), false) = (read.footprint.first(), read.scenario.is_empty()) {
-        let problem = "a scenario has its own workloads, with footprints of their own";
-        let hint = "leave it out, or change it in the scenario file";
-        return Err(toml.error("footprint", size, problem, hint));
-    }
-    or_none(&read.footprint, |value| {
-        let size: Bytes = toml.quantity("footprint", value)?;
-        if size.get() == 0 {
-            let hint = "write the memory that it touches, such as \"32GiB\"";
-            return Err(toml.error("footprint", value, "it is zero", hint));
-        }
-        Ok(Spanned::new(value.span(), with_text(size, value)))
+/// Reads a sweep file of either kind. Returns the command that simulates its cases, `machine` or
+/// `dimm`, and the arguments that the file gives, each with its texts in the order of the cases.
+///
+/// # Errors
+/// The file cannot be read, a field is invalid, or there are too many cases.
+pub fn arguments(path: &Path) -> Result<(&'static str, Vec<Argument>), Failure> {
+    let text = text_of(path)?;
+    let is_dimm = head_of(&text).is_some_and(|head| head.schema.get_ref() == dimm::SCHEMA);
+    Ok(match is_dimm {
+        true => ("dimm", dimm::DimmSweep::read(path)?.arguments()),
+        false => ("machine", machine::MachineSweep::read(path)?.arguments()),
     })
 }
 
-fn seeds(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<u64>, FileError> {
-    match (&read.seeds, read.seed.is_empty()) {
-        (None, true) => Ok(vec![1]),
-        (None, false) => {
-            let seed = |seed: &Spanned<i64>| toml.whole("seed", seed, 0..=i64::MAX as u64);
-            read.seed.iter().map(seed).collect()
-        }
-        (Some(count), true) => {
-            Ok((1..=toml.whole("seeds", count, 1..=CASES_MAX as u64)?).collect())
-        }
-        (Some(count), false) => {
-            let problem = "there are both seed and seeds";
-            Err(toml.error("seeds", count, problem, "give a list of seeds, or how many"))
-        }
-    }
+fn text_of(path: &Path) -> Result<String, Failure> {
+    interleaf_catalog::text(path, "name a sweep file; docs/simulate.md shows one")
 }
 
-fn with_text<T>(value: T, text: &Spanned<String>) -> WithText<T> {
-    WithText { value, text: text.get_ref().clone() }
+#[derive(Deserialize)]
+struct Head {
+    schema: Spanned<String>,
 }
 
-fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<WithText<Time>, FileError> {
-    let span: Time = toml.quantity("duration", value)?;
-    if (DURATION_S[0]..=DURATION_S[1]).contains(&span.seconds()) {
-        return Ok(with_text(span, value));
-    }
-    let problem = format!("\"{}\" is not between 1ms and 24h", value.get_ref());
-    Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
+/// `None` if the file has no schema; reading all of it names the error.
+fn head_of(text: &str) -> Option<Head> {
+    toml::from_str(text).ok()
 }
 
-/// Parses a migration rate.
-fn bandwidth(
-    toml: &TomlText<'_>,
-    value: &Spanned<String>,
-) -> Result<WithText<Bandwidth>, FileError> {
-    let rate: Bandwidth = toml.quantity("migration_rate", value)?;
-    if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
-        return Ok(with_text(rate, value));
-    }
-    let problem = format!("\"{}\" is not above 0 and at most 100 TB/s", value.get_ref());
-    Err(toml.error("migration_rate", value, problem, "write a bandwidth such as \"4GB/s\""))
-}
-
-fn within(
-    toml: &TomlText<'_>,
-    field: &str,
-    value: &Spanned<String>,
-    low: f64,
-    high: f64,
-) -> Result<WithText<Percent>, FileError> {
-    let percent: Percent = toml.quantity(field, value)?;
-    if (low..=high).contains(&percent.fraction()) {
-        return Ok(with_text(percent, value));
-    }
-    let (low, high) = (100.0 * low, 100.0 * high);
-    let problem = format!("{percent} is not between {low}% and {high}%");
-    Err(toml.error(field, value, problem, "write a percentage in that range, such as \"2%\""))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-
-    #[test]
-    fn every_combination_once() {
-        let text = "schema = \"interleaf.sweep/1\"\nplatform = [\"gnr120-cz122\"]\n\
-                    workload = [\"lbm\", \"stream\"]\nthreads = [30, 119]\n\
-                    policy = [\"dmi\", \"guided\"]\ncurve_error = [\"-20%\", \"20%\"]\nseeds = 3\n";
-        let sweep = Sweep::parse("sweep.toml", text).unwrap();
-        let cases: Vec<Case> = (0..sweep.count()).map(|number| sweep.case(number)).collect();
-        assert_eq!(cases.len(), 2 * 2 * 2 * 2 * 3);
-        let mut texts: Vec<String> =
-            cases.iter().map(|case| format!("{:?}", Case { number: 0, ..case.clone() })).collect();
-        texts.sort();
-        texts.dedup();
-        assert_eq!(texts.len(), cases.len());
-        assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
-        assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
-        // Cases of a base case have the same scenario and platform.
-        for case in &cases {
-            let first = sweep.case(sweep.first_case_of(sweep.base_case(case.number)));
-            assert_eq!((&first.load, &first.platform), (&case.load, &case.platform));
+/// Reads the text of the sweep file `path`, whose schema must be `schema`. A file with the schema
+/// of the other kind of sweep is an error that names the command for it.
+fn file_of(path: &Path, schema: &str) -> Result<String, Failure> {
+    let text = text_of(path)?;
+    let file = path.display().to_string();
+    let commands = [(machine::SCHEMA, "machine"), (dimm::SCHEMA, "dimm")];
+    if let Some(head) = head_of(&text) {
+        let found = commands.iter().find(|(other, _)| other == head.schema.get_ref());
+        if let Some((_, command)) = found.filter(|(other, _)| *other != schema) {
+            let problem = format!("it is a sweep of `interleaf simulate {command}`");
+            let hint = format!("run interleaf simulate {command} --sweep {file}");
+            let toml = TomlText::new(&file, &text);
+            return Err(toml.error("schema", &head.schema, problem, hint).into());
         }
     }
+    Ok(text)
 }

@@ -40,13 +40,14 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
     interleaf_record::read(name, text).map_err(of_record)
 }
 
-/// The arguments of a sweep file.
-type Arguments = Vec<(&'static str, Vec<Option<String>>)>;
+/// The function that simulates the cases of a sweep file, `machine` or `dimm`, and its arguments.
+type Arguments = (&'static str, Vec<interleaf_job::sweep::Argument>);
 
-/// Reads a sweep file. Returns its arguments by name, with the text of each argument in each case.
+/// Reads a sweep file. Returns the function that simulates its cases, and its arguments by name,
+/// with the text of each argument in each case.
 #[pyfunction]
 fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
-    call::short(py, || Ok(interleaf_job::sweep::Sweep::read(Path::new(&path))?.arguments()))
+    call::short(py, || interleaf_job::sweep::arguments(Path::new(&path)))
 }
 
 /// The figures of a record, as JSON.

@@ -17,7 +17,7 @@ use interleaf_card::{
 use interleaf_console::Failure;
 use interleaf_job::{
     card::{CardJob, Moments},
-    dimm::{DimmJob, DimmSystem},
+    dimm::{self, DimmJob, DimmSystem},
     machine::{self, MachineJob, OwnPolicy, ScenarioChanges},
     option::{self, LoadChoice},
 };
@@ -30,7 +30,11 @@ use interleaf_model::{
     units::{Percent, Time},
 };
 use interleaf_sim::{
-    dimm::device::Options,
+    dimm::{
+        closed_loop::Pattern,
+        device::{self, Options},
+        run::Setup,
+    },
     machine::{
         Scenario, StaticBest,
         scenario::{Damon, Migration},
@@ -216,27 +220,58 @@ fn simulate_dimm(py: Python<'_>, texts: Texts, progress: Option<Py<PyAny>>) -> P
 }
 
 fn dimm_job(texts: &Texts) -> Result<DimmJob, Failure> {
-    let options =
-        Options { density: texts.get("density").cloned(), width: texts.get("width").cloned() };
-    let device = texts.get("device").map_or("", String::as_str);
-    let system = DimmSystem {
-        device: interleaf_job::dimm::device(device, &options)?,
-        channels: parsed(texts, "channels", whole(1, 64))?.unwrap_or(12),
-        pattern: parsed(texts, "pattern", option::pattern)?
-            .unwrap_or(interleaf_sim::dimm::closed_loop::Pattern::Stream),
-        outstanding: parsed(texts, "outstanding", whole(1, 65_536))?,
-        uncore_ns: parsed(texts, "uncore_ns", option::uncore)?.unwrap_or(65.0),
-        seed: parsed(texts, "seed", option::seed)?.unwrap_or(1),
-    };
+    let server = texts.get("server");
     let mixes = |text: &str| text.split(',').map(option::mix).collect::<Result<Vec<Mix>, _>>();
     Ok(DimmJob {
-        setup: system.setup(),
-        device: device.into(),
-        server: None,
+        setup: match server {
+            Some(server) => server_setup(texts, server)?,
+            None => module_setup(texts)?,
+        },
+        device: texts.get("device").cloned().unwrap_or_default(),
+        server: server.cloned(),
         mixes: parsed(texts, "mix", mixes)?.unwrap_or_else(|| vec![Mix::READ]),
         load: parsed(texts, "load", option::load)?.unwrap_or(LoadChoice::Max),
-        requests: parsed(texts, "requests", whole(1, 1_000_000_000_000))?.unwrap_or(1_000_000),
+        requests: parsed(texts, "requests", whole(1, dimm::REQUESTS_MAX))?
+            .unwrap_or(dimm::REQUESTS),
     })
+}
+
+/// The setup of a module in each channel.
+fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
+    let Some(device) = texts.get("device") else {
+        let hint = format!("give device, one of {}", device::names().join(", "));
+        return Err(Failure::new("there is neither device nor server", hint));
+    };
+    let options =
+        Options { density: texts.get("density").cloned(), width: texts.get("width").cloned() };
+    let system = DimmSystem {
+        device: dimm::device(device, &options)?,
+        channels: parsed(texts, "channels", whole(1, dimm::CHANNELS_MAX))?
+            .unwrap_or(dimm::CHANNELS),
+        pattern: pattern(texts)?,
+        outstanding: parsed(texts, "outstanding", whole(1, dimm::OUTSTANDING_MAX))?,
+        uncore_ns: parsed(texts, "uncore_ns", option::uncore)?.unwrap_or(dimm::UNCORE_NS),
+        seed: seed(texts)?,
+    };
+    Ok(system.setup())
+}
+
+/// The setup of a built-in server, which has its own modules and channels.
+fn server_setup(texts: &Texts, server: &str) -> Result<Setup, Failure> {
+    let own = ["device", "density", "width", "channels", "outstanding", "uncore_ns"];
+    if let Some(name) = own.iter().find(|name| texts.contains_key(**name)) {
+        let problem = format!("{name} cannot be used with server");
+        return Err(Failure::new(problem, "leave one of them out: a server has its own modules"));
+    }
+    dimm::server(server, pattern(texts)?, seed(texts)?)
+}
+
+fn pattern(texts: &Texts) -> Result<Pattern, Failure> {
+    Ok(parsed(texts, "pattern", option::pattern)?.unwrap_or(Pattern::Stream))
+}
+
+fn seed(texts: &Texts) -> Result<u64, Failure> {
+    Ok(parsed(texts, "seed", option::seed)?.unwrap_or(1))
 }
 
 /// Simulates cards; the record is `interleaf.simulate.card/1`.

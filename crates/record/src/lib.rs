@@ -113,6 +113,7 @@ pub enum Document {
     ShowMachine(Box<show_machine::MachineDocument>),
     ShowPlatform(Box<show::ShowDocument>),
     Sweep(Box<sweep::SweepDocument>),
+    DimmSweep(Box<sweep::dimm::DimmSweepDocument>),
 }
 
 impl Document {
@@ -137,6 +138,7 @@ impl Document {
             Self::Balance(document) => document.figures(),
             Self::ShowPlatform(document) => document.figures(),
             Self::Sweep(document) => document.figures(),
+            Self::DimmSweep(document) => document.figures(),
             Self::Reproduce(document) => {
                 document.studies.iter().flat_map(|study| study.figures.clone()).collect()
             }
@@ -176,7 +178,7 @@ impl Document {
             Self::CardCost(_) => card_cost::SCHEMA,
             Self::Doctor(_) => show_machine::DOCTOR_SCHEMA,
             Self::ShowMachine(_) | Self::ShowPlatform(_) => show::SCHEMA,
-            Self::Sweep(_) => sweep::SCHEMA,
+            Self::Sweep(_) | Self::DimmSweep(_) => sweep::SCHEMA,
         }
     }
 
@@ -210,6 +212,7 @@ impl Document {
             Self::ShowMachine(document) => json(document),
             Self::ShowPlatform(document) => json(document),
             Self::Sweep(document) => document.text().into(),
+            Self::DimmSweep(document) => document.text().into(),
         }
     }
 }
@@ -316,6 +319,10 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     }
     if sweep::SweepDocument::is_start(text) {
         return sweep::SweepDocument::read(name, text).map(|it| Document::Sweep(Box::new(it)));
+    }
+    if sweep::dimm::DimmSweepDocument::is_start(text) {
+        let read = sweep::dimm::DimmSweepDocument::read(name, text);
+        return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
     // A record of `balance` has a document per line.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();

@@ -1,6 +1,7 @@
 //! The CSV file of a sweep (`interleaf simulate machine --sweep`): its rows, a summary of each
 //! policy, and figures.
 
+pub mod dimm;
 mod number;
 
 pub use number::Number;
@@ -16,35 +17,121 @@ use std::collections::BTreeMap;
 /// The name of the format, where other documents have a schema.
 pub const SCHEMA: &str = "CSV of a sweep";
 
+/// A column of the rows of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: &'static str,
+    pub kind: ColumnKind,
+}
+
+/// The type of the cells of a column. An empty cell is an absent value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// Whole numbers, at least 0.
+    Whole,
+    Number,
+    Text,
+}
+
+impl Column {
+    const fn whole(name: &'static str) -> Self {
+        Self { name, kind: ColumnKind::Whole }
+    }
+
+    const fn number(name: &'static str) -> Self {
+        Self { name, kind: ColumnKind::Number }
+    }
+
+    const fn text(name: &'static str) -> Self {
+        Self { name, kind: ColumnKind::Text }
+    }
+}
+
 /// The columns of a row. The last two are fingerprints: of the sweep's input, by which a continued
 /// sweep recognizes its rows, and of the row itself, by which it finds altered ones.
-pub const COLUMNS: [&str; 25] = [
-    "case",
-    "platform",
-    "scenario",
-    "workload",
-    "threads",
-    "footprint_bytes",
-    "policy",
-    "weights",
-    "counter_noise",
-    "curve_error",
-    "migration_rate_gbps",
-    "seed",
-    "runtime_s",
-    "speedup",
-    "best_static_weights",
-    "best_static_runtime_s",
-    "regret",
-    "regret_over_duration",
-    "converged_after_s",
-    "final_weights",
-    "unsettled_share",
-    "migrated_bytes",
-    "energy_per_run_j",
-    "sweep",
-    "row",
+pub const COLUMNS: [Column; 25] = [
+    Column::whole("case"),
+    Column::text("platform"),
+    Column::text("scenario"),
+    Column::text("workload"),
+    Column::whole("threads"),
+    Column::whole("footprint_bytes"),
+    Column::text("policy"),
+    Column::text("weights"),
+    Column::number("counter_noise"),
+    Column::number("curve_error"),
+    Column::number("migration_rate_gbps"),
+    Column::whole("seed"),
+    Column::number("runtime_s"),
+    Column::number("speedup"),
+    Column::text("best_static_weights"),
+    Column::number("best_static_runtime_s"),
+    Column::number("regret"),
+    Column::number("regret_over_duration"),
+    Column::number("converged_after_s"),
+    Column::text("final_weights"),
+    Column::number("unsettled_share"),
+    Column::whole("migrated_bytes"),
+    Column::number("energy_per_run_j"),
+    Column::text("sweep"),
+    Column::text("row"),
 ];
+
+/// The header of a file with these columns.
+pub fn header(columns: &[Column]) -> String {
+    columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
+}
+
+/// True for the beginning of the CSV file of a sweep of any kind.
+pub fn is_start(text: &str) -> bool {
+    SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
+}
+
+/// Reads the rows of a CSV file with these columns, in any order, and checks them. Errors name the
+/// file `name`.
+fn rows<T: serde::de::DeserializeOwned>(
+    name: &str,
+    text: &str,
+    columns: &[Column],
+    command: &str,
+    check: impl Fn(&T) -> Result<(), String>,
+) -> Result<Vec<T>, RecordError> {
+    let again = format!("give the file as `{command}` wrote it");
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().cloned().unwrap_or_default();
+    if let Some(missing) = columns.iter().find(|column| !header.iter().any(|it| it == column.name))
+    {
+        let problem = format!("{name}: line 1: no column {}", missing.name);
+        return Err(RecordError::new(problem, again));
+    }
+    let mut rows: Vec<T> = vec![];
+    for row in reader.deserialize() {
+        let row: T = row.map_err(|why| {
+            RecordError::new(format!("{name}: {}", problem(&why, &header)), again.clone())
+        })?;
+        check(&row).map_err(|problem| {
+            RecordError::new(format!("{name}: line {}: {problem}", rows.len() + 2), again.clone())
+        })?;
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        return Err(RecordError::new(
+            format!("{name}: the sweep has no row yet"),
+            format!("run it: {command} FILE -o FILE.csv"),
+        ));
+    }
+    Ok(rows)
+}
+
+/// An error if a number is not finite or out of range.
+fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
+    let is_wrong = |value: f64| !value.is_finite() || value.abs() > NUMBER_MAX;
+    let wrong = numbers.iter().find_map(|(name, value)| {
+        let value = value.filter(|value| is_wrong(*value))?;
+        Some(format!("{name}: {value} is out of range"))
+    });
+    wrong.map_or(Ok(()), Err)
+}
 
 /// The largest magnitude of a number: as in documents.
 const NUMBER_MAX: f64 = 1e18;
@@ -234,7 +321,7 @@ impl SweepRow {
 impl SweepDocument {
     /// True for the beginning of the CSV file of a sweep.
     pub fn is_start(text: &str) -> bool {
-        text.starts_with(&COLUMNS[..2].join(","))
+        text.starts_with(&header(&COLUMNS[..2]))
     }
 
     /// Reads the CSV file of a sweep. Errors name the file `name`.
@@ -242,37 +329,13 @@ impl SweepDocument {
     /// # Errors
     /// When columns are missing, a value has the wrong type or is out of range, or there is no row.
     pub fn read(name: &str, text: &str) -> Result<Self, RecordError> {
-        let again = "give the file as `interleaf simulate machine --sweep` wrote it";
-        let mut reader = csv::Reader::from_reader(text.as_bytes());
-        let header = reader.headers().cloned().unwrap_or_default();
-        if let Some(missing) = COLUMNS.iter().find(|column| !header.iter().any(|it| it == **column))
-        {
-            return Err(RecordError::new(format!("{name}: line 1: no column {missing}"), again));
-        }
-        let mut rows: Vec<SweepRow> = vec![];
-        for row in reader.deserialize() {
-            let row: SweepRow = row.map_err(|why| {
-                RecordError::new(format!("{name}: {}", problem(&why, &header)), again)
-            })?;
-            let line = rows.len() + 2;
-            let numbers = VARIED.map(|it| (it.column, Some((it.value)(&row))));
+        let command = "interleaf simulate machine --sweep";
+        let rows = rows(name, text, &COLUMNS, command, |row: &SweepRow| {
+            let numbers = VARIED.map(|it| (it.column, Some((it.value)(row))));
             let results =
-                [REGRET, REGRET_OVER_DURATION, SPEEDUP].map(|it| (it.id, (it.value)(&row)));
-            let is_wrong = |(_, value): &&(_, Option<f64>)| {
-                value.is_some_and(|value| !value.is_finite() || value.abs() > NUMBER_MAX)
-            };
-            if let Some((column, Some(value))) = numbers.iter().chain(&results).find(is_wrong) {
-                let problem = format!("{name}: line {line}: {column}: {value} is out of range");
-                return Err(RecordError::new(problem, again));
-            }
-            rows.push(row);
-        }
-        if rows.is_empty() {
-            return Err(RecordError::new(
-                format!("{name}: the sweep has no row yet"),
-                "run it: interleaf simulate machine --sweep FILE -o FILE.csv",
-            ));
-        }
+                [REGRET, REGRET_OVER_DURATION, SPEEDUP].map(|it| (it.id, (it.value)(row)));
+            check_numbers(&[&numbers[..], &results[..]].concat())
+        })?;
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
@@ -510,7 +573,7 @@ mod tests {
     }
 
     fn text(rows: &[String]) -> String {
-        format!("{}\n{}\n", COLUMNS.join(","), rows.join("\n"))
+        format!("{}\n{}\n", header(&COLUMNS), rows.join("\n"))
     }
 
     #[test]

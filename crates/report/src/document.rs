@@ -37,6 +37,7 @@ pub fn markdown(document: &Document) -> String {
         Document::ShowMachine(document) => show_machine::page(document).markdown(),
         Document::ShowPlatform(document) => show::page(document).markdown(),
         Document::Sweep(document) => sweep::page(document).markdown(),
+        Document::DimmSweep(document) => sweep::dimm::page(document).markdown(),
     }
 }
 
@@ -69,5 +70,6 @@ pub fn csv(document: &Document) -> String {
         Document::ShowMachine(document) => show_machine::csv(document),
         Document::ShowPlatform(document) => show::csv(document),
         Document::Sweep(document) => sweep::csv(document),
+        Document::DimmSweep(document) => sweep::dimm::csv(document),
     }
 }

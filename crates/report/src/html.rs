@@ -120,6 +120,7 @@ pub fn contents(document: &Document) -> (String, String) {
         Document::ShowMachine(it) => below_title(document, show_machine::page(it)),
         Document::ShowPlatform(it) => below_title(document, show::page(it)),
         Document::Sweep(it) => below_title(document, sweep::page(it)),
+        Document::DimmSweep(it) => below_title(document, sweep::dimm::page(it)),
         Document::Reproduce(it) => ("Published and ours".to_string(), studies(it)),
     }
 }

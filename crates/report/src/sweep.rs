@@ -1,5 +1,7 @@
 //! A sweep of the simulated machine: its policies compared.
 
+pub mod dimm;
+
 use super::{
     page::{Page, counted},
     table::Table,
@@ -18,12 +20,12 @@ pub fn page(document: &SweepDocument) -> Page {
         format!("{}: {}", varied.label(), shortened(&values))
     }));
     let rows = || document.rows.iter();
-    facts.push(names("platforms", rows().map(|row| row.platform.as_str())));
+    facts.push(names("platforms", rows().map(|row| row.platform.clone()).collect()));
     // If a scenario has a single workload, it has the name of the workload.
     if rows().any(|row| row.scenario != row.workload) {
-        facts.push(names("scenarios", rows().map(|row| row.scenario.as_str())));
+        facts.push(names("scenarios", rows().map(|row| row.scenario.clone()).collect()));
     }
-    facts.push(names("workloads", rows().map(|row| row.workload.as_str())));
+    facts.push(names("workloads", rows().map(|row| row.workload.clone()).collect()));
     let reference = document.reference();
     facts.extend(reference.map(|name| {
         format!("{name}: the best static weights of each case, to which regret is relative")
@@ -112,8 +114,7 @@ fn by_workload(document: &SweepDocument, metric: Metric) -> Table {
 }
 
 /// A list of distinct names as a fact.
-fn names<'a>(what: &str, all: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<String> = all.map(String::from).collect();
+fn names(what: &str, mut names: Vec<String>) -> String {
     names.sort_unstable();
     names.dedup();
     format!("{what}: {}", shortened(&names))
@@ -141,7 +142,7 @@ mod tests {
     /// Replaces each cell in turn by odd values. The result is an error or a page, never a panic.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
-        let header = COLUMNS.join(",");
+        let header = interleaf_record::sweep::header(&COLUMNS);
         let row = "0,p,s,lbm,4,1073741824,dmi,,0.02,0.1,2,1,10,1.2,3:1,9,0.1,0.01,5,3:1,0,0,1,a,b";
         let cells: Vec<&str> = row.split(',').collect();
         let (mut refused, mut rendered) = (0, 0);
@@ -154,7 +155,7 @@ mod tests {
                 match SweepDocument::read("a.csv", &text) {
                     Ok(document) => {
                         let html = page(&document).html("");
-                        let is_number = !TEXTS.contains(&COLUMNS[at]);
+                        let is_number = !TEXTS.contains(&COLUMNS[at].name);
                         let is_shown = html.contains("NaN") || html.contains("inf");
                         assert!(!is_number || !is_shown, "{odd}: {html}");
                         assert!(document.figures().iter().all(|it| it.check("figure").is_ok()));

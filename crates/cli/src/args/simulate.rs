@@ -2,7 +2,10 @@
 
 use super::{CardArgs, MachineArgs, OutputArgs};
 use clap::{Args, Subcommand, ValueEnum};
-use interleaf_job::option::{LoadChoice, load, mix, seed, uncore, within};
+use interleaf_job::{
+    dimm,
+    option::{LoadChoice, load, mix, seed, uncore, within},
+};
 use interleaf_model::mix::Mix;
 use interleaf_sim::dimm::trace::Format;
 use std::path::PathBuf;
@@ -26,6 +29,7 @@ pub(crate) enum Simulate {
 ///   interleaf simulate dimm --device mrdimm-8800-4r --density 32Gb --load sweep
 ///   interleaf simulate dimm --device rdimm-6400-2r --load sweep --curves dram.csv
 ///   interleaf simulate dimm --device my.toml:my-module --load 150GB/s --pattern hot-bank
+///   interleaf simulate dimm --sweep modules.toml -o modules.csv --report modules.html
 ///   interleaf simulate dimm --device ddr4-3200-2r --channels 1 --trace requests.txt
 ///   interleaf simulate dimm --device mrdimm-8800-2r --mix W2 --command-trace commands.json
 #[derive(Debug, Args)]
@@ -33,13 +37,23 @@ pub(crate) enum Simulate {
 pub(crate) struct DimmArgs {
     /// A module by name, or a file (FILE:NAME if it has several), which can inherit from another
     /// (docs/simulate-dimm.md); `list` lists all modules
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "server")]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present_any = ["server", "sweep"])]
     pub(crate) device: Option<String>,
     /// A server by name, in place of modules: its modules, channels, cores and the bandwidth of
     /// their fabric; `list` lists all servers
     #[arg(long, value_name = "NAME", conflicts_with_all =
         ["device", "density", "width", "channels", "uncore_ns", "outstanding"])]
     pub(crate) server: Option<String>,
+    /// A sweep file: simulates every combination of its lists of these options, on all cores, and
+    /// writes CSV (docs/simulate-dimm.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "server", "density", "width",
+        "mix", "pattern", "load", "channels", "requests", "uncore_ns", "outstanding", "seed",
+        "timing", "trace", "command_trace", "curves", "json", "csv"])]
+    pub(crate) sweep: Option<PathBuf>,
+    /// With --sweep, also write the rows as Parquet
+    #[arg(long, value_name = "FILE.parquet", requires = "sweep",
+        conflicts_with_all = ["device", "server", "trace"])]
+    pub(crate) parquet: Option<PathBuf>,
     /// The density of the module's DRAM devices [default: 16Gb for DDR5]
     #[arg(long, value_name = "16Gb|24Gb|32Gb")]
     pub(crate) density: Option<String>,
@@ -57,19 +71,20 @@ pub(crate) struct DimmArgs {
     #[arg(long, value_parser = load, value_name = "max|sweep|150GB/s", default_value = "max")]
     pub(crate) load: LoadChoice,
     /// Number of channels, with a module each
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = within(1, 64_u32, 12))]
+    #[arg(long, value_name = "N", default_value_t = dimm::CHANNELS,
+        value_parser = within(1, dimm::CHANNELS_MAX, dimm::CHANNELS))]
     pub(crate) channels: u32,
     /// Lines that are read or written at each point on all channels, after those that fill the
     /// queues; the minimum covers a refresh interval and the outstanding lines
-    #[arg(long, value_name = "N", default_value_t = 1_000_000,
-        value_parser = within(1, 1_000_000_000_000_u64, 1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = dimm::REQUESTS,
+        value_parser = within(1, dimm::REQUESTS_MAX, dimm::REQUESTS))]
     pub(crate) requests: u64,
     /// Round-trip latency between a core and the controller, in ns
-    #[arg(long, value_name = "NS", default_value_t = 65.0, value_parser = uncore)]
+    #[arg(long, value_name = "NS", default_value_t = dimm::UNCORE_NS, value_parser = uncore)]
     pub(crate) uncore_ns: f64,
     /// Maximum number of outstanding lines of each channel [default: 144 for each sub-channel, so
     /// 288 for DDR5, at any rate of the module]
-    #[arg(long, value_name = "N", value_parser = within(1, 65_536_u32, 288))]
+    #[arg(long, value_name = "N", value_parser = within(1, dimm::OUTSTANDING_MAX, 288))]
     pub(crate) outstanding: Option<u32>,
     /// The seed of all randomness
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]

@@ -10,18 +10,27 @@ pub(super) use {card::card, dimm::dimm};
 use super::{page, progress::Bar};
 use crate::args::MachineArgs;
 use interleaf_console::{Failure, support};
-use interleaf_job::machine::{self, MachineJob, ScenarioChanges};
+use interleaf_job::{
+    machine::{self, MachineJob, ScenarioChanges},
+    sweep::machine::MachineSweep,
+};
 use interleaf_launch::signal_status;
 use interleaf_model::{policy::PolicyKind, units::Time};
 use interleaf_record::Document;
 use interleaf_sim::machine::{Scenario, ScenarioError};
 use policy_process::SimulationEnd;
 use std::process::ExitCode;
+use sweep::Outputs;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
-        sweep::run(file, args.output.output.as_deref(), args.report.as_deref())?;
+        let outputs = Outputs {
+            rows: args.output.output.as_deref(),
+            parquet: args.parquet.as_deref(),
+            report: args.report.as_deref(),
+        };
+        sweep::run(file, &mut MachineSweep::read(file)?.checked()?, &outputs)?;
         return Ok(ExitCode::SUCCESS);
     }
     let command = policy_process::command(args)?;

@@ -20,7 +20,7 @@ use std::{
 use validate::problems;
 
 /// Files that the tool reads: the schema, the crate of the struct that parses it, and the struct.
-const INPUTS: [(&str, &str, &str); 8] = [
+const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.configurations/1", "model", "ConfigurationsToml"),
     ("interleaf.demand/1", "model", "DemandFile"),
     ("interleaf.devices/1", "sim", "DeviceToml"),
@@ -28,6 +28,7 @@ const INPUTS: [(&str, &str, &str); 8] = [
     ("interleaf.platform/1", "model", "PlatformFile"),
     ("interleaf.recipe/1", "recipe", "Recipe"),
     ("interleaf.scenario/1", "sim", "ScenarioToml"),
+    ("interleaf.sweep.dimm/1", "job", "DimmSweepFile"),
     ("interleaf.sweep/1", "job", "SweepFile"),
 ];
 
@@ -141,14 +142,18 @@ fn the_files_of_the_tree_keep_their_schemas() {
         "devices/prices",
     ];
     let mut checked = BTreeSet::new();
-    for path in folders.into_iter().flat_map(toml_files) {
+    let sweeps = ["sweep", "sweep-dimm"].map(|kind| {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bad-input");
+        tests.join(format!("{kind}.in/good.toml"))
+    });
+    for path in folders.into_iter().flat_map(toml_files).chain(sweeps) {
         let value: toml::Value = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let value = serde_json::to_value(value).unwrap();
         let Some(own) = of_text(&value) else { continue };
         assert_eq!(problems(&own.value, &value), Vec::<String>::new(), "{}", path.display());
         checked.insert(own.schema);
     }
-    for (schema, ..) in INPUTS.iter().filter(|(schema, ..)| *schema != "interleaf.sweep/1") {
+    for (schema, ..) in INPUTS {
         assert!(checked.contains(schema), "no file of {schema} was checked");
     }
 }

@@ -86,11 +86,11 @@ fn parsed(platform: &str) -> (&str, Vec<(&str, &str)>) {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use crate::sweep::{COLUMNS, SweepDocument};
+    use crate::sweep::{COLUMNS, SweepDocument, header};
 
     /// A sweep with a row for each platform and each of two errors of the curves.
     fn sweep(platforms: &[&str]) -> SweepDocument {
-        let mut text = COLUMNS.join(",") + "\n";
+        let mut text = header(&COLUMNS) + "\n";
         for (case, platform) in platforms.iter().enumerate() {
             for error in ["0", "0.1"] {
                 let case = format!("{case},\"{platform}\",s,lbm,4,1073741824,dmi,,0.02,{error}");

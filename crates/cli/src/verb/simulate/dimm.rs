@@ -3,10 +3,16 @@
 mod drawing;
 mod traced;
 
-use super::super::{page, progress::Bar};
+use super::{
+    super::{page, progress::Bar},
+    sweep::{self, Outputs},
+};
 use crate::args::{DimmArgs, PatternChoice};
 use interleaf_console::{Failure, output, support};
-use interleaf_job::dimm::{self, DimmJob, DimmSystem};
+use interleaf_job::{
+    dimm::{self, DimmJob, DimmSystem},
+    sweep::dimm::DimmSweep,
+};
 use interleaf_record::{
     Document,
     dimm::{DimmDocument, TimingDocument},
@@ -26,6 +32,14 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         }
     }
     support::check_outputs(args.output.options(), args.report.as_deref())?;
+    if let Some(file) = &args.sweep {
+        let outputs = Outputs {
+            rows: args.output.output.as_deref(),
+            parquet: args.parquet.as_deref(),
+            report: args.report.as_deref(),
+        };
+        return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
+    }
     for target in [&args.curves, &args.command_trace, &args.trace_out] {
         output::check_writable(target.as_deref())?;
     }

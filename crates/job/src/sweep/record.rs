@@ -1,9 +1,8 @@
 //! The growing record of a sweep.
 
-use super::fingerprint;
-use interleaf_console::{Failure, output};
-use interleaf_linux::replace::Existing;
-use interleaf_record::sweep::{COLUMNS, SweepDocument};
+use super::{Cases, fingerprint};
+use interleaf_console::{Failure, output, output::Existing};
+use interleaf_record::sweep::Column;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -13,8 +12,10 @@ use std::{
 };
 
 /// The rows of a sweep, in memory and in a file.
-pub(super) struct Record {
+pub struct Record {
     target: Option<PathBuf>,
+    /// The first line: the names of the columns.
+    header: String,
     /// Fingerprint of the sweep's input. Each row has it as a column.
     sweep: String,
     /// True for each case whose rows the file already had.
@@ -28,15 +29,14 @@ struct State {
 }
 
 impl Record {
-    /// Creates a record of `cases` cases in `target`, or continues an existing record. `made_from`
-    /// is the fingerprint of the input. `rows_of` returns the number of rows of a case.
-    pub(super) fn open(
-        target: Option<&Path>,
-        made_from: String,
-        cases: usize,
-        rows_of: &dyn Fn(usize) -> usize,
-    ) -> Result<Self, Failure> {
-        let sweep = made_from;
+    /// Creates a record of the rows of `cases` in the file `target`, or continues an existing
+    /// record; without a target, rows are in memory only.
+    ///
+    /// # Errors
+    /// The file cannot be read or written, or has other content.
+    pub fn open(target: Option<&Path>, cases: &dyn Cases) -> Result<Self, Failure> {
+        let sweep = super::fingerprint(cases);
+        let header = header(cases.columns());
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
@@ -46,32 +46,37 @@ impl Record {
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
             // A sweep that was stopped at once leaves a truncated header. It starts over.
-            if !header().as_bytes().starts_with(&present) {
-                rows = read(target, &present, &sweep)?;
-                rows.retain(|case, rows| *case < cases && rows.lines().count() == rows_of(*case));
+            if !header.as_bytes().starts_with(&present) {
+                rows = read(target, &present, &header, &sweep)?;
+                rows.retain(|case, rows| {
+                    *case < cases.count() && rows.lines().count() == cases.rows_of(*case)
+                });
             }
             // Drops cases whose rows are incomplete.
-            let text = header() + &rows.values().cloned().collect::<String>();
+            let text = header.clone() + &rows.values().cloned().collect::<String>();
             write(target, &present, &text)?;
             file = Some(output::growing(target, Existing::Append)?);
         }
-        let before = (0..cases).map(|case| rows.contains_key(&case)).collect();
+        let before = (0..cases.count()).map(|case| rows.contains_key(&case)).collect();
         let state = Mutex::new(State { rows, file });
-        Ok(Self { target: target.map(Path::to_path_buf), sweep, before, state })
+        Ok(Self { target: target.map(Path::to_path_buf), header, sweep, before, state })
     }
 
     /// Returns the number of cases that the file already had.
-    pub(super) fn done(&self) -> usize {
+    pub fn done(&self) -> usize {
         self.before.iter().filter(|done| **done).count()
     }
 
     /// True if the file already had the case.
-    pub(super) fn has(&self, case: usize) -> bool {
+    pub fn has(&self, case: usize) -> bool {
         self.before[case]
     }
 
     /// Adds the rows of a case.
-    pub(super) fn add(&self, case: usize, rows: Vec<Vec<String>>) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn add(&self, case: usize, rows: Vec<Vec<String>>) -> Result<(), Failure> {
         let whole = |row: Vec<String>| sealed(&line(&[row, vec![self.sweep.clone()]].concat()));
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
@@ -85,9 +90,12 @@ impl Record {
     }
 
     /// Sorts all rows, writes the file, and returns the text.
-    pub(super) fn finish(self) -> Result<String, Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn finish(self) -> Result<String, Failure> {
         let state = self.state();
-        let text = header() + &state.rows.values().cloned().collect::<String>();
+        let text = self.header.clone() + &state.rows.values().cloned().collect::<String>();
         if let Some(target) = &self.target {
             let present = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
             write(target, &present, &text)?;
@@ -102,7 +110,12 @@ impl Record {
 }
 
 /// Reads the complete rows of an existing record, by case. `sweep` is the expected fingerprint.
-fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, String>, Failure> {
+fn read(
+    target: &Path,
+    present: &[u8],
+    header: &str,
+    sweep: &str,
+) -> Result<BTreeMap<usize, String>, Failure> {
     let other = |problem: &str| {
         Failure::new(
             format!("{}: {problem}", target.display()),
@@ -111,8 +124,8 @@ fn read(target: &Path, present: &[u8], sweep: &str) -> Result<BTreeMap<usize, St
     };
     // A truncated file may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
-    let Some(rest) = text.strip_prefix(&header()) else {
-        let is_sweep = SweepDocument::is_start(&text);
+    let Some(rest) = text.strip_prefix(header) else {
+        let is_sweep = interleaf_record::sweep::is_start(&text);
         return Err(other(match is_sweep {
             true => "it holds a sweep of another version, with other columns",
             false => "it is there already, and holds no sweep",
@@ -164,8 +177,8 @@ fn sealed(row: &str) -> String {
     format!("{row},{}\n", fingerprint::of([row]))
 }
 
-fn header() -> String {
-    line(&COLUMNS.map(String::from))
+fn header(columns: &[Column]) -> String {
+    line(&columns.iter().map(|column| column.name.to_string()).collect::<Vec<_>>())
 }
 
 /// Formats a row as CSV.

@@ -1,0 +1,103 @@
+//! The lists of values of a sweep file, and the cases that they make.
+
+use interleaf_model::format::{FileError, toml_text::TomlText};
+use std::{collections::BTreeSet, fmt};
+use toml::Spanned;
+
+/// Limit of the number of cases, far above any practical sweep.
+const CASES_MAX: usize = 1_000_000;
+
+/// A quantity and the text that it was parsed from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WithText<T> {
+    /// The quantity.
+    pub value: T,
+    pub(super) text: String,
+}
+
+pub(super) fn with_text<T>(value: T, text: &Spanned<String>) -> WithText<T> {
+    WithText { value, text: text.get_ref().clone() }
+}
+
+/// Returns the product, saturated at the maximum of the type.
+pub(super) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
+    factors.into_iter().fold(1, usize::saturating_mul)
+}
+
+/// Checks the number of cases. Errors are at the number of seeds, or else at the value `at` of a
+/// field.
+pub(super) fn count_checked<T>(
+    toml: &TomlText<'_>,
+    cases: usize,
+    seeds: Option<&Spanned<i64>>,
+    at: (&str, &Spanned<T>),
+) -> Result<(), FileError> {
+    if cases <= CASES_MAX {
+        return Ok(());
+    }
+    let problem = format!("its lists make {cases} cases, more than {CASES_MAX}");
+    let hint = "make the lists shorter, or several sweeps of it";
+    Err(match seeds {
+        Some(seeds) => toml.error("seeds", seeds, problem, hint),
+        None => toml.error(at.0, at.1, problem, hint),
+    })
+}
+
+/// Splits the number of a case. The function that it returns is called with the length of each
+/// list, that of the fastest varying list first, and returns the index of the case's value.
+pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
+    let mut rest = number;
+    move |length| {
+        let at = rest % length;
+        rest /= length;
+        at
+    }
+}
+
+/// Checks that a list repeats no value: the cases of a repeated value would count twice.
+pub(super) fn distinct<T: Ord + fmt::Debug>(
+    toml: &TomlText<'_>,
+    field: &str,
+    values: &[Spanned<T>],
+) -> Result<(), FileError> {
+    let mut known = BTreeSet::new();
+    match values.iter().find(|value| !known.insert(value.get_ref())) {
+        Some(value) => {
+            let problem = format!("{:?} is there twice", value.get_ref());
+            Err(toml.error(field, value, problem, "take one of them out"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads each of `values`; an empty list gives one `None`.
+pub(super) fn or_none<V, T>(
+    values: &[V],
+    read: impl Fn(&V) -> Result<T, FileError>,
+) -> Result<Vec<Option<T>>, FileError> {
+    if values.is_empty() {
+        return Ok(vec![None]);
+    }
+    values.iter().map(|value| read(value).map(Some)).collect()
+}
+
+/// The seeds of the list `seed`, or those from 1 to the number `seeds`; 1 without both.
+pub(super) fn seeds(
+    toml: &TomlText<'_>,
+    seed: &[Spanned<i64>],
+    seeds: Option<&Spanned<i64>>,
+) -> Result<Vec<u64>, FileError> {
+    match (seeds, seed.is_empty()) {
+        (None, true) => Ok(vec![1]),
+        (None, false) => {
+            seed.iter().map(|seed| toml.whole("seed", seed, 0..=i64::MAX as u64)).collect()
+        }
+        (Some(count), true) => {
+            Ok((1..=toml.whole("seeds", count, 1..=CASES_MAX as u64)?).collect())
+        }
+        (Some(count), false) => {
+            let problem = "there are both seed and seeds";
+            Err(toml.error("seeds", count, problem, "give a list of seeds, or how many"))
+        }
+    }
+}

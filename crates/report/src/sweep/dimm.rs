@@ -1,0 +1,174 @@
+//! A sweep of memory modules: the modules compared under the maximum load.
+
+use super::{SPREAD, names, shortened};
+use crate::{
+    number,
+    page::{Page, counted},
+    table::Table,
+};
+use interleaf_record::{
+    rounded,
+    sweep::{
+        Spread,
+        dimm::{DimmAxis, DimmMetric, DimmSweepDocument, DimmSweepRow},
+    },
+};
+use std::collections::BTreeSet;
+
+/// The sweep as a report.
+pub fn page(document: &DimmSweepDocument) -> Page {
+    let cases = counted(document.cases() as u64, "case");
+    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len() as u64, "row"))];
+    facts.extend(document.varied().iter().map(|(axis, values)| {
+        let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
+        format!("{}: {}", axis.label, shortened(&values))
+    }));
+    let rows = || document.rows.iter();
+    facts.push(names("modules", rows().map(DimmSweepRow::module).collect()));
+    facts.push(names("traffic mixes", rows().map(|row| row.mix.clone()).collect()));
+    facts.push(names("patterns", rows().map(|row| row.pattern.clone()).collect()));
+    let title = format!("Sweep {}", document.name);
+    let mut page = Page { title, answer: answer(document), facts, ..Page::default() };
+    for metric in document.metrics() {
+        let heading = format!("Modules by {}, {}", metric.name, metric.unit);
+        page = page.with_table(&heading, by_setting(document, metric));
+    }
+    Page {
+        notes: vec![
+            "All figures are simulated, over all channels, under the highest load of the sweep. \
+             Latency is of reads, from the core's miss to its data."
+                .into(),
+            "The provenance of a module's figures: interleaf simulate dimm --device NAME, and the \
+             files in devices/."
+                .into(),
+        ],
+        ..page
+    }
+}
+
+/// The module with the highest bandwidth of the first traffic mix and pattern, with its setting;
+/// then the highest bandwidth of each of the other modules.
+fn answer(document: &DimmSweepDocument) -> String {
+    let Some(metric) = document.metrics().into_iter().next() else { return String::new() };
+    let all = document.by_setting(metric);
+    let Some((first, _)) = all.first() else { return String::new() };
+    let mut best: Vec<(&DimmSweepRow, f64)> = all
+        .iter()
+        .filter(|(row, _)| (&row.mix, &row.pattern) == (&first.mix, &first.pattern))
+        .map(|(row, spread)| (*row, spread.mean))
+        .collect();
+    best.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    let mut seen = BTreeSet::new();
+    best.retain(|(row, _)| seen.insert(row.module()));
+    let (row, mean) = best[0];
+    let setting: String = document
+        .varied()
+        .iter()
+        .map(|(axis, _)| format!(", {} {}", rounded((axis.value)(row)), axis.label))
+        .collect();
+    let others = best.iter().skip(1);
+    let others: Vec<String> =
+        others.map(|(row, mean)| format!("{} {}", row.module(), number(*mean))).collect();
+    let others = match others.is_empty() {
+        true => String::new(),
+        false => format!("; highest of the others: {}", shortened(&others)),
+    };
+    let (mix, pattern) = (&first.mix, &first.pattern);
+    let (module, mean) = (row.module(), number(mean));
+    format!("{module}: {mean} {} of {mix} ({pattern} pattern{setting}){others}", metric.unit)
+}
+
+/// The main table as CSV: bandwidth by module and setting.
+pub fn csv(document: &DimmSweepDocument) -> String {
+    let metric = document.metrics().into_iter().next();
+    metric.map_or(String::new(), |metric| by_setting(document, metric).csv())
+}
+
+fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
+    let varied: Vec<DimmAxis> = document.varied().into_iter().map(|(axis, _)| axis).collect();
+    let axes: Vec<&str> = varied.iter().map(|axis| axis.name).collect();
+    let mut table = Table::new(&[&["module", "mix", "pattern"], &axes[..], &SPREAD[..]].concat());
+    for (row, spread) in document.by_setting(metric) {
+        let Spread { count, mean, low, high, least, most } = spread;
+        let numbers = [mean, low, high, least, most].map(number);
+        let names = [row.module(), row.mix.clone(), row.pattern.clone()];
+        let values = varied.iter().map(|axis| rounded((axis.value)(row)).to_string());
+        let count = [count.to_string()];
+        table.row(names.into_iter().chain(values).chain(count).chain(numbers));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_record::sweep::{dimm::COLUMNS, header};
+
+    const ROW: &str = "0,m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,\
+                       3.5,5.5,23.0,a,b";
+    const TEXTS: [&str; 7] = ["device", "server", "density", "width", "pattern", "mix", "sweep"];
+
+    fn read(rows: &[String]) -> Result<DimmSweepDocument, String> {
+        let text = format!("{}\n{}\n", header(&COLUMNS), rows.join("\n"));
+        DimmSweepDocument::read("a.csv", &text).map_err(|why| why.problem)
+    }
+
+    /// Replaces each cell in turn by odd values. The result is an error or a page, never a panic.
+    #[test]
+    fn altered_rows_are_refused_or_rendered() {
+        let cells: Vec<&str> = ROW.split(',').collect();
+        let (mut refused, mut rendered) = (0, 0);
+        for at in 0..cells.len() {
+            for odd in ["", "x", "-1", "0", "NaN", "inf", "1e308", "1e400", "<b>", "é"] {
+                let mut cells = cells.clone();
+                cells[at] = odd;
+                match read(&[ROW.into(), cells.join(",")]) {
+                    Ok(document) => {
+                        let html = page(&document).html("");
+                        let is_shown = html.contains("NaN") || html.contains("inf");
+                        assert!(TEXTS.contains(&COLUMNS[at].name) || !is_shown, "{odd}: {html}");
+                        assert!(document.figures().iter().all(|it| it.check("figure").is_ok()));
+                        assert!(csv(&document).lines().count() >= 2);
+                        rendered += 1;
+                    }
+                    Err(problem) => {
+                        assert!(problem.starts_with("a.csv: line 3: "), "{problem}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 70 && rendered > 70, "{refused} and {rendered}");
+    }
+
+    #[test]
+    fn the_fastest_module_is_the_answer() {
+        let other = ROW.replace("0,m,", "1,n,").replace("80.5", "90.5");
+        let document = read(&[ROW.into(), other]).unwrap();
+        let answer = answer(&document);
+        let expected = "n 16Gb x4: 90.50 GB/s of R (stream pattern); highest of the others: m 16Gb \
+                        x4 80.50";
+        assert_eq!(answer, expected);
+        let [bandwidth, latency, energy] = &document.figures()[..] else { panic!("3 figures") };
+        assert_eq!(bandwidth.categories, ["m 16Gb x4", "n 16Gb x4"]);
+        assert_eq!(bandwidth.series[0].y, [80.5, 90.5]);
+        assert_eq!((&latency.id[..], &energy.id[..]), ("latency", "energy"));
+    }
+
+    #[test]
+    fn loads_and_channels_are_axes() {
+        let cell = |at: usize, text: &str| {
+            let mut cells: Vec<&str> = ROW.split(',').collect();
+            cells[at] = text;
+            cells.join(",")
+        };
+        let offered = read(&[cell(12, "40.0"), ROW.into()]).unwrap();
+        let figures = offered.figures();
+        assert_eq!((&figures[0].id[..], figures[0].series[0].x.len()), ("loaded-latency", 2));
+        let channels = read(&[ROW.into(), cell(5, "4")]).unwrap();
+        assert_eq!(channels.figures()[0].x_label, "channels");
+        assert_eq!(channels.varied()[0].1, [2.0, 4.0]);
+        assert!(answer(&channels).ends_with("(stream pattern, 2 channels)"));
+        assert_eq!(by_setting(&channels, channels.metrics()[0]).row_count(), 2);
+    }
+}
