@@ -95,12 +95,6 @@ impl<'a> Comparison<'a> {
         let program = std::env::current_exe().map_err(|why| {
             Failure::new(format!("this program does not know where it is: {why}"), "report it")
         })?;
-        if !args.store.is_dir() {
-            return Err(Failure::new(
-                format!("--store {}: it is not a folder", args.store.display()),
-                "name a folder on the drive that is to extend DRAM",
-            ));
-        }
         Ok(Self { root, signals, args, program, deadline: None, signal: Cell::new(None) })
     }
 

@@ -128,8 +128,15 @@ pub(super) fn at_least_reached(
 /// The hint for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
-/// Fails before the first run if fio is needed and cannot be run.
+/// Fails before the first run if the folder of the store is absent, or if fio is needed and cannot
+/// be run.
 pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
+    if !args.store.is_dir() {
+        return Err(Failure::new(
+            format!("--store {}: it is not a folder", args.store.display()),
+            "name a folder on the drive that is to extend DRAM",
+        ));
+    }
     if args.no_drive || args.ratio.iter().all(|ratio| *ratio <= 1.0) {
         return Ok(());
     }
