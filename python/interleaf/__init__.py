@@ -17,12 +17,14 @@ from ._design import random as random_design
 from ._errors import InputError, InputTypeError
 from ._memory import ExtendedArray, ExtendedMemory, ExtendedMemoryError, extended_array
 from ._model import Curve, Demand, Mix, Platform, Tier, Weights, names
+from ._plan import plan
 from ._policy import Observation, Policy
 from ._predict import PredictionArray, every_ratio, predict
 from ._records import (
     CardOutcome,
     DimmOutcome,
     MachineOutcome,
+    Plan,
     Prediction,
     Record,
     Reproduction,
@@ -51,6 +53,7 @@ __all__ = [
     "MachineOutcome",
     "Mix",
     "Observation",
+    "Plan",
     "Platform",
     "Policy",
     "Prediction",
@@ -70,6 +73,7 @@ __all__ = [
     "latin_hypercube",
     "names",
     "parse",
+    "plan",
     "plot",
     "predict",
     "random_design",

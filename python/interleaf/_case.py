@@ -16,6 +16,7 @@ from ._errors import InputError, InputTypeError
 from ._model import Demand, Platform
 from ._options import text
 from ._part import Row, encoded
+from ._plan import plan
 from ._predict import predict
 from ._records import CardOutcome, MachineOutcome, Prediction, Record
 
@@ -28,6 +29,7 @@ _DEFAULT_REPR = (object.__repr__, type.__repr__, type(lambda: None).__repr__)
 #: The built-in functions that a sweep can call by name.
 TARGETS: dict[str, Target] = {
     "predict": predict,
+    "plan": plan,
     "simulate.machine": simulate.machine,
     "simulate.dimm": simulate.dimm,
     "simulate.card": simulate.card,

@@ -270,6 +270,67 @@ class Prediction(Record):
 
 
 @dataclass(frozen=True)
+class PlanRow:
+    """One configuration of a plan; speeds are relative to the baseline."""
+
+    configuration: str
+    does: str
+    future: bool
+    speed: float
+    speed_interval: tuple[float, float]
+    result: float
+    bandwidth_gbps: float
+    latency_ns: float
+    power_w: float | None
+    task_energy_j: float | None
+    cost: float
+    parts_cost: float
+    capacity_bytes: int
+    fits: bool
+    bound_by: str
+    on_cost_front: bool
+    on_energy_front: bool
+    dominated_by: str | None
+    weights: tuple[int, ...] = ()
+    threads: float | None = None
+    work_cost: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Plan(Record):
+    """Configurations of a server for a demand (``interleaf.plan/1``)."""
+
+    __slots__ = ()
+    SCHEMA = "interleaf.plan/1"
+
+    @property
+    def demand(self) -> str:
+        """The workload, the mix, or the workloads with their shares."""
+        return str(self._get("demand"))
+
+    @property
+    def baseline(self) -> str:
+        """The configuration that the others are compared with."""
+        return str(self._get("baseline"))
+
+    @property
+    def recommended(self) -> PlanRow | None:
+        """The recommended configuration; ``None`` if none holds the demand."""
+        name = self._get("recommended")
+        return next((row for row in self.rows if row.configuration == name), None)
+
+    @property
+    def rows(self) -> tuple[PlanRow, ...]:
+        """A row for each configuration."""
+        return tuple(_row(PlanRow, row) for row in self._get("rows"))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What limits the answer, such as placeholder prices."""
+        return tuple(self._get("warnings") or ())
+
+
+@dataclass(frozen=True)
 class Period:
     """One period of a policy on a simulated machine; lists are by tier."""
 
@@ -471,6 +532,7 @@ class Reproduction(Record):
 
 _KINDS: tuple[type[Record], ...] = (
     Prediction,
+    Plan,
     MachineOutcome,
     DimmOutcome,
     CardOutcome,

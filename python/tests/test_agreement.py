@@ -87,6 +87,24 @@ def test_dimms(command):
     assert interleaf.simulate.dimm(mix=["R", "W2"], **options).to_json() == said
 
 
+def test_plans(command):
+    said = command("plan", "--demand", "hpcg=60%,cloverleaf=40%", "--goal", "energy", "--json")
+    plan = interleaf.plan({"hpcg": 0.6, "cloverleaf": "40%"}, goal="energy")
+    assert plan.to_json() == said
+    assert plan.recommended in plan.rows
+    assert plan.baseline in [row.configuration for row in plan.rows]
+    options = {"mix": "W2", "configuration": "rdimm-6400,mrdimm-8800", "vary": "10%"}
+    said = command("plan", "--json", *arguments(options))
+    options["configuration"] = options["configuration"].split(",")
+    assert interleaf.plan(**options).to_json() == said
+
+
+def test_servers(command):
+    options = {"server": "sapphire-rapids-2r", "requests": 20000}
+    said = command("simulate", "dimm", "--json", *arguments(options))
+    assert interleaf.simulate.dimm(**options).to_json() == said
+
+
 def test_cards(command):
     options = {"rw": "randrw", "rwmixread": 70, "iodepth": "1..4", "runtime": "1ms", "bs": "8k"}
     said = command("simulate", "card", "--card", "all-mram,flashtec-dram", "--json",

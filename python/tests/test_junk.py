@@ -96,8 +96,14 @@ CALLS = {
             "outstanding",
             "uncore_ns",
             "seed",
+            "server",
             "progress",
         ),
+    ),
+    "plan": (
+        interleaf.plan,
+        {"mix": "R", "configuration": ["rdimm-6400", "mrdimm-8800"]},
+        ("demand", "baseline", "prices", "footprint", "threads", "goal", "vary", "progress"),
     ),
     "card": (
         interleaf.simulate.card,

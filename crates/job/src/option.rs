@@ -226,6 +226,14 @@ pub fn curve_error(text: &str) -> Result<Percent, String> {
     Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
 }
 
+/// Parses the percentage by which `plan` varies assumed figures, 1% to 90%, as a fraction.
+///
+/// # Errors
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+pub fn vary(text: &str) -> Result<f64, String> {
+    within(1, 90, 20)(text.trim_end_matches('%')).map(|percent: u8| f64::from(percent) / 100.0)
+}
+
 /// Parses the access pattern of a DIMM simulation: `random`, `stream` or `hot-bank`.
 ///
 /// # Errors

@@ -80,6 +80,29 @@ pub struct PlanJob<'a> {
     pub vary: f64,
 }
 
+/// The named configurations, or all configurations if none is named.
+///
+/// # Errors
+/// An unknown name, an invalid file, or a configuration that is named twice.
+pub fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
+    if names.is_empty() {
+        return interleaf_catalog::configurations();
+    }
+    let mut all: Vec<Configuration> = vec![];
+    for name in names {
+        for one in interleaf_catalog::configurations_of(name)? {
+            if all.iter().any(|other| other.name == one.name) {
+                return Err(Failure::new(
+                    format!("--configuration: {} is there twice", one.name),
+                    "name each configuration once",
+                ));
+            }
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
 impl PlanJob<'_> {
     /// Assesses all configurations.
     ///

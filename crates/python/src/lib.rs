@@ -10,6 +10,7 @@ mod call;
 mod error;
 mod model;
 mod options;
+mod plan;
 mod policy;
 mod predict;
 mod record;
@@ -24,6 +25,7 @@ fn interleaf_python(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     model::register(module)?;
     predict::register(module)?;
+    plan::register(module)?;
     simulate::register(module)?;
     record::register(module)
 }

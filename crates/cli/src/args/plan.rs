@@ -2,7 +2,7 @@
 
 use super::OutputArgs;
 use clap::{ArgGroup, Args, ValueEnum};
-use interleaf_job::option::{mix, size, threads, within};
+use interleaf_job::option::{mix, size, threads, vary};
 use interleaf_model::{mix::Mix, units::Bytes};
 use interleaf_record::plan::Goal;
 use std::path::PathBuf;
@@ -57,16 +57,12 @@ pub(crate) struct ServerPlanArgs {
     pub(crate) future: bool,
     /// Percentage by which each assumed figure is varied
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = vary)]
-    pub(crate) vary: u8,
+    pub(crate) vary: f64,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
     /// Also write the report as one HTML page
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-}
-
-fn vary(text: &str) -> Result<u8, String> {
-    within(1, 90, 20)(text.trim_end_matches('%'))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

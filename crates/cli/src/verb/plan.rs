@@ -4,8 +4,7 @@
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;
 use interleaf_console::{Failure, support};
-use interleaf_job::plan::{PlanJob, Planned, demand_shares};
-use interleaf_model::configuration::Configuration;
+use interleaf_job::plan::{PlanJob, Planned, configurations, demand_shares};
 use interleaf_record::Document;
 
 pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
@@ -22,7 +21,7 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
         threads: args.threads,
         goal: args.goal.into(),
         future: args.future,
-        vary: f64::from(args.vary) / 100.0,
+        vary: args.vary,
     };
     let document = job.run(&Bar::default())?;
     support::print_document(
@@ -32,24 +31,4 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
         || interleaf_report::plan::text(&document),
     )?;
     page::write(args.report.as_deref(), || Document::Plan(Box::new(document)))
-}
-
-/// The named configurations, or all configurations if none is named.
-fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
-    if names.is_empty() {
-        return interleaf_catalog::configurations();
-    }
-    let mut all: Vec<Configuration> = vec![];
-    for name in names {
-        for one in interleaf_catalog::configurations_of(name)? {
-            if all.iter().any(|other| other.name == one.name) {
-                return Err(Failure::new(
-                    format!("--configuration: {} is there twice", one.name),
-                    "name each configuration once",
-                ));
-            }
-            all.push(one);
-        }
-    }
-    Ok(all)
 }
