@@ -402,5 +402,5 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
         .unwrap();
     let page = String::from_utf8(output.stdout).unwrap();
     assert_eq!(page.matches("<figure id=").count(), 4, "latency by load, and three metrics");
-    assert!(page.contains("8 cases") && page.contains("own.toml 16Gb x4"), "{page}");
+    assert!(page.contains("8 cases") && page.contains("own-1r"), "{page}");
 }

@@ -122,12 +122,12 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks the number of requests.
+    /// Checks the number of requests. Returns notes on inaccurate bandwidths.
     ///
     /// # Errors
     /// Fewer requests than a measurement of bandwidth needs.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        self.short_runs(&self.points()).map(drop)
+    pub(crate) fn check(&self) -> Result<Vec<String>, Failure> {
+        self.short_runs(&self.points())
     }
 
     /// Simulates each point.

@@ -32,6 +32,9 @@ pub trait Cases: Sync {
     /// All that the rows follow from. A row of another input is not a row of this sweep.
     fn input(&self) -> Vec<String>;
 
+    /// Limits of the results that are known before the cases are simulated.
+    fn notes(&self) -> &[String];
+
     /// The number of rows of the case with this number.
     fn rows_of(&self, case: usize) -> usize;
 

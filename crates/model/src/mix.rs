@@ -51,8 +51,8 @@ impl MixError {
     pub fn hint() -> String {
         let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
         format!(
-            "write one of {} (reads and writes as MLC counts them), or a read share such as 0.62 \
-             or 0.62nt, followed by /random for random order",
+            "write one of {} (as MLC names them), reads to writes such as 2:1, or a read share \
+             such as 0.62, 62% or 0.62nt, followed by /random for random order",
             names.join(", ")
         )
     }
@@ -127,11 +127,24 @@ impl FromStr for Mix {
                     Some(number) => (number, true),
                     None => (name, false),
                 };
-                let read_share = number.parse().map_err(|_| MixError::Name(text.into()))?;
+                let read_share = share(number).ok_or_else(|| MixError::Name(text.into()))?;
                 Self::new(read_share, nontemporal)?
             }
         };
         Ok(Self { random, ..mix })
+    }
+}
+
+/// The share of reads in a text: `0.62`, `62%`, or reads to writes as `2:1`.
+fn share(text: &str) -> Option<f64> {
+    if let Some((reads, writes)) = text.split_once(':') {
+        let [reads, writes]: [f64; 2] = [reads.parse().ok()?, writes.parse().ok()?];
+        let is_ratio = reads >= 0.0 && writes >= 0.0 && reads + writes > 0.0;
+        return is_ratio.then(|| reads / (reads + writes));
+    }
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
     }
 }
 
@@ -154,6 +167,17 @@ impl fmt::Display for Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_are_numbers_percentages_or_ratios() {
+        let mix = |text: &str| text.parse::<Mix>();
+        assert_eq!(mix("2:1").unwrap().to_string(), "W2");
+        assert_eq!(mix("3:1nt/random").unwrap().read_share, 0.75);
+        assert_eq!(mix("62%"), mix("0.62"));
+        for wrong in ["0:0", "-1:2", "1:", ":", "2:1:1", "101%", "%", "NaN:1", "inf:1"] {
+            assert!(mix(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn names() {

@@ -10,7 +10,7 @@ use crate::{
     RecordError,
     figure::{Figure, Series, SeriesKind},
 };
-use interleaf_model::{policy::PolicyKind, statistics::quantile};
+use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -453,9 +453,13 @@ impl SweepDocument {
         let first = &self.rows[0];
         let differs = |of: &Name| self.rows.iter().any(|row| of(row) != of(first));
         let mut names: Vec<Name> = vec![|row| row.workload.clone()];
-        if !matches!(varied, Number::Parameter(_)) {
-            names.insert(0, |row| row.platform.clone());
-        }
+        names.insert(
+            0,
+            match varied {
+                Number::Parameter(_) => |row| parameters::split(&row.platform).0.into(),
+                Number::Column(_) => |row| row.platform.clone(),
+            },
+        );
         if varied.name() != "threads" {
             names.push(|row| format!("{} threads", row.threads));
         }

@@ -40,18 +40,24 @@ pub fn page(document: &SweepDocument) -> Page {
         let heading = format!("Policies and workloads by {}", metric.label());
         page = page.with_table(&heading, by_workload(document, metric));
     }
-    Page {
-        notes: vec![
-            "Regret is the runtime relative to that of the best static weights of the case, minus \
-             1; regret over the duration is the additional work that these weights would have \
-             done until the end of the simulation."
-                .into(),
-            "All figures are simulated. The provenance of the platform's figures: interleaf show \
-             --platform NAME."
-                .into(),
-        ],
-        ..page
-    }
+    let unfinished = rows().filter(|row| row.runtime_s.is_none()).count();
+    let partial = (unfinished > 0).then(|| {
+        format!(
+            "{} without a complete run: the simulation ended before, and the figures are those of \
+             the work done until then.",
+            counted(unfinished as u64, "row")
+        )
+    });
+    let notes = [
+        "Regret is the runtime relative to that of the best static weights of the case, minus 1; \
+         regret over the duration is the additional work that these weights would have done until \
+         the end of the simulation."
+            .into(),
+        "All figures are simulated. The provenance of the platform's figures: interleaf show \
+         --platform NAME."
+            .into(),
+    ];
+    Page { notes: notes.into_iter().chain(partial).collect(), ..page }
 }
 
 /// The policy with the best mean. The best static weights are the reference of the regret, so they

@@ -26,7 +26,7 @@ use interleaf_sim::dimm::{
     device::{Device, Options},
 };
 use serde::Deserialize;
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 use toml::Spanned;
 
 /// The schema of a sweep file of memory modules.
@@ -128,6 +128,8 @@ pub struct DimmCases {
     sweep: DimmSweep,
     /// Each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
+    /// Notes on short runs, each with its first case.
+    notes: Vec<String>,
 }
 
 impl DimmSweep {
@@ -236,19 +238,23 @@ impl DimmSweep {
         let of_modules = self.count() / self.modules();
         let device = |module: usize| self.device(&self.case(module * of_modules));
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
-        let cases = DimmCases { devices: devices?, sweep: self };
+        let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
         // Neither the seed nor the mix has an influence on the check.
+        let mut notes = BTreeSet::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {
             let case = cases.sweep.case(number);
             if first.is_some_and(|mix| mix != case.mix) {
                 continue;
             }
-            cases.job(&case)?.check().map_err(|why| match case.requests {
-                Some(requests) => why.within(&cases.sweep.place("requests", requests)),
-                None => why.within(&case.system.place(&cases.sweep)),
-            })?;
+            let place = match case.requests {
+                Some(requests) => cases.sweep.place("requests", requests),
+                None => case.system.place(&cases.sweep),
+            };
+            let found = cases.job(&case)?.check().map_err(|why| why.within(&place))?;
+            notes.extend(found.into_iter().map(|note| format!("{place}: {note}")));
         }
+        cases.notes = notes.into_iter().collect();
         Ok(cases)
     }
 
@@ -357,6 +363,10 @@ impl Cases for DimmCases {
         std::iter::once(self.sweep.text.clone()).chain(devices).collect()
     }
 
+    fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     fn rows_of(&self, case: usize) -> usize {
         let case = self.sweep.case(case);
         case.load.map_or(1, |load| dimm::loads(*load.get_ref()))
@@ -381,15 +391,13 @@ fn rows(
     document: &DimmDocument,
 ) -> Vec<Vec<String>> {
     let optional = |value: Option<f64>| value.map_or(String::new(), decimal);
-    let device = match job.server {
-        Some(_) => document.device.as_str(),
-        None => case.system.name(),
-    };
+    let device = if job.server.is_some() { "" } else { case.system.name() };
     let outstanding = job.setup.outstanding as u64 * u64::from(job.setup.device.sub_channels);
     let row = |point: &DimmPoint| {
         vec![
             number.to_string(),
             device.to_string(),
+            document.device.clone(),
             job.server.clone().unwrap_or_default(),
             document.density.clone(),
             document.width.clone(),

@@ -12,7 +12,7 @@ use parquet::{
 use std::sync::Arc;
 
 /// Returns the Parquet file of the rows in `text`, the CSV file of a sweep with these columns. An
-/// empty cell of a number is null.
+/// empty cell is null.
 ///
 /// # Errors
 /// A cell is not of the type of its column.
@@ -50,8 +50,8 @@ fn written(columns: &[Column], rows: &[csv::StringRecord]) -> Result<Vec<u8>, Pa
                 cells.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
             }
             ColumnKind::Text => {
-                let values: Vec<ByteArray> = texts().map(ByteArray::from).collect();
-                cells.typed::<ByteArrayType>().write_batch(&values, None, None)?;
+                let values: Vec<ByteArray> = present.map(ByteArray::from).collect();
+                cells.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
             }
         }
         cells.close()?;
@@ -61,18 +61,15 @@ fn written(columns: &[Column], rows: &[csv::StringRecord]) -> Result<Vec<u8>, Pa
     Ok(file)
 }
 
-/// The field of a column. A text is never null: an empty one means something.
 fn field(column: Column) -> Result<Type, ParquetError> {
-    let (kind, logical, repetition) = match column.kind {
-        ColumnKind::Whole => (PhysicalType::INT64, None, Repetition::OPTIONAL),
-        ColumnKind::Number => (PhysicalType::DOUBLE, None, Repetition::OPTIONAL),
-        ColumnKind::Text => {
-            (PhysicalType::BYTE_ARRAY, Some(LogicalType::String), Repetition::REQUIRED)
-        }
+    let (kind, logical) = match column.kind {
+        ColumnKind::Whole => (PhysicalType::INT64, None),
+        ColumnKind::Number => (PhysicalType::DOUBLE, None),
+        ColumnKind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
     };
     Type::primitive_type_builder(column.name, kind)
         .with_logical_type(logical)
-        .with_repetition(repetition)
+        .with_repetition(Repetition::OPTIONAL)
         .build()
 }
 
@@ -95,7 +92,7 @@ mod tests {
     use parquet::{file::reader::SerializedFileReader, record::RowAccessor};
     use std::io::Write as _;
 
-    const ROW: &str = "7,\"a, b\",,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,\
+    const ROW: &str = "7,\"a, b\",m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,\
                        500,0.5,,5.5,23.0,a,b";
 
     fn file_of(row: &str) -> Result<Vec<u8>, Failure> {
@@ -112,8 +109,8 @@ mod tests {
         let at = |name: &str| COLUMNS.iter().position(|column| column.name == name).unwrap();
         assert_eq!(rows[1].get_long(at("case")).unwrap(), 7);
         assert_eq!(rows[1].get_string(at("device")).unwrap(), "a, b");
-        assert_eq!(rows[1].get_string(at("server")).unwrap(), "");
-        assert!(rows[1].get_double(at("offered_gbps")).is_err(), "an empty cell is null");
+        assert!(rows[1].get_string(at("server")).is_err(), "an empty cell is null");
+        assert!(rows[1].get_double(at("offered_gbps")).is_err());
         assert_eq!(rows[1].get_double(at("bandwidth_gbps")).unwrap(), 80.5);
         assert_eq!(rows[1].get_long(at("latency_p99_9_ns")).unwrap(), 500);
     }

@@ -6,12 +6,13 @@ use crate::{
     figure::{Figure, Series, SeriesKind},
 };
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The columns of a row. The last two are fingerprints, as in [`super::COLUMNS`].
-pub const COLUMNS: [Column; 25] = [
+pub const COLUMNS: [Column; 26] = [
     Column::whole("case"),
     Column::text("device"),
+    Column::text("module"),
     Column::text("server"),
     Column::text("density"),
     Column::text("width"),
@@ -37,16 +38,21 @@ pub const COLUMNS: [Column; 25] = [
     Column::text("row"),
 ];
 
-/// The most lines of a figure that a reader can tell apart.
-const LINES_MAX: usize = 10;
+/// The most lines of a figure: each has a colour of its own, or else a colour and a dash.
+const LINES_MAX: [usize; 2] = [8, 16];
+
+/// The most figures of a metric.
+const FIGURES_MAX: usize = 6;
 
 /// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DimmSweepRow {
     /// The 0-based number of the case.
     pub case: u64,
-    /// The module, as the sweep file names it; of a server, the name of its modules.
+    /// The module as the sweep file names it; empty for a server.
     pub device: String,
+    /// The name of the module.
+    pub module: String,
     /// The server; empty for modules.
     pub server: String,
     pub density: String,
@@ -74,6 +80,9 @@ pub struct DimmSweepRow {
     pub power_w: Option<f64>,
     pub energy_pj_per_bit: Option<f64>,
     pub gbps_per_w: Option<f64>,
+    /// The name in figures and tables. The file has no such column.
+    #[serde(skip)]
+    pub label: String,
 }
 
 /// The rows of a sweep of memory modules.
@@ -150,12 +159,9 @@ const AXES: [DimmAxis; 4] = [
 type Name = Box<dyn Fn(&DimmSweepRow) -> String>;
 
 impl DimmSweepRow {
-    /// The module with its devices, or the server.
-    pub fn module(&self) -> String {
-        match self.server.as_str() {
-            "" => format!("{} {} {}", self.device, self.density, self.width),
-            server => server.into(),
-        }
+    /// The module or server as the sweep file names it.
+    fn named(&self) -> &str {
+        if self.server.is_empty() { &self.device } else { &self.server }
     }
 }
 
@@ -171,7 +177,7 @@ impl DimmSweepDocument {
     /// When columns are missing, a value has the wrong type or is out of range, or there is no row.
     pub fn read(name: &str, text: &str) -> Result<Self, RecordError> {
         let command = "interleaf simulate dimm --sweep";
-        let rows = rows(name, text, &COLUMNS, command, |row: &DimmSweepRow| {
+        let mut rows = rows(name, text, &COLUMNS, command, |row: &DimmSweepRow| {
             check_numbers(&[
                 ("uncore_ns", Some(row.uncore_ns)),
                 ("offered_gbps", row.offered_gbps),
@@ -184,6 +190,7 @@ impl DimmSweepDocument {
                 ("gbps_per_w", row.gbps_per_w),
             ])
         })?;
+        label(&mut rows);
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
@@ -214,6 +221,15 @@ impl DimmSweepDocument {
         all
     }
 
+    /// The numbers that are equal in all rows.
+    pub fn constants(&self) -> Vec<(DimmAxis, f64)> {
+        let first = &self.rows[0];
+        let is_constant =
+            |axis: &DimmAxis| self.rows.iter().all(|row| (axis.value)(row) == (axis.value)(first));
+        let constants = AXES.into_iter().filter(is_constant);
+        constants.map(|axis| (axis, (axis.value)(first))).collect()
+    }
+
     /// The metrics that rows have.
     pub fn metrics(&self) -> Vec<DimmMetric> {
         let has = |metric: &DimmMetric| self.rows.iter().any(|row| (metric.value)(row).is_some());
@@ -233,7 +249,7 @@ impl DimmSweepDocument {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
             let numbers = AXES.map(|axis| (axis.value)(row).to_bits());
-            (row.module(), row.mix.clone(), row.pattern.clone(), numbers)
+            (row.label.clone(), row.mix.clone(), row.pattern.clone(), numbers)
         };
         let mut places = BTreeMap::new();
         for row in self.loaded() {
@@ -247,18 +263,26 @@ impl DimmSweepDocument {
     }
 
     /// Latency against bandwidth, if a case has several loads; then each metric under the maximum
-    /// load against the number with the most values, or by module.
+    /// load against the number with the most values, or by module. If a figure had too many lines,
+    /// each combination of the last names has a figure of its own.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
         if loaded.len() < self.rows.len() {
-            figures.push(self.loaded_latency());
+            let rows: Vec<&DimmSweepRow> = self.rows.iter().collect();
+            let all = parts(&rows, &self.names(0)).into_iter();
+            figures.extend(all.enumerate().map(|(at, part)| of_part(at, &part, loaded_latency)));
         }
         let axes = self.varied();
-        figures.extend(self.metrics().into_iter().map(|metric| match axes.first() {
-            Some((axis, _)) => against(&loaded, metric, *axis, &self.names(1)),
-            None => by_module(&loaded, metric),
-        }));
+        for metric in self.metrics() {
+            let Some((axis, _)) = axes.first() else {
+                figures.push(by_module(&loaded, metric));
+                continue;
+            };
+            let all = parts(&loaded, &self.names(1)).into_iter().enumerate();
+            let figure = |lines: &[Line<'_>]| against(lines, metric, *axis);
+            figures.extend(all.map(|(at, part)| of_part(at, &part, figure)));
+        }
         figures
     }
 
@@ -266,74 +290,135 @@ impl DimmSweepDocument {
     /// the first `on_axis`.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
-            Box::new(move |row| format!("{} {}", (axis.value)(row), axis.name))
+            Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
         });
         let texts: [Name; 3] = [
-            Box::new(DimmSweepRow::module),
+            Box::new(|row| row.label.clone()),
             Box::new(|row| row.mix.clone()),
             Box::new(|row| row.pattern.clone()),
         ];
         texts.into_iter().chain(others).collect()
     }
+}
 
-    fn loaded_latency(&self) -> Figure {
-        let rows: Vec<&DimmSweepRow> = self.rows.iter().collect();
-        let of_line = |(group, (name, rows)): (usize, (String, Vec<&DimmSweepRow>))| {
-            // Each offered load of a line is a point: the mean of its rows.
-            let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
-            for row in rows {
-                let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
-                loads.entry(load).or_default().push(row);
-            }
-            let mean = |rows: &[&DimmSweepRow], value: fn(&DimmSweepRow) -> f64| {
-                rows.iter().map(|row| value(row)).sum::<f64>() / rows.len() as f64
-            };
-            let points = loads.values().map(|rows| {
-                (mean(rows, |row| row.bandwidth_gbps), mean(rows, |row| row.latency_mean_ns))
-            });
-            Series::new(name, SeriesKind::Line, group, points)
+/// Names each row by its module, or by the name of the sweep file where several have the same
+/// module; with density and width if they differ between the rows.
+fn label(rows: &mut [DimmSweepRow]) {
+    let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in &*rows {
+        named.entry(row.module.clone()).or_default().insert(row.named().into());
+    }
+    let chips = |row: &DimmSweepRow| (row.density.clone(), row.width.clone());
+    let differ = rows.iter().any(|row| chips(row) != chips(&rows[0]));
+    for row in rows {
+        let is_alone = row.server.is_empty() && named[&row.module].len() == 1;
+        let name = if is_alone { row.module.clone() } else { row.named().into() };
+        row.label = match differ && row.server.is_empty() {
+            true => format!("{name} {} {}", row.density, row.width),
+            false => name,
         };
-        let series = lines(&rows, &self.names(0)).into_iter().enumerate().map(of_line).collect();
-        Figure {
-            series,
-            caption: "Each point is one load; latency is of reads, from the core's miss to its \
-                      data. Cases with equal names are drawn as their mean."
-                .into(),
-            ..Figure::new("loaded-latency", "loaded latency", "bandwidth, GB/s", "latency, ns")
-        }
     }
 }
 
-/// The rows by the names that differ between them, in the order of the file. If there are too many
-/// lines, the last names are left out.
-fn lines<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<(String, Vec<&'a DimmSweepRow>)> {
+/// The rows of a line, with its name.
+type Line<'a> = (String, Vec<&'a DimmSweepRow>);
+
+/// The lines of a figure, with the end of its title; empty for the only figure.
+type Part<'a> = (String, Vec<Line<'a>>);
+
+/// The rows by the names that differ between them, in the order of the file. Lines have the first
+/// names, parts the others, so that no part has too many lines. If there were too many parts, there
+/// is one, and its lines are means over the last names.
+fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));
     let differing: Vec<&Name> = names.iter().filter(differs).collect();
-    let mut count = differing.len();
-    loop {
-        let label = |row: &DimmSweepRow| match count {
-            0 => first.module(),
-            _ => differing[..count].iter().map(|of| of(row)).collect::<Vec<_>>().join(", "),
-        };
-        let mut lines: Vec<(String, Vec<&DimmSweepRow>)> = vec![];
-        for row in rows {
-            let label = label(row);
-            match lines.iter_mut().find(|(name, _)| *name == label) {
-                Some((_, of_line)) => of_line.push(row),
-                None => lines.push((label, vec![row])),
-            }
+    let joined = |names: &[&Name], row: &DimmSweepRow| {
+        names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
+    };
+    let line = |names: &[&Name], row: &DimmSweepRow| match names {
+        [] => first.label.clone(),
+        names => joined(names, row),
+    };
+    let split = |count: usize| -> Vec<Part<'a>> {
+        let (of_lines, of_parts) = differing.split_at(count);
+        let parts = grouped(rows, |row| joined(of_parts, row)).into_iter();
+        parts.map(|(title, rows)| (title, grouped(&rows, |row| line(of_lines, row)))).collect()
+    };
+    let mean = |count: usize| -> Vec<Part<'a>> {
+        vec![(String::new(), grouped(rows, |row| line(&differing[..count], row)))]
+    };
+    let fits = |limit: usize| {
+        move |parts: &Vec<Part<'a>>| {
+            parts.len() <= FIGURES_MAX && parts.iter().all(|(_, lines)| lines.len() <= limit)
         }
-        if lines.len() <= LINES_MAX || count <= 1 {
-            return lines;
+    };
+    let found = LINES_MAX
+        .into_iter()
+        .find_map(|limit| (0..=differing.len()).rev().map(split).find(fits(limit)));
+    found
+        .or_else(|| (1..=differing.len()).rev().map(mean).find(fits(LINES_MAX[1])))
+        .unwrap_or_else(|| mean(differing.len().min(1)))
+}
+
+/// The rows by the text of `key`, in the order of the file.
+fn grouped<'a>(
+    rows: &[&'a DimmSweepRow],
+    key: impl Fn(&DimmSweepRow) -> String,
+) -> Vec<(String, Vec<&'a DimmSweepRow>)> {
+    let mut groups: Vec<(String, Vec<&DimmSweepRow>)> = vec![];
+    for row in rows {
+        let key = key(row);
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((key, vec![row])),
         }
-        count -= 1;
+    }
+    groups
+}
+
+/// The figure of a part, with the title and the identifier of this part.
+fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> Figure) -> Figure {
+    let figure = draw(lines);
+    match title.as_str() {
+        "" => figure,
+        title => Figure {
+            title: format!("{}: {title}", figure.title),
+            id: format!("{}-{at}", figure.id),
+            ..figure
+        },
     }
 }
 
-/// A metric against a number: a line for each combination of the other values.
-fn against(rows: &[&DimmSweepRow], metric: DimmMetric, axis: DimmAxis, names: &[Name]) -> Figure {
-    let of_line = |(group, (name, rows)): (usize, (String, Vec<&DimmSweepRow>))| {
+/// Latency against bandwidth. Each offered load of a line is a point.
+fn loaded_latency(lines: &[Line<'_>]) -> Figure {
+    let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
+        let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
+        for row in rows {
+            // The bits of numbers from 0 have the order of the numbers.
+            let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
+            loads.entry(load).or_default().push(row);
+        }
+        let mean = |rows: &[&DimmSweepRow], value: fn(&DimmSweepRow) -> f64| {
+            rows.iter().map(|row| value(row)).sum::<f64>() / rows.len() as f64
+        };
+        let points = loads.values().map(|rows| {
+            (mean(rows, |row| row.bandwidth_gbps), mean(rows, |row| row.latency_mean_ns))
+        });
+        Series::new(name, SeriesKind::Line, group, points)
+    };
+    Figure {
+        series: lines.iter().enumerate().map(of_line).collect(),
+        caption: "Each point is one load, the mean of its cases; latency is of reads, from the \
+                  core's miss to its data."
+            .into(),
+        ..Figure::new("loaded-latency", "loaded latency", "bandwidth, GB/s", "latency, ns")
+    }
+}
+
+/// A metric against a number.
+fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
+    let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut points: Vec<(f64, Vec<f64>)> = vec![];
         for row in rows {
             let x = (axis.value)(row);
@@ -345,33 +430,31 @@ fn against(rows: &[&DimmSweepRow], metric: DimmMetric, axis: DimmAxis, names: &[
         }
         points.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let spreads = points.into_iter().filter_map(|(x, values)| Some((x, Spread::of(values)?)));
-        let spreads: Vec<(f64, Spread)> = spreads.collect();
-        Series::new(name, SeriesKind::Line, group, spreads.iter().map(|(x, it)| (*x, it.mean)))
-            .with_interval(spreads.iter().map(|(_, it)| (it.low, it.high)))
+        of_spreads(name, SeriesKind::Line, group, spreads.collect())
     };
-    let series = lines(rows, names).into_iter().enumerate().map(of_line).collect();
-    titled(metric, axis.label, series, vec![])
+    titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
 /// A metric by module: bars for each mix and pattern.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
-    let module: [Name; 1] = [Box::new(DimmSweepRow::module)];
-    let modules: Vec<String> = lines(rows, &module).into_iter().map(|(module, _)| module).collect();
-    let load: [Name; 2] = [Box::new(|row| row.mix.clone()), Box::new(|row| row.pattern.clone())];
-    let of_line = |(group, (name, rows)): (usize, (String, Vec<&DimmSweepRow>))| {
+    let modules: Vec<String> =
+        grouped(rows, |row| row.label.clone()).into_iter().map(|(module, _)| module).collect();
+    let of_line = |(group, (name, rows)): (usize, Line<'_>)| {
         let bars = modules.iter().enumerate().filter_map(|(at, module)| {
-            let of_module = rows.iter().filter(|row| modules.len() == 1 || row.module() == *module);
-            Some((
-                at as f64,
-                Spread::of(of_module.filter_map(|row| (metric.value)(row)).collect())?,
-            ))
+            let of_module = rows.iter().filter(|row| row.label == *module);
+            let values = of_module.filter_map(|row| (metric.value)(row)).collect();
+            Some((at as f64, Spread::of(values)?))
         });
-        let bars: Vec<(f64, Spread)> = bars.collect();
-        Series::new(name, SeriesKind::Bars, group, bars.iter().map(|(x, it)| (*x, it.mean)))
-            .with_interval(bars.iter().map(|(_, it)| (it.low, it.high)))
+        of_spreads(&name, SeriesKind::Bars, group, bars.collect())
     };
-    let series = lines(rows, &load).into_iter().enumerate().map(of_line).collect();
-    titled(metric, "module", series, modules)
+    let lines = grouped(rows, |row| format!("{}, {} pattern", row.mix, row.pattern));
+    titled(metric, "module", lines.into_iter().enumerate().map(of_line).collect(), modules)
+}
+
+/// A series of means with their intervals.
+fn of_spreads(name: &str, kind: SeriesKind, group: usize, spreads: Vec<(f64, Spread)>) -> Series {
+    Series::new(name, kind, group, spreads.iter().map(|(x, it)| (*x, it.mean)))
+        .with_interval(spreads.iter().map(|(_, it)| (it.low, it.high)))
 }
 
 fn titled(
@@ -386,9 +469,53 @@ fn titled(
         series,
         categories,
         caption: format!(
-            "{better} is better. Under the maximum load; each point is the mean of the cases with \
-             these names, the interval holds nine tenths of them."
+            "{better} is better. Under the maximum load; the mean of the cases, and the interval \
+             that holds nine tenths of them."
         ),
         ..Figure::new(metric.id, metric.name, x_label, &y_label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// The titles of the figures of bandwidth and the number of lines of each, for these numbers of
+    /// modules, mixes, channels and outstanding lines.
+    fn figures(
+        modules: usize,
+        mixes: usize,
+        channels: usize,
+        lines: usize,
+    ) -> Vec<(String, usize)> {
+        let mut text = super::super::header(&COLUMNS) + "\n";
+        for module in 0..modules {
+            for (mix, channels, lines) in (0..mixes).flat_map(|mix| {
+                (1..=channels)
+                    .flat_map(move |count| (1..=lines).map(move |lines| (mix, count, lines)))
+            }) {
+                text += &format!(
+                    "0,m{module},m{module},,16Gb,x4,{channels},stream,{lines},65.0,100,1,W{mix},,\
+                     80.5,0.8,200.5,190,400,500,0.5,,,,a,b\n"
+                );
+            }
+        }
+        let document = DimmSweepDocument::read("a.csv", &text).unwrap();
+        let figures = document.figures().into_iter();
+        let of_bandwidth = figures.filter(|figure| figure.title.starts_with("bandwidth"));
+        of_bandwidth.map(|figure| (figure.title, figure.series.len())).collect()
+    }
+
+    #[test]
+    fn figures_have_few_lines_and_no_means_of_different_settings() {
+        let named = |title: &str, lines: usize| (title.to_string(), lines);
+        assert_eq!(figures(2, 2, 2, 3), [named("bandwidth", 8)]);
+        let [one, two] = ["bandwidth: channels 1", "bandwidth: channels 2"].map(|it| named(it, 8));
+        assert_eq!(figures(4, 2, 2, 3), [one, two]);
+        let [w0, w1] = ["bandwidth: W0", "bandwidth: W1"].map(|it| named(it, 10));
+        assert_eq!(figures(10, 2, 1, 3), [w0, w1]);
+        // Too many combinations: each line is the mean over mixes and channels.
+        assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
     }
 }

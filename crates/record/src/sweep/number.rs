@@ -3,6 +3,7 @@
 
 use super::{SweepRow, Varied};
 use interleaf_model::{parameters, units::Bytes};
+use std::collections::BTreeMap;
 
 /// A number that a sweep varies.
 #[derive(Clone, Debug)]
@@ -14,19 +15,21 @@ pub enum Number {
 }
 
 impl Number {
-    /// The parameter of a tier that differs between the rows; `None` unless all platforms have the
-    /// same name and one numeric parameter alone differs.
+    /// The parameter of a tier that differs between the rows of a platform; `None` unless all
+    /// platforms have the same parameters and one numeric parameter alone differs.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
-        let (base, first) = parsed(&rows.first()?.platform);
+        let mut firsts = BTreeMap::new();
+        let (_, names) = parsed(&rows.first()?.platform);
         let mut key: Option<&str> = None;
         for row in rows {
-            let (own_base, own) = parsed(&row.platform);
-            let is_alike = own.len() == first.len()
-                && own.iter().zip(&first).all(|((own, _), (first, _))| own == first);
-            if own_base != base || !is_alike {
+            let (base, own) = parsed(&row.platform);
+            let is_alike = own.len() == names.len()
+                && own.iter().zip(&names).all(|((own, _), (name, _))| own == name);
+            if !is_alike {
                 return None;
             }
-            for ((name, value), (_, other)) in own.iter().zip(&first) {
+            let first: &Vec<(&str, &str)> = firsts.entry(base).or_insert_with(|| own.clone());
+            for ((name, value), (_, other)) in own.iter().zip(first) {
                 if value != other && *key.get_or_insert(*name) != *name {
                     return None;
                 }
@@ -120,9 +123,18 @@ mod tests {
     }
 
     #[test]
+    fn each_platform_has_a_figure_of_its_own() {
+        let platforms = ["p:cxl.count=4", "p:cxl.count=8", "p:cxl.count=6", "q:cxl.count=8"];
+        let figures = sweep(&platforms).figures();
+        let [p, q, ..] = &figures[..] else { panic!("two platforms") };
+        assert_eq!((&p.title[..], &q.title[..]), ("regret of a run: p", "regret of a run: q"));
+        assert_eq!((&p.series[0].x[..], &q.series[0].x[..]), (&[4.0, 6.0, 8.0][..], &[8.0][..]));
+    }
+
+    #[test]
     fn platforms_that_differ_otherwise_have_figures_of_their_own() {
         for platforms in [
-            ["p:cxl.count=4", "q:cxl.count=8", "p:cxl.count=8"],
+            ["p:cxl.count=4", "q:dram.count=8", "p:cxl.count=8"],
             [
                 "p:cxl.count=4,dram.count=4",
                 "p:cxl.count=8,dram.count=8",

@@ -1,6 +1,6 @@
 //! A sweep of memory modules: the modules compared under the maximum load.
 
-use super::{SPREAD, names, shortened};
+use super::{names, shortened};
 use crate::{
     number,
     page::{Page, counted},
@@ -8,10 +8,7 @@ use crate::{
 };
 use interleaf_record::{
     rounded,
-    sweep::{
-        Spread,
-        dimm::{DimmAxis, DimmMetric, DimmSweepDocument, DimmSweepRow},
-    },
+    sweep::dimm::{DimmAxis, DimmMetric, DimmSweepDocument, DimmSweepRow},
 };
 use std::collections::BTreeSet;
 
@@ -24,7 +21,8 @@ pub fn page(document: &DimmSweepDocument) -> Page {
         format!("{}: {}", axis.label, shortened(&values))
     }));
     let rows = || document.rows.iter();
-    facts.push(names("modules", rows().map(DimmSweepRow::module).collect()));
+    facts.extend(constants(document));
+    facts.push(names("modules", rows().map(|row| row.label.clone()).collect()));
     facts.push(names("traffic mixes", rows().map(|row| row.mix.clone()).collect()));
     facts.push(names("patterns", rows().map(|row| row.pattern.clone()).collect()));
     let title = format!("Sweep {}", document.name);
@@ -35,15 +33,27 @@ pub fn page(document: &DimmSweepDocument) -> Page {
     }
     Page {
         notes: vec![
-            "All figures are simulated, over all channels, under the highest load of the sweep. \
-             Latency is of reads, from the core's miss to its data."
+            "All figures are simulated, over all channels. Latency is of reads, from the core's \
+             miss to its data. The tables are of the highest load of the sweep, at which a \
+             constant number of lines is outstanding: a module with more bandwidth then has less \
+             latency. Latencies at equal bandwidth need several loads (load = [\"sweep\"])."
                 .into(),
-            "The provenance of a module's figures: interleaf simulate dimm --device NAME, and the \
-             files in devices/."
+            "Outstanding lines and the latency between core and controller are those of an \
+             assumed server, except for built-in servers. Assumed and inherited timing of a \
+             module: interleaf simulate dimm --device NAME; the files in devices/ have the source \
+             of each figure; docs/validation.md has the errors against measured servers."
                 .into(),
         ],
         ..page
     }
+}
+
+/// The numbers that are equal in all rows.
+fn constants(document: &DimmSweepDocument) -> Option<String> {
+    let values = document.constants().into_iter();
+    let texts: Vec<String> =
+        values.map(|(axis, value)| format!("{}: {}", axis.label, rounded(value))).collect();
+    (!texts.is_empty()).then(|| format!("in all cases, {}", texts.join("; ")))
 }
 
 /// The module with the highest bandwidth of the first traffic mix and pattern, with its setting;
@@ -59,22 +69,22 @@ fn answer(document: &DimmSweepDocument) -> String {
         .collect();
     best.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     let mut seen = BTreeSet::new();
-    best.retain(|(row, _)| seen.insert(row.module()));
+    best.retain(|(row, _)| seen.insert(row.label.clone()));
     let (row, mean) = best[0];
     let setting: String = document
         .varied()
         .iter()
-        .map(|(axis, _)| format!(", {} {}", rounded((axis.value)(row)), axis.label))
+        .map(|(axis, _)| format!("; {}: {}", axis.label, rounded((axis.value)(row))))
         .collect();
     let others = best.iter().skip(1);
     let others: Vec<String> =
-        others.map(|(row, mean)| format!("{} {}", row.module(), number(*mean))).collect();
+        others.map(|(row, mean)| format!("{} {}", row.label.clone(), number(*mean))).collect();
     let others = match others.is_empty() {
         true => String::new(),
         false => format!("; highest of the others: {}", shortened(&others)),
     };
     let (mix, pattern) = (&first.mix, &first.pattern);
-    let (module, mean) = (row.module(), number(mean));
+    let (module, mean) = (row.label.clone(), number(mean));
     format!("{module}: {mean} {} of {mix} ({pattern} pattern{setting}){others}", metric.unit)
 }
 
@@ -84,17 +94,35 @@ pub fn csv(document: &DimmSweepDocument) -> String {
     metric.map_or(String::new(), |metric| by_setting(document, metric).csv())
 }
 
+/// A row for each combination of values that differ. The spread is over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
-    let varied: Vec<DimmAxis> = document.varied().into_iter().map(|(axis, _)| axis).collect();
-    let axes: Vec<&str> = varied.iter().map(|axis| axis.name).collect();
-    let mut table = Table::new(&[&["module", "mix", "pattern"], &axes[..], &SPREAD[..]].concat());
-    for (row, spread) in document.by_setting(metric) {
-        let Spread { count, mean, low, high, least, most } = spread;
-        let numbers = [mean, low, high, least, most].map(number);
-        let names = [row.module(), row.mix.clone(), row.pattern.clone()];
-        let values = varied.iter().map(|axis| rounded((axis.value)(row)).to_string());
-        let count = [count.to_string()];
-        table.row(names.into_iter().chain(values).chain(count).chain(numbers));
+    let all = document.by_setting(metric);
+    let first = all.first().map(|(row, _)| *row);
+    let differs =
+        |of: fn(&DimmSweepRow) -> &str| all.iter().any(|(row, _)| first.map(of) != Some(of(row)));
+    let texts: [(&str, fn(&DimmSweepRow) -> &str); 2] =
+        [("mix", |row| &row.mix), ("pattern", |row| &row.pattern)];
+    let texts = texts.into_iter().filter(|(_, of)| differs(*of)).collect::<Vec<_>>();
+    let axes: Vec<DimmAxis> = document.varied().into_iter().map(|(axis, _)| axis).collect();
+    let has_spread = all.iter().any(|(_, spread)| spread.count > 1);
+    let spread = if has_spread { &["mean", "least", "most", "cases"][..] } else { &["value"] };
+    let header = ["module"].into_iter().chain(texts.iter().map(|(name, _)| *name));
+    let header = header.chain(axes.iter().map(|axis| axis.name)).chain(spread.iter().copied());
+    let mut table = Table::new(&header.collect::<Vec<_>>());
+    for (row, spread) in &all {
+        let names = [row.label.clone()].into_iter();
+        let names = names.chain(texts.iter().map(|(_, of)| of(row).to_string()));
+        let numbers = axes.iter().map(|axis| rounded((axis.value)(row)).to_string());
+        let spreads = match has_spread {
+            true => vec![
+                number(spread.mean),
+                number(spread.least),
+                number(spread.most),
+                spread.count.to_string(),
+            ],
+            false => vec![number(spread.mean)],
+        };
+        table.row(names.chain(numbers).chain(spreads));
     }
     table
 }
@@ -104,9 +132,10 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::{dimm::COLUMNS, header};
 
-    const ROW: &str = "0,m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,\
+    const ROW: &str = "0,m,m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,\
                        3.5,5.5,23.0,a,b";
-    const TEXTS: [&str; 7] = ["device", "server", "density", "width", "pattern", "mix", "sweep"];
+    const TEXTS: [&str; 8] =
+        ["device", "module", "server", "density", "width", "pattern", "mix", "sweep"];
 
     fn read(rows: &[String]) -> Result<DimmSweepDocument, String> {
         let text = format!("{}\n{}\n", header(&COLUMNS), rows.join("\n"));
@@ -143,14 +172,13 @@ mod tests {
 
     #[test]
     fn the_fastest_module_is_the_answer() {
-        let other = ROW.replace("0,m,", "1,n,").replace("80.5", "90.5");
+        let other = ROW.replace("0,m,m,", "1,n,n,").replace("80.5", "90.5");
         let document = read(&[ROW.into(), other]).unwrap();
         let answer = answer(&document);
-        let expected = "n 16Gb x4: 90.50 GB/s of R (stream pattern); highest of the others: m 16Gb \
-                        x4 80.50";
+        let expected = "n: 90.50 GB/s of R (stream pattern); highest of the others: m 80.50";
         assert_eq!(answer, expected);
         let [bandwidth, latency, energy] = &document.figures()[..] else { panic!("3 figures") };
-        assert_eq!(bandwidth.categories, ["m 16Gb x4", "n 16Gb x4"]);
+        assert_eq!(bandwidth.categories, ["m", "n"]);
         assert_eq!(bandwidth.series[0].y, [80.5, 90.5]);
         assert_eq!((&latency.id[..], &energy.id[..]), ("latency", "energy"));
     }
@@ -162,13 +190,13 @@ mod tests {
             cells[at] = text;
             cells.join(",")
         };
-        let offered = read(&[cell(12, "40.0"), ROW.into()]).unwrap();
+        let offered = read(&[cell(13, "40.0"), ROW.into()]).unwrap();
         let figures = offered.figures();
         assert_eq!((&figures[0].id[..], figures[0].series[0].x.len()), ("loaded-latency", 2));
-        let channels = read(&[ROW.into(), cell(5, "4")]).unwrap();
+        let channels = read(&[ROW.into(), cell(6, "4")]).unwrap();
         assert_eq!(channels.figures()[0].x_label, "channels");
         assert_eq!(channels.varied()[0].1, [2.0, 4.0]);
-        assert!(answer(&channels).ends_with("(stream pattern, 2 channels)"));
+        assert!(answer(&channels).ends_with("(stream pattern; channels: 2)"));
         assert_eq!(by_setting(&channels, channels.metrics()[0]).row_count(), 2);
     }
 }

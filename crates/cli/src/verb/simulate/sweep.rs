@@ -33,6 +33,7 @@ pub(super) fn run(
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));
     progress::say_cases(cases.count(), to_file.is_some());
+    cases.notes().iter().for_each(|note| output::message(note));
     let record = Record::open(to_file, cases)?;
     progress::say_done(record.done());
     let missing: Vec<usize> = (0..cases.count()).filter(|case| !record.has(*case)).collect();

@@ -59,6 +59,10 @@ impl Cases for MachineCases {
         std::iter::once(self.sweep.text.clone()).chain(scenarios).collect()
     }
 
+    fn notes(&self) -> &[String] {
+        &[]
+    }
+
     fn rows_of(&self, case: usize) -> usize {
         self.base_cases[self.sweep.base_case(case)].scenario.tasks.len()
     }
