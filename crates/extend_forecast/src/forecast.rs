@@ -24,8 +24,9 @@
 //!
 //! Traffic of the run above the miss curve has three causes: the replacement policy, unused
 //! prefetched pages, and write-back of earlier data. The model assumes that this extra traffic is
-//! proportional to the bytes of the footprint that exceed the budget. If the run had less traffic
-//! than the curve, one factor for reads and one for writes scale the curve at all budgets.
+//! proportional to the bytes of the footprint that exceed the used part of the budget
+//! ([`missing_bytes`]). If the run had less traffic than the curve, one factor for reads and one
+//! for writes scale the curve at all budgets.
 //!
 //! A worked example: C = 1 s, D = 3 s with half of the footprint in DRAM, T = 3.2 s. Then h = 0.8.
 //! With three quarters in DRAM, D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
@@ -33,6 +34,7 @@
 use crate::{
     drive::{Drive, PAGE_BYTES},
     miss_curve::{MissCurve, Traffic},
+    pager_curve::missing_bytes,
 };
 
 /// Faults for a byte are proportional to this power of the bytes read, if all reads are prefetched.
@@ -79,6 +81,14 @@ impl Run {
         });
         self.dram_s.unwrap_or(estimate).clamp(0.0, self.seconds)
     }
+
+    /// The share of demand reads among the bytes read.
+    pub fn demand_share(&self) -> f64 {
+        match self.traffic.read_bytes > 0.0 {
+            true => (self.demand_reads * PAGE_BYTES / self.traffic.read_bytes).clamp(0.0, 1.0),
+            false => 0.0,
+        }
+    }
 }
 
 /// A model that predicts the runtime of a program at any budget and on any drive.
@@ -94,7 +104,7 @@ pub struct Model {
     /// had more.
     pub factors: [f64; 2],
     /// Reads and writes of the run above the miss curve, for each byte of the footprint that
-    /// exceeds the budget.
+    /// exceeds the used part of the budget.
     pub extra: [f64; 2],
     /// Fraction of the bytes read that were demand reads in the run: threads waited for these
     /// pages.
@@ -119,11 +129,6 @@ pub struct Forecast {
     pub is_drive_bound: bool,
 }
 
-/// Bytes of the footprint that do not fit into a budget.
-fn missing(curve: &MissCurve, budget_bytes: u64) -> f64 {
-    curve.footprint_bytes().saturating_sub(budget_bytes) as f64
-}
-
 impl Model {
     /// A model of a program that overlaps all transfers with its computation.
     pub fn overlapped(compute_s: f64, threads: u32) -> Self {
@@ -145,7 +150,8 @@ impl Model {
         let threads = run.threads.max(1);
         let compute_s = run.compute_s();
         let expected = curve.at(run.budget_bytes);
-        let missing = missing(curve, run.budget_bytes);
+        let demand_share = run.demand_share();
+        let missing = missing_bytes(curve.footprint_bytes(), run.budget_bytes, demand_share) as f64;
         let factor = |measured: f64, expected: f64| match expected > 0.0 {
             true => (measured / expected).min(1.0),
             false => 1.0,
@@ -155,10 +161,6 @@ impl Model {
             false => 0.0,
         };
         let Traffic { read_bytes, written_bytes } = run.traffic;
-        let demand_share = match read_bytes > 0.0 {
-            true => (run.demand_reads * PAGE_BYTES / read_bytes).clamp(0.0, 1.0),
-            false => 0.0,
-        };
         let mut model = Self {
             factors: [
                 factor(read_bytes, expected.read_bytes),
@@ -211,7 +213,8 @@ impl Model {
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
         let ([read, written], [more_read, more_written]) = (self.factors, self.extra);
-        let missing = missing(curve, budget_bytes);
+        let footprint = curve.footprint_bytes();
+        let missing = missing_bytes(footprint, budget_bytes, self.demand_share) as f64;
         Traffic {
             read_bytes: read * read_bytes + more_read * missing,
             written_bytes: written * written_bytes + more_written * missing,
@@ -331,8 +334,11 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        assert!((found.read_bytes - 2.5 * GB).abs() < 1.0, "{found:?}");
-        assert!((found.written_bytes - 0.5 * GB).abs() < 1.0, "{found:?}");
+        // The used part is 0.134 GB less than the budget.
+        let share = 1.634 / 3.134;
+        assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
+        assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");
+        assert_eq!(model.traffic(&curve, 6_000_000_000), Traffic::default());
         let less = Traffic { read_bytes: 1.5 * GB, written_bytes: 0.0 };
         let model = Model::of_run(&Run { traffic: less, ..run(9.0) }, &curve, &drive);
         assert_eq!((model.factors, model.extra), ([0.5, 1.0], [0.0; 2]));

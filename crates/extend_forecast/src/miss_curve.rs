@@ -24,6 +24,12 @@ impl Traffic {
         self.read_bytes + self.written_bytes
     }
 
+    /// The traffic times `factor`.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self { read_bytes: self.read_bytes * factor, written_bytes: self.written_bytes * factor }
+    }
+
     fn between(self, other: Self, share: f64) -> Self {
         let mix = |a: f64, b: f64| a + share * (b - a);
         Self {
@@ -87,8 +93,7 @@ impl MissCurve {
     #[must_use]
     pub fn with_traffic_times(mut self, factor: f64) -> Self {
         for Point { traffic, .. } in &mut self.points {
-            traffic.read_bytes *= factor;
-            traffic.written_bytes *= factor;
+            *traffic = traffic.times(factor);
         }
         self
     }

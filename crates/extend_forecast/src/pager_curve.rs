@@ -1,18 +1,26 @@
-//! The traffic of the pager at every budget, from a trace and one run.
+//! The traffic of the pager at every budget, from a trace and one run, or from runs alone.
+//!
+//! While the footprint does not fit, a part of the budget holds no used pages: the reserve of free
+//! frames, and pages that are prefetched and not used yet ([`used_bytes`]). This part determines
+//! the traffic near the footprint. With 97 of 100 MiB in DRAM, the pages of 3 MiB do not fit, but
+//! the program uses only 85 MiB of the budget, so each pass of a loop reads 15 MiB. Once the
+//! footprint fits, nothing is evicted and the traffic falls to 0 in a step.
 //!
 //! The pager's traffic is between the traffic of two policies. For a detected loop the pager reads
-//! hardly more than optimal replacement with nearly the whole budget. For other accesses the pager
-//! reads as much as random replacement with the part of the budget that holds used pages. The
-//! traffic of one run gives the share of each policy. The model assumes the same share at other
-//! budgets:
+//! hardly more than optimal replacement. For other accesses the pager reads as much as random
+//! replacement. The traffic of one run gives the share of each policy. The model assumes the same
+//! share at other budgets:
 //!
 //! ```text
-//! traffic(b) = (1 - share) optimal(b) + share random(7/8 b)
+//! traffic(b) = (1 - share) optimal(used(b)) + share random(used(b))
 //! ```
 //!
-//! A worked example: at a budget of 24 MiB a pass reads 73 MiB with optimal and 126 MiB with random
-//! replacement. The run has read 114 MiB, so the share is 0.77. At 36 MiB the two policies read 38
-//! and 85 MiB, hence the pager reads 74 MiB.
+//! A worked example: at a budget of 24 MiB, of which 21 MiB are used, a pass reads 82 MiB with
+//! optimal and 126 MiB with random replacement. The run has read 114 MiB, so the share is 0.73. At
+//! 36 MiB the two policies read 51 and 85 MiB, hence the pager reads 76 MiB.
+//!
+//! Without a trace, the traffic is proportional to the bytes of the footprint that exceed the used
+//! part ([`curve_of_runs`]): this holds for loops and for uniform random access.
 
 use crate::{
     access::Trace,
@@ -20,12 +28,68 @@ use crate::{
     replacement::Replacement,
 };
 
-/// The part of a budget that holds used pages, if the footprint does not fit and the accesses are
-/// not a long loop. The pager keeps a sixteenth of the frames free for reads; another sixteenth
-/// holds prefetched pages that are not used yet (`cache/evict.rs` and `cache/prefetch_queue.rs` of
+const MIB: u64 = 1 << 20;
+
+/// The reserve of free frames: the budget divided by this number, at most 64 MiB
+/// (`cache/evict.rs` of the pager).
+const RESERVE_DIVISOR: u64 = 16;
+const RESERVE_MAX: u64 = 64 * MIB;
+
+/// The maximum of prefetched, unused pages: the budget divided by this number, but at least 16 MiB
+/// or an eighth of the budget, whichever is less, and at most 128 MiB (`cache/prefetch_queue.rs` of
 /// the pager).
-const fn used_part(budget_bytes: u64) -> u64 {
-    budget_bytes / 8 * 7
+const PREFETCHED_DIVISOR: u64 = 16;
+const PREFETCHED_MIN: u64 = 16 * MIB;
+const PREFETCHED_MIN_DIVISOR: u64 = 8;
+const PREFETCHED_MAX: u64 = 128 * MIB;
+
+/// The part of the maximum of prefetched pages that is unused on average: a stream fills its part
+/// of the maximum, and uses it up.
+const PREFETCHED_PART: f64 = 0.5;
+
+/// Budgets of a curve from runs, from the largest budget of the runs to the footprint.
+const STEPS: u64 = 32;
+
+/// The part of a budget that holds used pages, if the footprint does not fit: without the reserve
+/// of free frames and without prefetched pages that are not used yet. `demand_share` is the share
+/// of demand reads among all reads: these pages are not prefetched.
+///
+/// The result rises with the budget.
+pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
+    let reserve = (budget_bytes / RESERVE_DIVISOR).min(RESERVE_MAX);
+    let prefetched_max = (budget_bytes / PREFETCHED_DIVISOR)
+        .max(PREFETCHED_MIN.min(budget_bytes / PREFETCHED_MIN_DIVISOR))
+        .min(PREFETCHED_MAX);
+    let prefetched = PREFETCHED_PART * (1.0 - demand_share.clamp(0.0, 1.0)) * prefetched_max as f64;
+    budget_bytes - reserve - prefetched as u64
+}
+
+/// Bytes of a footprint that a budget does not hold: the footprint without [`used_bytes`], and 0
+/// once the footprint fits.
+pub fn missing_bytes(footprint_bytes: u64, budget_bytes: u64, demand_share: f64) -> u64 {
+    match budget_bytes < footprint_bytes {
+        true => footprint_bytes - used_bytes(budget_bytes, demand_share),
+        false => 0,
+    }
+}
+
+/// The miss curve through the traffic of runs. Between the runs, the traffic is interpolated. From
+/// the largest budget on, the traffic is proportional to [`missing_bytes`].
+pub fn curve_of_runs(footprint_bytes: u64, runs: &[Point], demand_share: f64) -> MissCurve {
+    let mut points = runs.to_vec();
+    let missing = |budget| missing_bytes(footprint_bytes, budget, demand_share) as f64;
+    if let Some(last) = runs.iter().max_by_key(|run| run.budget_bytes)
+        && last.budget_bytes < footprint_bytes
+    {
+        let rest = footprint_bytes - 1 - last.budget_bytes;
+        points.extend((1..=STEPS).map(|step| {
+            let budget_bytes =
+                last.budget_bytes + (rest as f64 * step as f64 / STEPS as f64) as u64;
+            let traffic = last.traffic.times(missing(budget_bytes) / missing(last.budget_bytes));
+            Point { budget_bytes, traffic }
+        }));
+    }
+    MissCurve::of_points(footprint_bytes, points)
 }
 
 /// The share of random replacement in the traffic of the pager: 0 is optimal replacement, 1 is
@@ -41,14 +105,23 @@ pub struct RandomShare {
 pub struct PagerCurves {
     optimal: MissCurve,
     random: MissCurve,
+    /// The share of demand reads among all reads of the run.
+    demand_share: f64,
 }
 
 impl PagerCurves {
     /// Simulates a pass at `steps` budgets up to the footprint, with a sample of about `sample`
-    /// blocks.
-    pub fn of_trace(trace: &Trace, steps: u32, sample: usize) -> Self {
+    /// blocks. `demand_share` is the share of demand reads among all reads of the run.
+    pub fn of_trace(trace: &Trace, steps: u32, sample: usize, demand_share: f64) -> Self {
         let curve = |policy| MissCurve::of_trace(trace, policy, steps, sample);
-        Self { optimal: curve(Replacement::Optimal), random: curve(Replacement::Random) }
+        let (optimal, random) = (curve(Replacement::Optimal), curve(Replacement::Random));
+        Self { optimal, random, demand_share }
+    }
+
+    /// The traffic of optimal and of random replacement with the used part of a budget.
+    fn bounds(&self, budget_bytes: u64) -> [Traffic; 2] {
+        let used = used_bytes(budget_bytes, self.demand_share);
+        [self.optimal.at(used), self.random.at(used)]
     }
 
     /// Converts the curves of a trace of `rounds` rounds to the curves of one round.
@@ -58,14 +131,14 @@ impl PagerCurves {
         Self {
             optimal: self.optimal.with_traffic_times(share),
             random: self.random.with_traffic_times(share),
+            ..self
         }
     }
 
     /// The share at which the two curves give the traffic of `run`, a run of one pass. The share is
     /// clamped to 0 and 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
-        let optimal = self.optimal.at(run.budget_bytes);
-        let random = self.random.at(used_part(run.budget_bytes));
+        let [optimal, random] = self.bounds(run.budget_bytes);
         let share = |of: fn(&Traffic) -> f64| {
             let (least, most) = (of(&optimal), of(&random));
             match most > least {
@@ -79,15 +152,13 @@ impl PagerCurves {
         }
     }
 
-    /// The miss curve of the pager with this share. Once the footprint fits, the pager uses the
-    /// whole budget, so the traffic falls to 0 in a step.
+    /// The miss curve of the pager with this share.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();
         let budgets = self.optimal.points().iter().map(|point| point.budget_bytes);
         let point = |budget_bytes| {
-            let optimal = self.optimal.at(budget_bytes);
-            let random = self.random.at(used_part(budget_bytes));
+            let [optimal, random] = self.bounds(budget_bytes);
             let traffic = Traffic {
                 read_bytes: mix(share.reads, optimal.read_bytes, random.read_bytes),
                 written_bytes: mix(share.writes, optimal.written_bytes, random.written_bytes),
@@ -110,7 +181,7 @@ mod tests {
     fn curves(blocks: impl IntoIterator<Item = u32>) -> PagerCurves {
         let touch = |block| Touch { block, offset: 0, is_write: block % 2 == 0 };
         let touches = blocks.into_iter().map(touch).collect();
-        PagerCurves::of_trace(&Trace { block_bytes: BLOCK, touches }, 16, 1000)
+        PagerCurves::of_trace(&Trace { block_bytes: BLOCK, touches }, 16, 1000, 0.0)
     }
 
     fn run(curves: &PagerCurves, budget: u64, share: f64) -> Point {
@@ -148,10 +219,55 @@ mod tests {
         let near = curve.at(799 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         let used = loops.random.at(699 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         assert!((near / used - 1.0).abs() < 0.02, "{near} and {used}");
+        // A loop of three passes reads an eighth of its blocks in each, even with optimal
+        // replacement.
+        let least = loops.curve(RandomShare::default()).at(799 * BLOCK).read_bytes;
+        assert!((least / (300 * BLOCK) as f64 - 1.0).abs() < 0.05, "{least}");
+        assert_eq!(loops.curve(RandomShare::default()).at(800 * BLOCK), Traffic::default());
+    }
+
+    #[test]
+    fn the_used_part_is_without_the_reserve_and_half_of_the_prefetched_pages() {
+        for (budget, reserve, prefetched) in
+            [(64, 4, 4), (128, 8, 8), (256, 16, 8), (1024, 64, 32), (2048, 64, 64), (65536, 64, 64)]
+        {
+            assert_eq!(used_bytes(budget * MIB, 0.0), (budget - reserve - prefetched) * MIB);
+            assert_eq!(used_bytes(budget * MIB, 1.0), (budget - reserve) * MIB, "on demand");
+        }
+    }
+
+    #[test]
+    fn the_traffic_of_a_run_falls_to_that_of_the_used_part_and_then_to_nothing() {
+        let point = |budget: u64, read: f64| {
+            let traffic = Traffic { read_bytes: read, written_bytes: read / 2.0 };
+            Point { budget_bytes: budget * MIB, traffic }
+        };
+        // A loop over 128 MiB with the used parts 56, 84 and 112 MiB.
+        let curve = curve_of_runs(128 * MIB, &[point(64, 72.0)], 0.0);
+        for (budget, read) in [(32, 100.0), (64, 72.0), (96, 44.0), (127, 16.9)] {
+            let found = curve.at(budget * MIB);
+            assert!((found.read_bytes - read).abs() < 0.1, "{budget}: {found:?}");
+            assert!((found.written_bytes - read / 2.0).abs() < 0.1, "{budget}: {found:?}");
+        }
+        assert_eq!(curve.at(128 * MIB), Traffic::default());
+        // The last of several runs gives the traffic beyond it.
+        let curve = curve_of_runs(128 * MIB, &[point(96, 22.0), point(64, 72.0)], 0.0);
+        assert!((curve.at(80 * MIB).read_bytes - 47.0).abs() < 0.1);
+        assert!((curve.at(127 * MIB).read_bytes - 8.4).abs() < 0.1);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_used_part_rises_with_the_budget(
+            budget in 0_u64..1 << 36,
+            more in 0_u64..1 << 30,
+            demand in 0.0_f64..1.0,
+        ) {
+            prop_assert!(used_bytes(budget, demand) <= used_bytes(budget + more, demand) + 1);
+            prop_assert!(used_bytes(budget, demand) <= budget);
+        }
 
         #[test]
         fn traffic_never_rises_with_the_budget_and_ends_at_the_footprint(

@@ -3,6 +3,7 @@
 #[allow(dead_code, unreachable_pub, reason = "the benchmark uses all of it")]
 mod replay_machine;
 
+use interleaf_extend_forecast::pager_curve::missing_bytes;
 use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 
@@ -27,4 +28,23 @@ fn sequential_loops_read_as_little_as_optimal_replacement() {
 fn loops_over_three_arrays_read_as_little_as_optimal_replacement() {
     let ratio = read_ratio(Kind::Stream);
     assert!((1.0..1.05).contains(&ratio), "{ratio} of the optimum");
+}
+
+#[test]
+fn near_the_footprint_loops_read_what_the_used_part_of_the_budget_does_not_hold() {
+    let pages = 32_768;
+    let footprint = (pages * PAGE) as u64;
+    for kind in [Kind::Seq, Kind::Stream] {
+        for percent in [97, 99] {
+            let frames = pages * percent / 100;
+            let replay = replay(kind, frames, footprint).expect("it has a trace");
+            let read = replay.count(|counts| counts.read) as f64 / COUNTED as f64;
+            // The pages beyond the budget are 3 % and 1 %.
+            let beyond = (pages - frames) as f64;
+            assert!(read > 3.0 * beyond, "{kind:?} at {percent} %: {read} pages, {beyond} beyond");
+            let missing = missing_bytes(footprint, (frames * PAGE) as u64, 0.0) / PAGE as u64;
+            let ratio = read / missing as f64;
+            assert!((0.65..1.3).contains(&ratio), "{kind:?} at {percent} %: {ratio} of {missing}");
+        }
+    }
 }

@@ -2,8 +2,8 @@
 //! statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a trace.
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
-//! runs: with one run, the traffic falls linearly to zero at the footprint, and each further run
-//! adds a point.
+//! runs. Beyond the largest budget of the runs, the traffic is proportional to the bytes of the
+//! footprint that exceed the used part of the budget.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::{
@@ -11,7 +11,7 @@ use interleaf_extend_forecast::{
     drive::{Drive, PAGE_BYTES, PageLatency},
     forecast::{CpuTime, Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
-    pager_curve::PagerCurves,
+    pager_curve::{PagerCurves, RandomShare, curve_of_runs},
     replacement::Replacement,
     shards::{SAMPLE_BLOCKS, Sample},
 };
@@ -314,11 +314,19 @@ fn of_comparison(
 /// The traffic by budget: from the trace, or interpolated between the runs.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
-        let Some(run) = inputs.runs.first().filter(|_| inputs.is_of_one_pass) else {
+        let Some(run) = inputs.runs.first() else {
             inputs.notes.push("traffic of other budgets: optimal replacement on the trace".into());
             return Ok(MissCurve::of_trace(trace, Replacement::Optimal, STEPS, SAMPLE));
         };
-        let curves = PagerCurves::of_trace(trace, STEPS, SAMPLE);
+        let curves = PagerCurves::of_trace(trace, STEPS, SAMPLE, run.demand_share());
+        if !inputs.is_of_one_pass {
+            inputs.notes.push(
+                "traffic of other budgets: optimal replacement on the trace, with the part of the \
+                 budget that holds used pages"
+                    .into(),
+            );
+            return Ok(curves.curve(RandomShare::default()));
+        }
         let Run { budget_bytes, traffic, .. } = *run;
         let share = curves.share_of(&Point { budget_bytes, traffic });
         inputs.notes.push(format!(
@@ -346,12 +354,14 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
         ));
     }
     inputs.notes.push(
-        "traffic of other budgets: a line from the traffic of the run to 0 at the footprint, as \
-         for loops and for uniform random access"
+        "traffic of other budgets: in proportion to the bytes that exceed the used part of the \
+         budget, as for loops and for uniform random access; 0 at the footprint"
             .into(),
     );
     let point = |run: &Run| Point { budget_bytes: run.budget_bytes, traffic: run.traffic };
-    Ok(MissCurve::of_points(footprint, inputs.runs.iter().map(point).collect()))
+    let points: Vec<Point> = inputs.runs.iter().map(point).collect();
+    let demand_share = inputs.runs.first().map_or(0.0, Run::demand_share);
+    Ok(curve_of_runs(footprint, &points, demand_share))
 }
 
 /// The drive of the runs: the measured stores, or else a drive whose rate is the traffic of the

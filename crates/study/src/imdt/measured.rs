@@ -17,7 +17,7 @@ use interleaf_extend_forecast::{
     drive::Drive,
     forecast::{Model, Run},
     miss_curve::{MissCurve, Point, Traffic},
-    pager_curve::{PagerCurves, RandomShare},
+    pager_curve::{PagerCurves, RandomShare, curve_of_runs},
 };
 use interleaf_record::{
     bench_compare::{BenchCompareDocument, BenchRow},
@@ -257,7 +257,6 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         written_bytes: pager.written_bytes? as f64,
     };
     let budget_bytes = run.document.dram_bytes;
-    let line = MissCurve::of_points(dram.footprint_bytes, vec![Point { budget_bytes, traffic }]);
     let observed = Run {
         budget_bytes,
         seconds: pager.round_s?,
@@ -268,8 +267,11 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
         traffic,
         demand_reads: demand_reads(kind, pager, traffic),
     };
-    let curves = pager_curves(kind, &setting, dram.footprint_bytes);
-    let share = curves.as_ref().map(|curves| curves.share_of(&Point { budget_bytes, traffic }));
+    let demand_share = observed.demand_share();
+    let point = Point { budget_bytes, traffic };
+    let line = curve_of_runs(dram.footprint_bytes, &[point], demand_share);
+    let curves = pager_curves(kind, &setting, dram.footprint_bytes, demand_share);
+    let share = curves.as_ref().map(|curves| curves.share_of(&point));
     let share = share.unwrap_or_default();
     let curve = curves.map_or_else(|| line.clone(), |curves| curves.curve(share));
     let model = Model::of_run(&observed, &curve, run.drive);
@@ -283,11 +285,17 @@ fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curves of a round; `None` if the workload has no trace.
-fn pager_curves(kind: Kind, setting: &Setting, footprint: u64) -> Option<PagerCurves> {
+/// The miss curves of a round, with a share of demand reads; `None` if the workload has no trace.
+fn pager_curves(
+    kind: Kind,
+    setting: &Setting,
+    footprint: u64,
+    demand_share: f64,
+) -> Option<PagerCurves> {
     let touches = trace(kind, setting, footprint, BLOCK)?;
     let trace = Trace { block_bytes: BLOCK as u64, touches };
-    Some(PagerCurves::of_trace(&trace, STEPS, SAMPLE).per_round(rounds(kind)))
+    let curves = PagerCurves::of_trace(&trace, STEPS, SAMPLE, demand_share);
+    Some(curves.per_round(rounds(kind)))
 }
 
 impl Planner {
@@ -296,7 +304,7 @@ impl Planner {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;
         let model = Model { compute_s: dram.round_s.unwrap_or(self.compute_s), ..self.model };
-        let curves = pager_curves(self.kind, &self.setting, footprint);
+        let curves = pager_curves(self.kind, &self.setting, footprint, model.demand_share);
         let curve = curves.map(|curves| curves.curve(self.share));
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
