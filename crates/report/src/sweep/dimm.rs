@@ -94,14 +94,15 @@ pub fn csv(document: &DimmSweepDocument) -> String {
     metric.map_or(String::new(), |metric| by_setting(document, metric).csv())
 }
 
+/// A text of a row.
+type Text = fn(&DimmSweepRow) -> &str;
+
 /// A row for each combination of values that differ. The spread is over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
     let all = document.by_setting(metric);
     let first = all.first().map(|(row, _)| *row);
-    let differs =
-        |of: fn(&DimmSweepRow) -> &str| all.iter().any(|(row, _)| first.map(of) != Some(of(row)));
-    let texts: [(&str, fn(&DimmSweepRow) -> &str); 2] =
-        [("mix", |row| &row.mix), ("pattern", |row| &row.pattern)];
+    let differs = |of: Text| all.iter().any(|(row, _)| first.map(of) != Some(of(row)));
+    let texts: [(&str, Text); 2] = [("mix", |row| &row.mix), ("pattern", |row| &row.pattern)];
     let texts = texts.into_iter().filter(|(_, of)| differs(*of)).collect::<Vec<_>>();
     let axes: Vec<DimmAxis> = document.varied().into_iter().map(|(axis, _)| axis).collect();
     let has_spread = all.iter().any(|(_, spread)| spread.count > 1);
