@@ -122,11 +122,12 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks the number of requests. Returns notes on inaccurate bandwidths.
+    /// Checks the number of requests. Returns notes on inaccurate bandwidths, each with the number
+    /// of requests that would be enough.
     ///
     /// # Errors
     /// Fewer requests than a measurement of bandwidth needs.
-    pub(crate) fn check(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn check(&self) -> Result<Vec<(u64, String)>, Failure> {
         self.short_runs(&self.points())
     }
 
@@ -143,7 +144,7 @@ impl DimmJob {
             document.command = command_of_server(server, &self.setup, pattern);
         }
         document.command += &self.load_options();
-        document.notes.extend(self.short_runs(&points)?);
+        document.notes.extend(self.short_runs(&points)?.into_iter().map(|(_, note)| note));
         for (point, (part, energy)) in points.iter().zip(self.simulated(&points, progress)?) {
             document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
         }
@@ -163,9 +164,9 @@ impl DimmJob {
 
     /// Fails if a run is too short to measure a bandwidth. Returns notes on runs whose bandwidth is
     /// inaccurate because they are short.
-    fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<String>, Failure> {
+    fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<(u64, String)>, Failure> {
         let (setup, requests) = (&self.setup, self.requests);
-        let mut notes = vec![];
+        let mut notes: Vec<(u64, String)> = vec![];
         for load in points.iter().map(|point| point.offered_gbps) {
             let LeastRequests { parts, each, refresh_ns, all, steady } = setup.least_requests(load);
             let at = load.map_or("the maximum".into(), |gbps| {
@@ -191,8 +192,8 @@ impl DimmJob {
                 "{requests} requests hold less than four refresh intervals at {at}: its bandwidth \
                  can be several percent too high; --requests {steady} settles it within 0.5 %"
             );
-            if requests < steady && !notes.contains(&note) {
-                notes.push(note);
+            if requests < steady && !notes.iter().any(|(_, other)| *other == note) {
+                notes.push((steady, note));
             }
         }
         Ok(notes)

@@ -26,7 +26,7 @@ use interleaf_sim::dimm::{
     device::{Device, Options},
 };
 use serde::Deserialize;
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeMap, path::Path};
 use toml::Spanned;
 
 /// The schema of a sweep file of memory modules.
@@ -128,7 +128,7 @@ pub struct DimmCases {
     sweep: DimmSweep,
     /// Each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
-    /// Notes on short runs, each with its first case.
+    /// For each number of requests the note of the case that would need the most.
     notes: Vec<String>,
 }
 
@@ -240,7 +240,7 @@ impl DimmSweep {
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
         let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
         // Neither the seed nor the mix has an influence on the check.
-        let mut notes = BTreeSet::new();
+        let mut notes: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {
             let case = cases.sweep.case(number);
@@ -252,9 +252,15 @@ impl DimmSweep {
                 None => case.system.place(&cases.sweep),
             };
             let found = cases.job(&case)?.check().map_err(|why| why.within(&place))?;
-            notes.extend(found.into_iter().map(|note| format!("{place}: {note}")));
+            for (steady, note) in found {
+                let known = notes.entry(place.clone()).or_insert((0, String::new()));
+                if steady > known.0 {
+                    *known = (steady, note);
+                }
+            }
         }
-        cases.notes = notes.into_iter().collect();
+        cases.notes =
+            notes.into_iter().map(|(place, (_, note))| format!("{place}: {note}")).collect();
         Ok(cases)
     }
 
