@@ -14,7 +14,8 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Vertices of a chunk.
+/// Vertices of a chunk. Each chunk is a task of its own: after the renumbering, the first vertices
+/// have most of the work, and a thread that has begun a task of several chunks does not share it.
 const PART: usize = 64;
 
 /// Degrees in the sample that decides on the renumbering.
@@ -64,7 +65,7 @@ impl Triangles {
             new.filter(move |it| (*it as usize) < number)
         };
         let offsets = &mut self.offsets.of_mut::<u64>()[..=graph.vertices()];
-        let all = offsets[..graph.vertices()].par_iter_mut().enumerate();
+        let all = offsets[..graph.vertices()].par_iter_mut().enumerate().with_max_len(PART);
         all.for_each(|(number, length)| *length = lower(number).count() as u64);
         offsets[graph.vertices()] = 0;
         let mut sum = 0;
@@ -81,7 +82,7 @@ impl Triangles {
             rest = behind;
         }
         let offsets: &[u64] = offsets;
-        parts.into_par_iter().for_each(|(range, lists)| {
+        parts.into_par_iter().with_max_len(1).for_each(|(range, lists)| {
             let first = offsets[range.start];
             for number in range {
                 let list = &mut lists
@@ -96,7 +97,7 @@ impl Triangles {
 
 /// Triangles of a graph whose lists are sorted.
 fn count(graph: View<'_>) -> u64 {
-    let parts = (0..graph.vertices()).into_par_iter().step_by(PART);
+    let parts = (0..graph.vertices()).into_par_iter().step_by(PART).with_max_len(1);
     let part = |first: usize| {
         let vertices = first..graph.vertices().min(first + PART);
         vertices.map(|vertex| of_vertex(graph, vertex as u32)).sum::<u64>()
