@@ -12,7 +12,7 @@ use crate::{
 };
 use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The name of the format, where other documents have a schema.
 pub const SCHEMA: &str = "CSV of a sweep";
@@ -131,6 +131,19 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
         Some(format!("{name}: {value} is out of range"))
     });
     wrong.map_or(Ok(()), Err)
+}
+
+/// The number of different numbers of cases.
+fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
+    numbers.collect::<BTreeSet<u64>>().len()
+}
+
+/// The different values in ascending order.
+fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
 }
 
 /// The largest magnitude of a number: as in documents.
@@ -346,10 +359,7 @@ impl SweepDocument {
 
     /// The number of cases.
     pub fn cases(&self) -> usize {
-        let mut cases: Vec<u64> = self.rows.iter().map(|row| row.case).collect();
-        cases.sort_unstable();
-        cases.dedup();
-        cases.len()
+        count_cases(self.rows.iter().map(|row| row.case))
     }
 
     /// The numbers that the sweep varies, the one with the most values first. A number that follows
@@ -364,9 +374,7 @@ impl SweepDocument {
             loads.values().any(|rows| rows.iter().any(|row| value(row) != value(rows[0])))
         };
         let values = |varied: Number| {
-            let mut values: Vec<f64> = self.rows.iter().map(|row| varied.value(row)).collect();
-            values.sort_by(f64::total_cmp);
-            values.dedup();
+            let values = distinct(self.rows.iter().map(|row| varied.value(row)));
             (varied, values)
         };
         let columns = VARIED.into_iter().filter(is_varied).map(Number::Column);
@@ -452,14 +460,11 @@ impl SweepDocument {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
         let differs = |of: &Name| self.rows.iter().any(|row| of(row) != of(first));
-        let mut names: Vec<Name> = vec![|row| row.workload.clone()];
-        names.insert(
-            0,
-            match varied {
-                Number::Parameter(_) => |row| parameters::split(&row.platform).0.into(),
-                Number::Column(_) => |row| row.platform.clone(),
-            },
-        );
+        let platform: Name = match varied {
+            Number::Parameter(_) => |row| parameters::split(&row.platform).0.into(),
+            Number::Column(_) => |row| row.platform.clone(),
+        };
+        let mut names: Vec<Name> = vec![platform, |row| row.workload.clone()];
         if varied.name() != "threads" {
             names.push(|row| format!("{} threads", row.threads));
         }

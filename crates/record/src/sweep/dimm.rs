@@ -1,6 +1,6 @@
 //! The CSV file of a sweep of memory modules (`interleaf simulate dimm --sweep`).
 
-use super::{Column, Spread, check_numbers, rows};
+use super::{Column, FIGURES_MAX, Spread, check_numbers, count_cases, distinct, rows};
 use crate::{
     RecordError,
     figure::{Figure, Series, SeriesKind},
@@ -40,9 +40,6 @@ pub const COLUMNS: [Column; 26] = [
 
 /// The most lines of a figure: each has a colour of its own, or else a colour and a dash.
 const LINES_MAX: [usize; 2] = [8, 16];
-
-/// The most figures of a metric.
-const FIGURES_MAX: usize = 6;
 
 /// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -201,18 +198,13 @@ impl DimmSweepDocument {
 
     /// The number of cases.
     pub fn cases(&self) -> usize {
-        let mut cases: Vec<u64> = self.rows.iter().map(|row| row.case).collect();
-        cases.sort_unstable();
-        cases.dedup();
-        cases.len()
+        count_cases(self.rows.iter().map(|row| row.case))
     }
 
     /// The numbers that the sweep varies, the one with the most values first.
     pub fn varied(&self) -> Vec<(DimmAxis, Vec<f64>)> {
         let values = |axis: DimmAxis| {
-            let mut values: Vec<f64> = self.rows.iter().map(axis.value).collect();
-            values.sort_by(f64::total_cmp);
-            values.dedup();
+            let values = distinct(self.rows.iter().map(axis.value));
             (axis, values)
         };
         let mut all: Vec<_> = AXES.into_iter().map(values).collect();
@@ -273,15 +265,15 @@ impl DimmSweepDocument {
             let all = parts(&rows, &self.names(0)).into_iter();
             figures.extend(all.enumerate().map(|(at, part)| of_part(at, &part, loaded_latency)));
         }
-        let axes = self.varied();
-        for metric in self.metrics() {
-            let Some((axis, _)) = axes.first() else {
-                figures.push(by_module(&loaded, metric));
-                continue;
-            };
-            let all = parts(&loaded, &self.names(1)).into_iter().enumerate();
-            let figure = |lines: &[Line<'_>]| against(lines, metric, *axis);
-            figures.extend(all.map(|(at, part)| of_part(at, &part, figure)));
+        let metrics = self.metrics();
+        let Some((axis, _)) = self.varied().into_iter().next() else {
+            figures.extend(metrics.into_iter().map(|metric| by_module(&loaded, metric)));
+            return figures;
+        };
+        let parts = parts(&loaded, &self.names(1));
+        for metric in metrics {
+            let figure = |lines: &[Line<'_>]| against(lines, metric, axis);
+            figures.extend(parts.iter().enumerate().map(|(at, part)| of_part(at, part, figure)));
         }
         figures
     }
