@@ -2,7 +2,7 @@
 
 use super::{Cases, fingerprint};
 use interleaf_console::{Failure, output, output::Existing};
-use interleaf_record::sweep::Column;
+use interleaf_record::sweep::header;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -36,7 +36,7 @@ impl Record {
     /// The file cannot be read or written, or has other content.
     pub fn open(target: Option<&Path>, cases: &dyn Cases) -> Result<Self, Failure> {
         let sweep = super::fingerprint(cases);
-        let header = header(cases.columns());
+        let header = header(cases.columns()) + "\n";
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
@@ -175,10 +175,6 @@ fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
 fn sealed(row: &str) -> String {
     let row = row.trim_end();
     format!("{row},{}\n", fingerprint::of([row]))
-}
-
-fn header(columns: &[Column]) -> String {
-    line(&columns.iter().map(|column| column.name.to_string()).collect::<Vec<_>>())
 }
 
 /// Formats a row as CSV.
