@@ -45,8 +45,9 @@ const LATER: usize = 1;
 /// migrates only a fraction of the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
-/// Largest fraction of the pages that may migrate in a period after settling.
-const AT_REST: f64 = 0.01;
+/// Largest fraction of the pages that may migrate in all periods after settling together. DAMON
+/// samples pages at random, so it may find the last percent of a migration some periods later.
+const AT_REST: f64 = 0.05;
 
 /// Number of samples of the placement after settling, and periods between two samples. The samples
 /// take a minute in all, if the host is fast enough for periods to end on time.
@@ -182,9 +183,9 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let rest = &periods[at..][..READINGS * APART];
     for period in rest {
         assert!((period.target - best).abs() <= near, "{period:?}, best {best}\n{record}");
-        let part = period.migrated_bytes / HOT_BYTES as f64;
-        assert!(part <= AT_REST, "{part} of the pages in {period:?}\n{record}");
     }
+    let migrated: f64 = rest.iter().map(|period| period.migrated_bytes / HOT_BYTES as f64).sum();
+    assert!(migrated <= AT_REST, "{migrated} of the pages migrated in {rest:?}\n{record}");
     let readings = &readings(record)[..=READINGS];
     assert!(
         readings.iter().all(|points| (points - best).abs() <= near),
