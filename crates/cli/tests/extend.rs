@@ -47,11 +47,13 @@ fn a_program_has_three_times_the_budget() {
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
     assert!(count("evicted_pages") * 4096 >= 2 * third, "{stats}");
+    let footprint = count("footprint_bytes");
+    assert!((3 * third..4 * third).contains(&footprint), "{stats}");
     assert!(count("faults") > 0 && count("prefetch_hits") <= count("prefetched_pages"), "{stats}");
     assert!(stats["stall_s"].as_f64().unwrap() > 0.0);
     let process = &stats["processes"][0];
     assert_eq!((&process["name"], &process["dram_bytes"]), (&"sweep".into(), &(16 << 20).into()));
-    assert!(stderr.contains("interleaf: 16 MiB of DRAM, "), "{stderr}");
+    assert!(stderr.contains("interleaf: 16 MiB of DRAM for a footprint of "), "{stderr}");
     assert_eq!(folders.left(), 0, "nothing is left behind");
 }
 

@@ -60,6 +60,9 @@ fn efficiency(document: &Value, eighths: u64) -> f64 {
 fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let folder = tempfile::tempdir().unwrap();
     let (run, trace) = (statistics(folder.path()), trace(folder.path()));
+    let counted = folder.path().join("counted.json");
+    let text = fs::read_to_string(&run).unwrap();
+    fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 67108864,", 1)).unwrap();
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
     // The run has 1 s of work, and 4 s of stalls. An eighth of a budget of this size holds no used
@@ -68,6 +71,7 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
+        document(&[&counted], &["--drive", "p4800x-4"]),
     ] {
         assert_eq!(document["schema"], "interleaf.extend.forecast/1");
         let transfer_s = 4.0 * (22.0_f64 / 36.0).powf(1.5);
@@ -139,7 +143,7 @@ fn errors_name_the_file_and_the_value() {
     let drive = file("drive.toml", "schema = \"interleaf.drive/1\"\n");
     for (path, words, part) in [
         (&run, vec![], "add --footprint SIZE"),
-        (&run, vec!["--footprint", "16MiB"], "had a budget of 32 MiB"),
+        (&run, vec!["--footprint", "16MiB"], "fits in the run's budget of 32 MiB"),
         (&bad, vec![], "bad.trace:1: "),
         (&other, vec![], "no forecast is made of \"interleaf.predict/1\""),
         (&run, vec!["--footprint", "64MiB", "--drive", drive.to_str().unwrap()], "missing field"),

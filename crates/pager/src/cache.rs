@@ -142,6 +142,8 @@ pub struct Counts {
     pub prefetch_wasted: u64,
     /// Inactive pages that were dropped to free their frames.
     pub evicted: u64,
+    /// Peak of the pages with content: resident pages, and others that the store holds.
+    pub footprint: u64,
     /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
     pub stalled_ns: u64,
     /// Prefetches that the history predicted. All other prefetches follow from streams, matrix
@@ -164,6 +166,8 @@ pub struct Cache {
     shares: Shares,
     released: Released,
     thrash: ThrashDetector,
+    /// Pages with content at present.
+    pages_with_content: u64,
     /// Faults on absent pages. These faults wait for a free frame.
     waiting: VecDeque<WaitingFault>,
     /// Faults from which prefetches are not planned yet.
@@ -196,6 +200,7 @@ impl Cache {
             shares: Shares::new(division, settings.frames),
             released: Released::new(nodes),
             thrash: ThrashDetector::default(),
+            pages_with_content: 0,
             waiting: VecDeque::new(),
             unplanned: vec![],
             has_progress: false,

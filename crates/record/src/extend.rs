@@ -69,6 +69,10 @@ pub struct CountsDocument {
     /// Prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
+    /// Peak of the memory with content: resident pages, and others that the store holds. A sum is
+    /// that of the peaks of all processes; 0 in older documents, which do not have it.
+    #[serde(default)]
+    pub footprint_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
     /// Time for which threads waited for pages, summed over threads.
@@ -184,6 +188,7 @@ impl std::ops::Add for CountsDocument {
             prefetch_hits: self.prefetch_hits + other.prefetch_hits,
             prefetch_wasted: self.prefetch_wasted + other.prefetch_wasted,
             evicted_pages: self.evicted_pages + other.evicted_pages,
+            footprint_bytes: self.footprint_bytes + other.footprint_bytes,
             read_bytes: self.read_bytes + other.read_bytes,
             written_bytes: self.written_bytes + other.written_bytes,
             stall_s: rounded(self.stall_s + other.stall_s),
@@ -194,7 +199,7 @@ impl std::ops::Add for CountsDocument {
 impl std::ops::Sub for CountsDocument {
     type Output = Self;
 
-    /// The counts since an earlier reading.
+    /// The counts since an earlier reading, and the peak up to now.
     fn sub(self, earlier: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(earlier.faults),
@@ -203,6 +208,7 @@ impl std::ops::Sub for CountsDocument {
             prefetch_hits: self.prefetch_hits.saturating_sub(earlier.prefetch_hits),
             prefetch_wasted: self.prefetch_wasted.saturating_sub(earlier.prefetch_wasted),
             evicted_pages: self.evicted_pages.saturating_sub(earlier.evicted_pages),
+            footprint_bytes: self.footprint_bytes,
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             written_bytes: self.written_bytes.saturating_sub(earlier.written_bytes),
             stall_s: rounded((self.stall_s - earlier.stall_s).max(0.0)),
@@ -219,6 +225,7 @@ impl From<Counts> for CountsDocument {
             prefetch_hits: counts.prefetch_hits,
             prefetch_wasted: counts.prefetch_wasted,
             evicted_pages: counts.evicted,
+            footprint_bytes: counts.footprint * PAGE_BYTES,
             read_bytes: counts.read * PAGE_BYTES,
             written_bytes: counts.written * PAGE_BYTES,
             stall_s: rounded(counts.stalled_ns as f64 / 1e9),

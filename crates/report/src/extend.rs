@@ -15,14 +15,22 @@ use std::collections::BTreeMap;
 
 /// The counts of all processes, after the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
-    let dram = Bytes::new(document.dram_bytes);
     if document.processes.is_empty() {
         return nothing(document);
     }
+    let dram = Bytes::new(document.dram_bytes);
+    let footprint = match document.total.footprint_bytes {
+        0 => String::new(),
+        bytes => format!(" for a footprint of {}", Bytes::new(bytes)),
+    };
     let elapsed = number(document.elapsed_s);
     let nodes =
         nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
-    format!("{dram} of DRAM, {elapsed} s\n{}{nodes}{}", counts(document).text(), outside(document))
+    format!(
+        "{dram} of DRAM{footprint}, {elapsed} s\n{}{nodes}{}",
+        counts(document).text(),
+        outside(document)
+    )
 }
 
 /// The counts of each process, and the sum over all processes.
@@ -73,6 +81,9 @@ pub fn page(document: &ExtendDocument) -> Page {
         counted(total.evicted_pages, "page"),
     );
     let mut facts = vec![fault_line, prefetches(total), traffic];
+    if total.footprint_bytes > 0 {
+        facts.push(format!("footprint: {}", Bytes::new(total.footprint_bytes)));
+    }
     facts.extend(nodes(document).map(|nodes| format!("resident by node: {nodes}")));
     facts.extend(outside(document).lines().map(String::from));
     facts.extend(ending(document));
@@ -123,6 +134,7 @@ pub fn csv(document: &ExtendDocument) -> String {
         "prefetch_hits",
         "prefetch_wasted",
         "evicted_pages",
+        "footprint_bytes",
         "read_bytes",
         "written_bytes",
         "stall_s",
@@ -135,6 +147,7 @@ pub fn csv(document: &ExtendDocument) -> String {
             counts.prefetch_hits,
             counts.prefetch_wasted,
             counts.evicted_pages,
+            counts.footprint_bytes,
             counts.read_bytes,
             counts.written_bytes,
         ];

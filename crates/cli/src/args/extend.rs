@@ -34,7 +34,7 @@ const DRAM_MAX: u64 = 15 << 40;
 ///   interleaf extend --dram 8GiB --store /mnt/nvme --dry-run -- ./solver     check only
 ///   interleaf extend --dram 32GiB --store /mnt/nvme -- mpirun -n 4 ./solver
 ///   interleaf extend --monitor                                    watch a running session
-///   interleaf extend --plan run.json --footprint 24GiB --store /mnt/nvme  other budgets, drives
+///   interleaf extend --plan run.json --store /mnt/nvme            other budgets and drives
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 #[command(group = ArgGroup::new("forecast").args(["estimate", "plan"]))]
@@ -121,7 +121,8 @@ pub(crate) struct ExtendArgs {
 /// The inputs of a forecast without a run.
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// With --estimate or --plan, the memory that the program will touch
+    /// With --estimate or --plan, the memory that the program touches [default of --plan: as the
+    /// pager counted it]
     #[arg(long, value_name = "SIZE", value_parser = super::size, requires = "forecast")]
     pub(crate) footprint: Option<Bytes>,
     /// Predict efficiency at other budgets and on other drives from a run, without running the

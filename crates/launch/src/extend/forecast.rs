@@ -62,7 +62,7 @@ pub struct ForecastOptions {
 
 /// The runs and the trace of the files.
 ///
-/// The footprint comes from a record; statistics have none.
+/// The footprint comes from a record, or is the largest of the statistics.
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
@@ -122,6 +122,8 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     match value["schema"].as_str() {
         Some(SCHEMA) => {
             let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
+            let footprint_bytes = Some(stats.total.footprint_bytes).filter(|bytes| *bytes > 0);
+            inputs.footprint_bytes = inputs.footprint_bytes.max(footprint_bytes);
             inputs.runs.push(of_stats(&stats));
             inputs.estimated.push(estimated(&name.to_string(), inputs.runs.last()));
             Ok(())
@@ -339,14 +341,14 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     }
     let footprint = footprint.or(inputs.footprint_bytes).ok_or_else(|| {
         Failure::new(
-            "--plan: statistics do not have the memory that the program touches",
+            "--plan: these statistics do not have the memory that the program touches",
             "add --footprint SIZE, or a trace as a second --plan FILE",
         )
     })?;
     if let Some(run) = inputs.runs.iter().find(|run| run.budget_bytes >= footprint) {
         return Err(Failure::new(
             format!(
-                "--footprint {}: the run had a budget of {}",
+                "--plan: the footprint, {}, fits in the run's budget of {}",
                 Bytes::new(footprint),
                 Bytes::new(run.budget_bytes)
             ),

@@ -14,7 +14,7 @@ impl Cache {
                 self.durability.add_discard(pages);
                 continue;
             }
-            self.durability.reset_to_zeros(&pages);
+            self.reset_to_zeros(&pages);
             actions.push(Action::Erase(pages.start, pages.end - pages.start));
             self.durability.begin_erase(pages);
         }

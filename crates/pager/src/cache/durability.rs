@@ -27,13 +27,16 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    /// True if the store holds the content of one of these pages.
-    pub(super) fn has_stored(&self, pages: Range<Page>) -> bool {
-        let word = |at: u64| self.stored.get(at as usize).copied().unwrap_or(0);
-        if pages.start.is_multiple_of(64) && pages.end.is_multiple_of(64) {
-            return (pages.start / 64..pages.end / 64).any(|at| word(at) != 0);
-        }
-        pages.into_iter().any(|page| word(page / 64) >> (page % 64) & 1 == 1)
+    /// The number of these pages whose content the store holds.
+    pub(super) fn stored_in(&self, pages: Range<Page>) -> u64 {
+        let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
+        let stored = |at: u64| self.stored[at as usize] & mask(at, &pages);
+        words.map(|at| u64::from(stored(at).count_ones())).sum()
+    }
+
+    /// The number of these pages whose content the store does not hold.
+    pub(super) fn unstored_in(&self, pages: Range<Page>) -> u64 {
+        pages.end - pages.start - self.stored_in(pages)
     }
 
     fn mark_stored(&mut self, page: Page) {
@@ -137,10 +140,8 @@ impl Durability {
     /// Pages read as zeros from now on: they are neither stored nor poisoned.
     pub(super) fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
-        for word in words {
-            let bits = (0..64).filter(|bit| pages.contains(&(word * 64 + bit)));
-            let mask = bits.fold(0_u64, |mask, bit| mask | 1 << bit);
-            self.stored[word as usize] &= !mask;
+        for at in words {
+            self.stored[at as usize] &= !mask(at, pages);
         }
         self.poisoned.retain(|page| !pages.contains(page));
     }
@@ -149,4 +150,11 @@ impl Durability {
     pub(super) fn for_child(&self) -> Self {
         Self { stored: self.stored.clone(), poisoned: self.poisoned.clone(), ..Self::default() }
     }
+}
+
+/// The bits of these pages in the word `at`, which has at least one of them.
+fn mask(at: u64, pages: &Range<Page>) -> u64 {
+    let first = pages.start.saturating_sub(64 * at);
+    let end = (pages.end - 64 * at).min(64);
+    u64::MAX.checked_shr((64 - (end - first)) as u32).unwrap_or(0) << first
 }

@@ -130,7 +130,7 @@ impl Cache {
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;
-        if are_frames_plenty && !self.durability.has_stored(start..start + (1 << ORDER_MAX)) {
+        if are_frames_plenty && self.durability.stored_in(start..start + (1 << ORDER_MAX)) == 0 {
             return (ORDER_MAX, false);
         }
         let size = self.fault_around.size_mut(self.regions.containing(page).start);

@@ -1,7 +1,7 @@
 //! Forks: before a process forks, all of its pages are unmapped, and dirty pages are written back,
 //! so that parent and child load their pages from a common store.
 
-use super::{Action, Cache, ExtentState};
+use super::{Action, Cache, Counts, ExtentState};
 use crate::page::Page;
 use std::ops::Range;
 
@@ -37,16 +37,24 @@ impl Cache {
     /// The cache of a child that is forked now: all pages are stored, and none is resident. `None`
     /// if a write failed, or a page is pinned.
     pub fn for_child(&self) -> Option<Self> {
-        (!self.durability.has_unstored()).then(|| Self {
-            regions: self.regions.clone(),
-            durability: self.durability.for_child(),
-            advice: self.advice.for_child(),
-            ..Self::with_nodes(self.settings, self.division().clone())
+        (!self.durability.has_unstored()).then(|| {
+            let empty = Self::with_nodes(self.settings, self.division().clone());
+            let durability = self.durability.for_child();
+            let footprint = durability.stored_in(0..Page::MAX);
+            Self {
+                regions: self.regions.clone(),
+                durability,
+                advice: self.advice.for_child(),
+                pages_with_content: footprint,
+                counts: Counts { footprint, ..Counts::default() },
+                ..empty
+            }
         })
     }
 
-    /// Makes pages read as zeros, in a child that has not loaded any of these pages yet.
+    /// Makes pages read as zeros. None of them is resident.
     pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
+        self.pages_with_content -= self.durability.stored_in(pages.clone());
         self.durability.reset_to_zeros(pages);
     }
 }

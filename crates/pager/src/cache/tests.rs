@@ -544,6 +544,11 @@ fn no_step_of_a_million_is_wrong() {
             }
             mixed(simulation, thread)
         });
+        let Cache { residency, durability, pages_with_content, .. } = &simulation.cache;
+        let has_content = |page: &Page| {
+            residency.find(*page).is_some() || durability.stored_in(*page..*page + 1) == 1
+        };
+        assert_eq!((0..pages as Page).filter(has_content).count() as u64, *pages_with_content);
         let has_poisoned = simulation.poisoned.contains(&true);
         full += usize::from(has_poisoned && simulation.drive_pages < pages);
         poisoned += usize::from(has_poisoned && simulation.drive_pages > pages);

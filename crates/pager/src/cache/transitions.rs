@@ -29,7 +29,10 @@ impl Cache {
         self.residency.count_loaded(1 << order);
         self.shares.count_demand(node, 1 << order);
         let id = self.residency.add(Extent::new(span, ExtentState::Filling, stream));
-        let is_stored = self.durability.has_stored(span.pages());
+        let unstored = self.durability.unstored_in(span.pages());
+        let is_stored = unstored < 1 << order;
+        self.pages_with_content += unstored;
+        self.counts.footprint = self.counts.footprint.max(self.pages_with_content);
         if is_stored {
             self.counts.read += 1 << order;
             self.reclaim.loop_detector.on_read(span.page, 1 << order, stream != 0);
@@ -145,6 +148,7 @@ impl Cache {
     /// Filling or Ready to absent: frees the frames of an extent that is in no queue.
     pub(super) fn remove(&mut self, id: ExtentId) {
         let span = self.residency.remove(id);
+        self.pages_with_content -= self.durability.unstored_in(span.pages());
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
     }
 

@@ -66,7 +66,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// The layout of the file.
 #[repr(C)]
@@ -490,7 +490,7 @@ fn words(counts: &Counts) -> [u64; COUNTS] {
         evicted,
         ..
     } = *counts;
-    let Counts { stalled_ns, history, .. } = *counts;
+    let Counts { footprint, stalled_ns, history, .. } = *counts;
     let mut words = [0; COUNTS];
     let numbers = [
         faults,
@@ -501,6 +501,7 @@ fn words(counts: &Counts) -> [u64; COUNTS] {
         prefetch_hits,
         prefetch_wasted,
         evicted,
+        footprint,
         stalled_ns,
     ];
     let of_history = [history.prefetched, history.hits, history.wasted];
@@ -520,10 +521,11 @@ fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
         prefetch_hits,
         prefetch_wasted,
         evicted,
+        footprint,
         stalled_ns,
         ..,
     ] = words;
-    let [.., asked, touched, untouched, _, _, _, _] = words;
+    let [.., asked, touched, untouched, _, _, _] = words;
     let history = Tally { prefetched: asked, hits: touched, wasted: untouched };
     Counts {
         faults,
@@ -534,6 +536,7 @@ fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
         prefetch_hits,
         prefetch_wasted,
         evicted,
+        footprint,
         stalled_ns,
         history,
     }
