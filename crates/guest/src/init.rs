@@ -160,9 +160,17 @@ impl Started {
             None => line.starts_with(text),
         };
         let deadline = Instant::now() + PATIENCE;
+        let mut bytes_seen = None;
         while Instant::now() < deadline {
             let ended = program.child.try_wait()?;
-            // Read after `try_wait`, because the awaited line may be the last before the exit.
+            // Read after `try_wait`, because the awaited line may be the last before the exit. Output
+            // that has not grown is not read again.
+            let bytes = fs::metadata(output(name))?.len();
+            let has_grown = bytes_seen.replace(bytes) != Some(bytes);
+            if !has_grown && ended.is_none() {
+                thread::sleep(POLL);
+                continue;
+            }
             let printed = printed(name)?;
             if let Some(at) = printed.lines().skip(program.lines_seen).position(is_awaited) {
                 program.lines_seen += at + 1;

@@ -23,7 +23,7 @@ const THREADS: u32 = 119;
 
 /// Size of the steered memory. It is small, so that migration and access detection take little
 /// time.
-const HOT_BYTES: u64 = 64 << 20;
+const HOT_BYTES: u64 = 32 << 20;
 
 /// Fraction of the threads that are active in the second phase, for which the first tier alone is
 /// best.
