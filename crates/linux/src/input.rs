@@ -1,8 +1,8 @@
 //! Opens files whose names come from a user or a captured machine.
 //!
 //! Such a name can be a FIFO, at which `open` waits for a writer; a device without an end of file;
-//! or a symlink that leads out of the captured machine. Therefore only regular files are opened,
-//! and reads have a limit. Anonymous FIFOs are opened too: they are the pipes of a shell (`<(...)`,
+//! or a symlink that leads out of the captured machine. Therefore only regular files and anonymous
+//! FIFOs are opened, and reads have a limit. Anonymous FIFOs are the pipes of a shell (`<(...)`,
 //! `/dev/stdin`).
 
 use rustix::{
@@ -26,7 +26,8 @@ const READ: OFlags =
 /// Flags for a descriptor that serves only to find the type of a file: no device is opened.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// The number of attempts of an `openat2` that fails with `EAGAIN` because of a rename.
+/// Maximum number of attempts of an `openat2` that fails with `EAGAIN` because of a concurrent
+/// rename.
 const TRIES_MAX: u32 = 16;
 
 /// The reason why a file is not read.
@@ -47,7 +48,8 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// A size in the largest binary unit; limits are powers of two.
+/// A size for a message, in GiB, MiB or bytes. Limits are powers of two, so the division loses
+/// nothing.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 30 => format!("{} GiB", bytes >> 30),
@@ -63,13 +65,13 @@ fn size(bytes: u64) -> String {
 pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = regular(open)?;
-    // Clear `O_NONBLOCK`, so that reads of a pipe wait for the writer. The flag belongs to this
-    // open file alone.
+    // Clear `O_NONBLOCK`, so that reads of a pipe wait for the writer. The file was opened here, so
+    // no other process shares this flag.
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     content(file, limit)
 }
 
-/// Reads stdin, a file of any type, at most `limit` bytes.
+/// Reads stdin, which may be a file of any type, at most `limit` bytes.
 ///
 /// # Errors
 /// When stdin cannot be read or has more bytes.
@@ -101,8 +103,8 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Like [`read_file`], for a file of the kernel. No user chooses such a name, so the check before
-/// opening is left out.
+/// Like [`read_file`], for a file of the kernel. No user chooses the name of such a file, so its
+/// type is checked only after opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
@@ -129,8 +131,8 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// True when `path` exists below `folder`. Also true when a symlink on the way leads out of the
-/// folder: reading then reports the error.
+/// True when `path` exists below `folder`. Also true when a symlink on the way leads out of
+/// `folder`: a later read then reports this error.
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
     match below(folder, path, TYPE_ONLY) {
         Ok(_) => true,
@@ -173,7 +175,7 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
             Ok(file) => return Ok(file),
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => return Err(Refused::Leaves.into()),
-            // Linux before 5.6, or a sandbox that refuses the call.
+            // Linux before 5.6 lacks `openat2`, and a sandbox may refuse it.
             Err(Errno::NOSYS | Errno::PERM) => return open_by_components(folder, path, flags),
             Err(why) => return Err(why.into()),
         }
@@ -181,9 +183,9 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(Errno::AGAIN.into())
 }
 
-/// Like [`below`], but without `openat2`: symlinks are resolved first, and the components of the
-/// result are opened one by one with `O_NOFOLLOW`, in case a component was replaced by a symlink
-/// after the resolution.
+/// Like [`below`], but without `openat2`. Symlinks are resolved first. Then the components of the
+/// result are opened one by one with `O_NOFOLLOW`, because a component may have been replaced by a
+/// symlink after the resolution.
 fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;

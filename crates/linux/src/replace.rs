@@ -2,18 +2,19 @@
 //!
 //! New contents are written to a temporary file beside the target. Once the temporary file is
 //! complete, it is renamed to the target. Readers therefore see the old or the new contents, never
-//! a part, also after a crash or on a full file system. The temporary file has a random name and is
-//! created with `O_EXCL`, and every step names files relative to an open folder (`openat`,
-//! `renameat`). Therefore no other user of a shared folder can redirect the write with a symbolic
-//! link or by renaming a parent.
+//! a part. This also holds after a crash and on a full file system.
+//!
+//! The temporary file has a random name and is created with `O_EXCL`. Every step names files
+//! relative to an open folder (`openat`, `renameat`). Therefore no other user of a shared folder
+//! can redirect the write with a symbolic link or by renaming a parent.
 //!
 //! Two kinds of targets:
 //!
-//! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed, the mode
-//!   and the owner of an existing file are kept, and devices, FIFOs and inherited descriptors are
+//! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed. The mode
+//!   and the owner of an existing file are kept. Devices, FIFOs and inherited descriptors are
 //!   written in place.
-//! - [`kept`]: a file that the program itself keeps, usually as root. The target is a regular file
-//!   or does not exist, and no symbolic link of another user is followed on the way to it.
+//! - [`kept`]: a file that the program itself keeps, usually as root. The target must be a regular
+//!   file or not exist yet. No symbolic link of another user is followed on the way to it.
 
 use rustix::{
     fs::{
@@ -46,7 +47,7 @@ const LINKS_MAX: u32 = 40;
 /// Maximum number of random names that are tried for a temporary file.
 const NAMES_MAX: u32 = 100;
 
-/// `PROC_SUPER_MAGIC` of statfs(2).
+/// The type of procfs in statfs(2), `PROC_SUPER_MAGIC`.
 const PROC_MAGIC: i128 = 0x9fa0;
 
 const STICKY: u32 = 0o1000;
@@ -78,8 +79,8 @@ pub struct FileId {
     inode: u64,
 }
 
-/// An open folder. Files in it are named relative to its descriptor, so renaming a parent does not
-/// redirect them.
+/// An open folder. Its files are opened relative to its descriptor, so renaming a parent folder
+/// does not lead an access to another folder.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -91,8 +92,9 @@ pub struct Folder(OwnedFd);
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
-/// planted the target: in a sticky folder that all users can write, or, for root, by a symbolic
-/// link.
+/// planted the target. In a sticky folder that all users can write, such as `/tmp`, this is a file
+/// or symbolic link of another user. In other folders it is a symbolic link of another user, if
+/// this process is root.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -115,7 +117,7 @@ pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Resu
     }
 }
 
-/// Opens a file that a user named as an output, for incremental writing and reading back.
+/// Opens a file that a user named as an output, for writing piece by piece and reading back.
 ///
 /// # Errors
 /// The errors of [`named`].
@@ -178,7 +180,8 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&folder, &name, AtFlags::empty())?)
 }
 
-/// Removes a file that [`kept`] wrote, unless it was replaced since.
+/// Removes a file that [`kept`] wrote with the identity `id`. If another file has replaced it
+/// since, that file stays.
 ///
 /// # Errors
 /// The errors of [`kept`].
@@ -232,8 +235,8 @@ fn resolve(target: &Path) -> io::Result<Output> {
     Err(Errno::LOOP.into())
 }
 
-/// Opens a device, a FIFO or an inherited descriptor. If stdout is redirected to a file, the
-/// earlier contents of that file stay.
+/// Opens a device, a FIFO or an inherited descriptor such as `/dev/stdout`. If the descriptor
+/// belongs to a regular file, the file is opened for appending, so its earlier contents stay.
 fn stream(path: &Path) -> io::Result<Output> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let mut options = File::options();
@@ -286,7 +289,8 @@ impl Folder {
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
     }
 
-    /// The folder and the name of a file that the program keeps.
+    /// Opens the folder of a file that the program keeps. Returns the folder and the name of the
+    /// file.
     ///
     /// # Errors
     /// The errors of [`Self::trusted`], or when the path names no file.
@@ -295,8 +299,8 @@ impl Folder {
         Ok((Self::trusted(parent(path))?, name.into()))
     }
 
-    /// Opens a folder by a path on which every symbolic link belongs to root or this user: the
-    /// owner of a link could redirect it at any time.
+    /// Opens the folder at `path`. Each symbolic link on the way must belong to root or to this
+    /// user, because the owner of a link can redirect it at any time.
     ///
     /// # Errors
     /// When the folder does not exist, or a link on the way belongs to another user.
@@ -336,7 +340,7 @@ impl Folder {
     /// Checks that only root and this user can change the folder.
     ///
     /// # Errors
-    /// When another user can.
+    /// When another user can change the folder.
     pub fn check_private(&self) -> io::Result<()> {
         check_private(&fstat(self)?)
     }
@@ -380,7 +384,7 @@ impl Folder {
     /// When the file is not a regular file, another user can change it, or it is longer than
     /// `bytes_max`.
     pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
-        // `O_NONBLOCK`: opening a FIFO would block.
+        // `O_NONBLOCK`: without this flag, opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(self, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
@@ -400,7 +404,7 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Replaces or creates a regular file in the folder, with this mode.
+    /// Replaces or creates a regular file with this mode in the folder.
     ///
     /// # Errors
     /// The errors of [`kept`].
@@ -462,12 +466,12 @@ impl Folder {
         }
     }
 
-    /// An unguessable name for the temporary file that is renamed to `name` once it is complete.
+    /// An unguessable name for a temporary file, which is renamed to `name` once it is complete.
     pub fn random_name(name: &OsStr) -> io::Result<OsString> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         let mut random = OsString::from(".");
-        // Names have at most 255 bytes.
+        // Cut the name, because a file name has at most 255 bytes.
         random.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
         random.push(format!(".{:016x}.tmp", u64::from_ne_bytes(bytes)));
         Ok(random)
@@ -505,8 +509,8 @@ impl Folder {
         match &done {
             Ok(_) if durability == Durability::Synced => self.sync(),
             Ok(_) => {}
-            // A partial file only occupies space, and a lack of space may be the cause of the
-            // failure.
+            // Remove the partial file: it occupies space, and a full file system may be the cause
+            // of the failure.
             Err(_) => drop(unlinkat(self, &temporary, AtFlags::empty())),
         }
         done
@@ -547,7 +551,7 @@ impl Folder {
         fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
     }
 
-    /// Refuses to replace anything but a regular file.
+    /// Fails if the entry `name` exists and is not a regular file.
     fn refuse_special(&self, name: &OsStr) -> io::Result<()> {
         match statat(self, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(()),
@@ -560,10 +564,11 @@ impl Folder {
         }
     }
 
-    /// Refuses an entry that another user may have planted. In a sticky folder that all users can
-    /// write, the owner of the entry must be root, this user or the folder's owner, as with the
-    /// kernel's `fs.protected_symlinks` and `fs.protected_regular`. In other folders, root refuses
-    /// symbolic links of other users.
+    /// Refuses an entry that another user may have planted.
+    ///
+    /// In a sticky folder that all users can write, the owner of the entry must be root, this user
+    /// or the folder's owner. The kernel's `fs.protected_symlinks` and `fs.protected_regular` have
+    /// the same rule. In other folders, root refuses symbolic links of other users.
     fn refuse_foreign(&self, found: &Stat, name: &str) -> io::Result<()> {
         let folder = fstat(self)?;
         let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
@@ -593,7 +598,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when the owner is root or this user: both could change the file anyway.
+/// True when the owner is root or this user. Both could change the file in any case.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }

@@ -30,7 +30,7 @@ pub struct Root {
     writes: Writes,
     /// Everything that was read, for a capture: the text of files, and the names in folders.
     found: RefCell<BTreeMap<String, PathContent>>,
-    /// Files and folders read so far.
+    /// The number of reads of files and folders so far.
     reads: Cell<u64>,
 }
 
@@ -39,6 +39,7 @@ pub struct Root {
 enum PathContent {
     File(String),
     Folder(Vec<String>),
+    /// The path exists. Its content was not read.
     Present,
 }
 
@@ -46,7 +47,7 @@ enum PathContent {
 enum Writes {
     /// Writes are carried out.
     Done,
-    /// A function of a test answers in the kernel's place.
+    /// A function of a test takes the place of the kernel.
     Simulated(Box<Answer>),
     /// Writes are recorded, and nothing changes.
     Noted(RefCell<Vec<Write>>),
@@ -91,7 +92,6 @@ pub enum RootError {
     #[error("{path}: \"{}\" is not {expected}", excerpt(text))]
     Content {
         path: String,
-        /// The content.
         text: String,
         /// A description of the expected content.
         expected: &'static str,
@@ -109,15 +109,15 @@ impl RootError {
         }
     }
 
-    /// True for a file that is never read: it is not a regular file, too large, or outside the root
-    /// of a captured machine.
+    /// True when the file must not be read: it is not a regular file, is too large, or is outside
+    /// the root of a captured machine.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
         why.get_ref().is_some_and(|why| why.is::<input::Refused>())
     }
 
-    /// True when the kernel knows the file but not the written value (`EINVAL`): the answer of a
-    /// kernel to keywords of later versions.
+    /// True when the kernel knows the file but not the written value (`EINVAL`). A kernel gives
+    /// this answer to keywords of later versions.
     pub fn is_not_taken(&self) -> bool {
         matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
     }
@@ -139,8 +139,8 @@ impl Root {
         Self::new(path.into(), false, Writes::Done)
     }
 
-    /// A simulated live machine below `path`; `answer` receives the path and text of each write in
-    /// the kernel's place: for tests of refusals.
+    /// A simulated live machine below `path`, for tests of refused writes. `answer` takes the place
+    /// of the kernel: it receives the path and text of each write.
     pub fn live_simulated(
         path: impl Into<PathBuf>,
         answer: impl Fn(&str, &str) -> io::Result<()> + Send + 'static,
@@ -151,7 +151,8 @@ impl Root {
     /// A captured machine below `path`. Writes are recorded and not carried out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // Do not confine the root `/`, the running machine in a dry run: its /proc has magic links.
+        // Do not confine the root `/`, which is the running machine in a dry run: its /proc has
+        // magic links.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
@@ -161,7 +162,7 @@ impl Root {
         !matches!(self.writes, Writes::Noted(_))
     }
 
-    /// The number of files and folders read so far, with which tests bound the cost of a scan.
+    /// The number of reads of files and folders so far. Tests bound the cost of a scan with it.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
@@ -407,8 +408,8 @@ impl Root {
     }
 }
 
-/// Creates an empty file or folder in `to` for the entry `name` of `from`, of which only the name
-/// was read.
+/// Creates an empty file or folder in `to` for the entry `name` of `from`. Only the name of this
+/// entry was read.
 fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
@@ -421,7 +422,7 @@ fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
 /// Maximum number of characters of a file in a message.
 const EXCERPT_MAX: usize = 120;
 
-/// The beginning of a text on one line, without control characters.
+/// The beginning of a text on one line, with control characters escaped.
 fn excerpt(text: &str) -> String {
     let plain = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -438,9 +439,9 @@ fn without_last_newline(mut text: String) -> String {
     text
 }
 
-/// Attempts on a busy file (`EBUSY`). DAMON's sysfs files do not wait for DAMON's lock
-/// (`mutex_trylock` in `mm/damon/sysfs.c`): a read or write fails while a reader of another file or
-/// an update of the statistics holds the lock for a moment.
+/// Maximum number of attempts on a busy file (`EBUSY`). DAMON's sysfs files do not wait for DAMON's
+/// lock (`mutex_trylock` in `mm/damon/sysfs.c`). Therefore a read or write fails while another
+/// access holds the lock for a moment: a read of another file, or an update of the statistics.
 const TRIES_MAX: u32 = 200;
 
 /// The pause between attempts.
@@ -461,12 +462,12 @@ fn is_busy(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::ResourceBusy
 }
 
-/// Errors of a file that was opened before its process ended (`ESRCH`), or before its control
-/// group or device was removed (`ENODEV`).
+/// Errors of reading an open file whose process has ended since the open (`ESRCH`), or whose
+/// control group or device was removed since then (`ENODEV`).
 const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
 
 /// True when the error means that the file does not exist: there is no such path, a component of
-/// the path is not a folder, or the process or device is gone by the time of the read.
+/// the path is not a folder, or the process or device is gone at the time of the read.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| GONE.contains(&number))

@@ -53,8 +53,8 @@ pub(crate) fn mbind(
     done(result).map(drop)
 }
 
-/// A node mask as the kernel takes it: the kernel uses one bit less than the given length. An empty
-/// mask means no mask.
+/// The address of a node mask, and its length as the kernel takes it: in bits, plus 1, because the
+/// kernel uses one bit less than the given length. An empty mask means no mask.
 fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
     if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
@@ -70,8 +70,8 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
     done(result).map(|_| mode)
 }
 
-/// `move_pages(2)`: moves the pages at `addresses` of a process, or without `nodes` only locates
-/// them. Each entry of `status` becomes the page's node or a negative error; entries of pages that
+/// `move_pages(2)`: moves the pages at `addresses` of a process, or, without `nodes`, only locates
+/// them. Each entry of `status` becomes the page's node or a negative error. Entries of pages that
 /// the kernel did not try are unchanged. Returns the number of pages that the kernel did not try.
 ///
 /// # Panics
@@ -85,10 +85,10 @@ pub(crate) fn move_pages(
     assert_eq!(addresses.len(), status.len());
     assert!(nodes.is_none_or(|nodes| nodes.len() == addresses.len()));
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
-    // SAFETY: the kernel reads `status.len()` addresses and, if nodes are given, as many nodes, and
+    // SAFETY: the kernel reads `status.len()` addresses and, if nodes are given, as many nodes. It
     // writes `status.len()` entries of `status`. The lengths were compared above. An address is 8
-    // bytes wide on every NUMA system that Linux and this crate support. The addresses are of the
-    // other process: the kernel accesses no memory of this process through them.
+    // bytes wide on every NUMA system that Linux and this crate support. The addresses belong to
+    // the other process: the kernel accesses no memory of this process through them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,
@@ -114,8 +114,8 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
             let _ = set_disposition(signal, libc::SIG_DFL);
         }
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigemptyset` initialises the whole set; `sigprocmask` reads it, and there is
-        // only one thread in a child.
+        // SAFETY: `sigemptyset` initialises the whole set, which `sigprocmask` then reads. A child
+        // has only one thread before exec.
         let result = unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut())
@@ -147,7 +147,7 @@ pub(crate) fn set_disposition(
     }
 }
 
-/// The system call `waitid`, with the `rusage` argument that the C library's waitid(2) lacks.
+/// The system call `waitid` with the `rusage` argument, which the C library's waitid(2) lacks.
 /// Returns the resources used by an ended process and by its descendants that were waited for. The
 /// process is not reaped (`WNOWAIT`).
 pub(crate) fn resources_of_ended(pid: u32) -> io::Result<libc::rusage> {

@@ -1,4 +1,5 @@
-//! The files that actuators write, by kernel, and their respect for other users' settings.
+//! The files that actuators write on each kernel. Settings that other users have made are
+//! respected.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -71,7 +72,8 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).into()).collect()
 }
 
-/// The relevant DAMON features of the kernels in `docs/kernels.md`; 6.1 has no DAMON.
+/// The relevant DAMON features of the kernels in `docs/kernels.md`; `None` for 6.1, which has no
+/// DAMON.
 fn kernel(release: &str) -> Option<Probed> {
     let old = Probed {
         operations: strings(&["vaddr", "fvaddr", "paddr"]),
@@ -191,8 +193,8 @@ nr_kdamonds 1
     assert_eq!(lines.join("\n"), expected);
 }
 
-/// While a context runs, an actuator writes only changed values. A new number of destinations
-/// creates new folders, so all files in these folders are written.
+/// The goal changes while a context runs. The actuator writes only changed values. A new number of
+/// destinations creates new folders, so all files in these folders are written.
 #[test]
 fn a_changed_goal_is_committed() {
     let change = |nodes: &[(u32, u32)]| {
@@ -327,8 +329,8 @@ fn the_protected_are_left_alone() {
         .into_iter()
         .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
         .collect();
-    // 64 of 160 MiB are to migrate, and a quota is 0.3 of the remaining bytes: 19.2 MiB, rounded
-    // down to whole pages.
+    // 64 of 160 MiB are to migrate. The quota is 0.3 of the missing bytes: 19.2 MiB, rounded down
+    // to whole pages.
     let expected = "0/quotas/bytes 20131840\n0/ops_filters/nr_filters 3\n\
          0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n\
          0/ops_filters/1/type memcg\n0/ops_filters/1/matching Y\n\
@@ -419,7 +421,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
 }
 
-/// A target node that goes offline ends the steering.
+/// A target node goes offline. The next update reports it as an error.
 #[test]
 fn a_node_that_goes_offline_is_reported() {
     let folder = machine(&[]);
@@ -471,12 +473,12 @@ fn settings_that_other_processes_hold_are_refused() {
     let (holder, hint) = refused(&[module], false);
     assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // The permission covers only the kernel's own modules.
+    // The permission to disable rivals covers only the kernel's own modules.
     let (holder, _) = refused(&thread, true);
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
 
-/// Another running process of Interleaf is named in the error.
+/// Another running process of Interleaf holds DAMON. The error names this process.
 #[test]
 fn another_process_of_interleaf_is_named() {
     let count = format!("{ADMIN}nr_kdamonds");
@@ -510,9 +512,9 @@ fn a_goal_without_valid_weights_is_refused() {
     }
 }
 
-/// A simulated machine whose kernel refuses to start or commit a context if a target process has
-/// exited, as real kernels do, or if `refuses` returns true for the number of earlier attempts. The
-/// second value collects the targets of each accepted context.
+/// A simulated machine whose kernel may refuse to start or commit a context. It refuses if a target
+/// process has exited, as real kernels do, or if `refuses` returns true for the number of earlier
+/// attempts. The second value collects the targets of each accepted context.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
@@ -557,8 +559,8 @@ fn exit(folder: &Path, pid: u32) {
     fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// More processes exit after the scan than the retry limit: each of them is dropped, and the
-/// remaining process is steered.
+/// After the scan, ten processes exit one by one, one before each attempt. Each of them is dropped,
+/// and the remaining process is steered.
 #[test]
 fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);
@@ -595,7 +597,7 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
-/// A control group that is removed after the scan is dropped, not an error.
+/// A control group is removed after the scan. The group is dropped, and there is no error.
 #[test]
 fn a_group_that_is_removed_during_setup_is_left_out() {
     let folder = machine(&GROUPS);
@@ -615,7 +617,7 @@ fn a_group_that_is_removed_during_setup_is_left_out() {
     assert_eq!(fs::read_to_string(folder.path().join(filters)).unwrap(), "2", "anon and /kept");
 }
 
-/// A scan reads each process in `/proc` once, even with several scopes by name.
+/// Several scopes by name are scanned together. The scan reads each process in `/proc` once.
 #[test]
 fn proc_is_read_once_per_scan() {
     let count = 300;
@@ -633,11 +635,11 @@ fn proc_is_read_once_per_scan() {
     let setting = Setting { protected, ..Setting::new(&root, journal, scope) };
     let before = root.reads();
     assert_eq!(setting.processes().unwrap().len(), count as usize);
-    // The folder, processes 1, 42 and 43, and the children.
+    // The reads are those of the folder, of processes 1, 42 and 43, and of the children.
     assert_eq!(root.reads() - before, u64::from(count) + 4);
 }
 
-/// A scan of `/proc` stops early when a stop is requested.
+/// A stop is requested. A scan of `/proc` then ends early.
 #[test]
 fn a_scan_is_stopped_early() {
     let folder = machine(&[GROUPS[0]]);

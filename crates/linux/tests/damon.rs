@@ -112,7 +112,7 @@ fn a_probe_reports_supported_features() {
     assert_eq!(all.tuners, ["consist", "temporal"]);
     assert!(all.filters.contains(&"young".into()), "{all:?}");
     assert!(all.destinations && all.interval_goal);
-    // On an older kernel a feature without its file is missing.
+    // On an older kernel some files are missing. Their features are reported as missing.
     let old = probed(&READY[..5]);
     assert!(!old.destinations && !old.interval_goal);
     assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));

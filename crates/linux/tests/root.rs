@@ -155,7 +155,7 @@ fn a_captured_machine_has_only_regular_files_of_its_own() {
     assert_eq!(root.text("/proc/meminfo").unwrap().as_deref(), Some("MemTotal: 4 kB"));
 }
 
-/// Symlinks and magic links of this machine are followed, also with a root that only records
+/// Symlinks and magic links of this machine are followed, also below a root `/` that only records
 /// writes.
 #[test]
 fn links_of_this_machine_are_followed() {

@@ -17,8 +17,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// The file with the hard limit: the kernel kills processes of a group that reclaim cannot keep
-    /// below it.
+    /// The file with the hard limit. If reclaim cannot keep a group below the limit, the kernel
+    /// kills processes of the group.
     pub const fn limit_file(self) -> &'static str {
         match self {
             Self::One => "memory.limit_in_bytes",
@@ -63,9 +63,9 @@ pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 /// The file with the controllers of a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A limit of version 1 that is this value or more means no limit. The kernel writes the largest
-/// signed number rounded down to whole pages of 4 KiB to 64 KiB; this value is rounded down to 1
-/// MiB.
+/// In version 1, a limit of this value or more means no limit, bytes. For no limit the kernel
+/// writes the largest signed number rounded down to whole pages, of 4 KiB to 64 KiB. Here this
+/// number is rounded down to 1 MiB, so the comparison holds for each page size.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A limit as the kernel writes it.

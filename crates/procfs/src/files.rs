@@ -75,8 +75,8 @@ impl Files {
     }
 }
 
-/// True for the errors of a file that does not exist, and of an open file whose process (`ESRCH`)
-/// or control group or device (`ENODEV`) is gone.
+/// True when the error means that a file does not exist, or that the process (`ESRCH`), control
+/// group or device (`ENODEV`) of an open file is gone.
 pub fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| [libc::ESRCH, libc::ENODEV].contains(&number))

@@ -11,9 +11,9 @@
 //! linux:           root.peek("/proc/7/stat")?           -> text -> Stat::parse(text.as_bytes())
 //! ```
 //!
-//! A library under `LD_PRELOAD` may call neither the `malloc` of the program nor a function of the
-//! C library that calls it (`opendir`). No function of this crate calls `opendir`. Functions that
-//! allocate say so, and use Rust's global allocator.
+//! A library under `LD_PRELOAD` may not call the `malloc` of the program. It may not call a
+//! function of the C library that calls `malloc` either, such as `opendir`. No function of this
+//! crate calls `opendir`. Functions that allocate say so, and use Rust's global allocator.
 
 pub mod page;
 

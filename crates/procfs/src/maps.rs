@@ -46,8 +46,8 @@ impl<'a> Mapping<'a> {
         self.rights[3] == b'p'
     }
 
-    /// True for memory that belongs to no file and to no part of the kernel (`[vdso]`, `[vvar]`,
-    /// `[vsyscall]`), including `[heap]`, `[stack]` and named anonymous memory.
+    /// True for private memory that belongs neither to a file nor to the kernel (`[vdso]`,
+    /// `[vvar]`, `[vsyscall]`). `[heap]`, `[stack]` and named anonymous memory are included.
     pub fn is_private_anonymous(&self) -> bool {
         self.is_private() && self.inode == 0 && !self.name.starts_with(b"[v")
     }

@@ -4,8 +4,8 @@
 //! A mapping can have terabytes of addresses, of which few were ever touched. `move_pages` takes
 //! 150 to 200 ns for each address that it locates, even if the address has no page (Linux 6.18 in a
 //! virtual machine). Reading an entry of the pagemap takes 3 ns without a page and 40 ns with a
-//! page, and shows whether the page is shared before a move is tried. `PAGEMAP_SCAN` (since 6.7)
-//! skips empty page tables.
+//! page. The entry also shows whether the page is shared, before a move is tried. `PAGEMAP_SCAN`
+//! (since 6.7) skips empty page tables.
 
 #![expect(unsafe_code, reason = "no crate wraps PAGEMAP_SCAN")]
 
@@ -54,8 +54,8 @@ impl Entry {
 pub struct ResidentPage {
     /// The address of the page.
     pub address: u64,
-    /// True when other processes map the page too: `move_pages` with `MPOL_MF_MOVE` does not move
-    /// it.
+    /// True when other processes map the page too. `move_pages` with `MPOL_MF_MOVE` does not move
+    /// such a page.
     pub is_shared: bool,
 }
 
@@ -198,7 +198,7 @@ mod tests {
             });
         match scanned {
             Ok(()) => assert!(pages >= 2498, "{pages}"),
-            // A kernel before 6.7.
+            // A kernel before 6.7 has no `PAGEMAP_SCAN`.
             Err(why) => assert_eq!(why.raw_os_error(), Some(libc::ENOTTY), "{why}"),
         }
     }

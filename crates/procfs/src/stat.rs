@@ -82,13 +82,13 @@ impl<'a> Stat<'a> {
         self.field(16)?.checked_add(self.field(17)?)
     }
 
-    /// Threads of the process.
+    /// The number of threads of the process.
     pub fn threads(&self) -> Option<u64> {
         self.field(20)
     }
 
-    /// Start time, clock ticks after boot. The process ID alone does not identify a process,
-    /// because IDs are reused; the ID and the start time do.
+    /// Start time, clock ticks after boot. Process IDs are reused, so only the ID and the start
+    /// time together identify a process.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)
     }

@@ -9,7 +9,7 @@
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! request. The command starts with the dispositions and the mask that this process was started
-//! with. The exception is SIGCHLD: the command starts with its default disposition, because wait(2)
+//! with. SIGCHLD is the exception: the command starts with the default disposition, because wait(2)
 //! does not report how a command ended while SIGCHLD is ignored.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
@@ -58,7 +58,8 @@ const SIGNALS: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// Holds signals back: while this value exists, the signals of `SIGNALS` do not end the process.
+/// Holds signals back: while this value exists, a signal of `SIGNALS` is reported as an [`Event`]
+/// and does not end the process.
 #[derive(Debug)]
 pub struct Signals {
     events: Receiver<Event>,
@@ -71,7 +72,6 @@ pub struct Signals {
 pub enum Event {
     /// A signal was delivered.
     Signal {
-        /// The signal number.
         number: i32,
         /// True when the signal was sent to this process alone and not to the command too.
         is_for_us: bool,
@@ -129,7 +129,7 @@ impl Signals {
     /// When the system refuses to register handlers of the signals.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
-        // Ignored signals stay ignored, also by the command, because nohup requests it.
+        // A signal that this process ignores stays ignored, also by the command, as nohup requests.
         let ignored = ignored(&Root::live());
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
@@ -156,13 +156,13 @@ impl Signals {
         Ok(Self { events, sender, stop })
     }
 
-    /// A flag that any signal sets, and that ends long operations early. The other functions still
-    /// report the signal.
+    /// A flag that is set when a signal arrives. Long operations poll the flag and end early. The
+    /// other functions still report the signal.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
 
-    /// The signal that has arrived since the last call, if any.
+    /// The first signal that has arrived and was not returned yet, if any.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
@@ -170,7 +170,7 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal for at most `limit`.
+    /// Waits for a signal for at most `limit`. Returns the number of the signal.
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
@@ -233,13 +233,14 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // The waiter starts before the command, so no command is without a waiter if this fails.
+        // Start the waiter first: if this fails, no command runs without a waiter.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
         };
         if syscall::inherited_ignored_sigpipe() {
-            // Rust's runtime ignores SIGPIPE in this process, and gives every child the default.
+            // Rust starts every child with the default disposition of SIGPIPE. This process was
+            // started with SIGPIPE ignored, so the command has to ignore SIGPIPE too.
             syscall::with_ignored_signal(command, SIGPIPE);
         }
         policy.map_or(Ok(()), set)?;
@@ -253,18 +254,19 @@ impl Signals {
         Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
 
-    /// A thread that receives a process ID and reports the end of that process.
+    /// Starts a thread that receives a process ID and reports the end of that process. Returns the
+    /// sender for the ID.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
         let (sender, pid_of_child) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // The sender is gone if no command was started.
             let Ok(pid) = pid_of_child.recv() else { return };
-            // `WNOWAIT`: the owner reaps the process, so its ID is not reused while signals are
-            // still sent to it.
+            // `WNOWAIT`: `Running::status` reaps the process later. Its ID is therefore not reused
+            // while signals are still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-            // The send fails when the owner is gone.
+            // The send fails when the `Signals` value no longer exists.
             let _ = to.send(Event::Ended(Instant::now()));
         })?;
         Ok(sender)
@@ -284,17 +286,17 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
         _ if !matches!(cause, Cause::Kernel) => true,
         // Keys of a terminal send these signals to the whole foreground process group.
         SIGINT | SIGQUIT => false,
-        // The terminal has hung up: the kernel sends SIGHUP to the session leader, and to the
-        // foreground group only when the leader has ended.
+        // The terminal has hung up: the kernel sends SIGHUP to the session leader. The foreground
+        // group, with the command, gets SIGHUP only when the leader has ended.
         SIGHUP => began_session(),
-        // A timer or resource limit of this process has expired; the program that ran before exec
-        // may have set it.
+        // A timer or resource limit of this process has expired. The program that ran in this
+        // process before exec may have set it.
         _ => true,
     }
 }
 
-/// True when this process is its session's leader. getsid(2) is not used: a session of another PID
-/// namespace has ID 0 here, which rustix does not accept.
+/// True when this process is its session's leader. getsid(2) is not used, because it returns 0 for
+/// a session of another PID namespace, which rustix does not accept.
 fn began_session() -> bool {
     let us = std::process::id();
     let found = process::process(&Root::live(), us);
@@ -323,13 +325,12 @@ impl StartError {
 }
 
 impl Running<'_> {
-    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the command's end for at most `limit` and passes signals on. `None` while the
-    /// command runs.
+    /// Waits for the command's end for at most `limit`, and passes signals on to the command
+    /// meanwhile. `None` while the command runs.
     ///
     /// # Errors
     /// When wait(2) fails.
@@ -340,7 +341,7 @@ impl Running<'_> {
         }
     }
 
-    /// Like [`Self::wait`], but does not reap the process: `/proc` has its usage until
+    /// Like [`Self::wait`], but does not reap the process. `/proc` has its usage until
     /// [`Running::status`] reaps it.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
@@ -364,8 +365,8 @@ impl Running<'_> {
         }
     }
 
-    /// The resources that the command used. They are known after the command's end
-    /// ([`Running::has_ended`]) and before [`Running::status`].
+    /// The resources that the command used. They can be read after the command's end
+    /// ([`Running::has_ended`]), until [`Running::status`] reaps the process.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -477,7 +478,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_passed_on() {
-        // The command inherits the dispositions of this process.
+        // Do not ignore SIGTERM: the command inherits the dispositions of this process.
         syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();

@@ -34,7 +34,7 @@ pub enum StorageKind {
     Drive,
     /// DRAM, which cannot extend DRAM.
     Memory,
-    /// Another machine, or another program.
+    /// Another machine, or another program (FUSE).
     Network,
 }
 

@@ -1,9 +1,11 @@
 //! A swap file that exists for the time of a run.
 //!
 //! The journal records the file before it is created. However this process ends, the next start or
-//! `--restore` switches the file off and removes it. The process that made a file holds a lock on
-//! it. A file without a lock is therefore a leftover, even if the journal is gone and the process
-//! ID is in use again, as after a restart of a container.
+//! `--restore` switches the file off and removes it.
+//!
+//! The process that made a file holds a lock on it. A file without a lock is therefore a leftover.
+//! This holds even if the journal is gone and the process ID in the file's name is in use again, as
+//! after a restart of a container.
 
 use crate::{
     place::journal::{
@@ -31,7 +33,7 @@ const NAMES: u32 = 1000;
 /// A swap file. The journal that records the file switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
-    /// Open, and locked, while the file is in use: other processes do not remove a locked file.
+    /// While this descriptor is open, the file is locked, and other processes do not remove it.
     _lock: File,
 }
 
@@ -140,7 +142,8 @@ fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
         if !is_ours(&path) {
             continue;
         }
-        // Opening a swap file for writing fails (`ETXTBSY`); a lock needs only reading.
+        // Open the file only for reading, which suffices for a lock: opening a swap file for
+        // writing fails (`ETXTBSY`).
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = File::options().read(true).custom_flags(flags).open(&path);
         if file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock))) {
@@ -171,7 +174,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// `swapoff` of a file that is not a swap file fails on every machine, for root too.
+    /// The file is not a swap file, so `swapoff` fails, for root too. The failure is reported, and
+    /// the next journal tries again.
     #[test]
     fn a_failed_swapoff_is_reported_and_retried_by_the_next_journal() {
         let (folder, root) = machine("");

@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
-    /// The kernel accepts paths of at most 108 bytes.
+    /// The kernel accepts paths of at most 108 bytes. Sockets at longer paths work nevertheless.
     #[test]
     fn a_path_may_be_long() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! The state of DAMON in the kernel: the threads that are set up, and their features.
 //!
-//! DAMON's sysfs files appear during a set-up: `kdamonds/N` is a thread; its `contexts/0` holds the
-//! monitored memory and the intervals; `schemes/N` of a context holds an action on regions. Most
-//! features of a kernel are visible only after a set-up: [`damon`] reads the files as they are;
-//! [`probe::probe`] sets a thread up, reads its files, and removes the thread.
+//! DAMON's sysfs files appear during a set-up. `kdamonds/N` is a thread. Its `contexts/0` holds the
+//! monitored memory and the intervals. `schemes/N` of a context holds an action on regions.
+//! Therefore most features of a kernel are visible only after a set-up: [`damon`] reads the files
+//! as they are, while [`probe::probe`] sets a thread up, reads its files, and removes the thread.
 
 pub mod probe;
 
@@ -30,7 +30,8 @@ pub struct Damon {
     /// The kernel's own DAMON modules that are enabled. Such a module and a thread of Interleaf
     /// exclude each other.
     pub modules: Vec<String>,
-    /// Operations that the kernel offers, where a context is set up: `vaddr`, `paddr`, ...
+    /// Operations that the kernel offers, such as `vaddr` and `paddr`; empty where no context is
+    /// set up.
     pub operations: Vec<String>,
     /// True when schemes have destinations; `None` where no scheme is set up.
     pub destinations: Option<bool>,
@@ -45,7 +46,7 @@ pub struct KdamondSettings {
     pub on: Option<bool>,
     /// The operations set: `paddr` monitors physical memory, `vaddr` the addresses of processes.
     pub operations: Option<String>,
-    /// The actions of its schemes, in order.
+    /// The actions of the thread's schemes, in order.
     pub actions: Vec<String>,
 }
 
@@ -75,7 +76,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     Ok(Some(damon))
 }
 
-/// Reads the thread whose files are in `folder`, and notes the features that its files show.
+/// Reads the thread whose files are in `folder`. Adds to `damon` the features that the files show.
 fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {

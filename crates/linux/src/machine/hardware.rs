@@ -23,7 +23,6 @@ const PREFETCHERS: [&str; 4] = ["L2 stream", "L2 adjacent line", "L1 next line",
 /// A value, or the reason why it is not known.
 pub type Known<T> = Result<T, String>;
 
-/// The hardware of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hardware {
     /// The caches of the first CPU.
@@ -88,8 +87,8 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The part of a last-level cache that each of `cpus` has if they share each cache evenly,
-    /// bytes: the largest such part of all caches. `None` if the kernel lists no caches.
+    /// The largest share of a last-level cache that one of `cpus` has, bytes. Those of `cpus` that
+    /// share a cache divide it evenly. `None` if the kernel lists no caches.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -269,7 +268,7 @@ mod tests {
         let lists: Vec<String> = found.last_level.iter().map(|it| it.cpus.to_string()).collect();
         assert_eq!(lists, ["0-2", "3-5", "6", "7"]);
         assert_eq!(found.last_level_of(5).map(|it| it.bytes), Some(96 << 20));
-        // Three threads that share 96 MiB have 32 MiB each; a thread alone has all of them.
+        // Three threads that share 96 MiB have 32 MiB each. A thread alone has all 96 MiB.
         assert_eq!(found.last_level_share(&[0, 1, 2]), Some(32 << 20));
         assert_eq!(found.last_level_share(&[0, 1, 2, 5]), Some(96 << 20));
         assert_eq!(found.last_level_share(&[6, 7]), Some(32 << 20));

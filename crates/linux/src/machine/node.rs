@@ -9,13 +9,11 @@ use std::ops::RangeInclusive;
 
 pub(crate) const NODES: &str = "/sys/devices/system/node";
 
-/// GB/s of one MiB/s.
+/// One MiB/s in GB/s.
 pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
 
-/// A NUMA node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// The node ID.
     pub id: u32,
     /// The CPUs of the node; empty for a memory-only node.
     pub cpus: IdList,
@@ -53,9 +51,9 @@ pub struct Rated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     pub page_bytes: u64,
-    /// Pages that are reserved.
+    /// Pages in the kernel's pool (`nr_hugepages`).
     pub total: u64,
-    /// Reserved pages that are free.
+    /// Pages of the pool that are free.
     pub free: u64,
 }
 
@@ -147,7 +145,8 @@ fn whole_machine(root: &Root) -> Result<Node, RootError> {
     })
 }
 
-/// The largest plausible size, bytes (8 PiB): sums over all nodes fit into a `u64`.
+/// The largest plausible size, bytes (8 PiB). With this limit, sums over all nodes fit into a
+/// `u64`.
 const SIZE_MAX: u64 = 1 << 53;
 
 /// Converts KiB to bytes; `None` above [`SIZE_MAX`].

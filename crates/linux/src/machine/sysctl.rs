@@ -2,17 +2,18 @@
 
 use crate::root::{Root, RootError};
 
-/// `numa_balancing`: bit 0 migrates pages to the node of their threads, bit 1 promotes hot pages
-/// from slow tiers.
+/// The file `numa_balancing`: bit 0 migrates pages to the node of their threads, bit 1 promotes hot
+/// pages from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// True when reclaim demotes pages to a slower tier instead of swapping them out.
+/// The file that is true when reclaim demotes pages to a slower tier instead of swapping them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Above 0, the kernel reclaims on a full node before it allocates on another node.
+/// The file with a number: above 0, the kernel reclaims on a full node before it allocates on
+/// another node.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
-/// Transparent huge pages.
+/// The file with the mode of transparent huge pages.
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,8 +23,8 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// Sockets by ID, with their CPUs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. The sizes of the nodes should sum
-    /// to it; on some kernels their sum is smaller.
+    /// Memory that the kernel manages, bytes; `None` if unknown. This should be the sum of the
+    /// sizes of the nodes. On some kernels that sum is smaller.
     pub total_bytes: Option<u64>,
     /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,

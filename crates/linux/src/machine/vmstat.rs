@@ -1,6 +1,6 @@
-//! The kernel's counters of placement: pages that were allocated, allocated on another node than
-//! intended, migrated, demoted and promoted; of the machine (`/proc/vmstat`) and of each node (its
-//! `vmstat` and `numastat`).
+//! The kernel's counters of placement: pages allocated, allocated on another node than intended,
+//! migrated, demoted and promoted. They are read for the machine (`/proc/vmstat`) and for each node
+//! (its `vmstat` and `numastat`).
 //!
 //! All counters grow from boot on; the growth over a span of time is the difference of two samples.
 //! A counter that the kernel does not have, or does not keep by node, is `None` and never 0: a
@@ -30,9 +30,9 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// The growth since `earlier`: 0 where a counter fell (the counters of a node begin at
-            /// 0 when the node is added again), `None` where one of the two samples lacks the
-            /// counter.
+            /// The growth since `earlier`. It is 0 where a counter fell, because the counters of a
+            /// node begin at 0 when the node is added again. `None` where one of the two samples
+            /// lacks the counter.
             pub fn since(&self, earlier: &Self) -> Self {
                 let grown = |now: Option<u64>, then: Option<u64>| {
                     Some(now?.saturating_sub(then?))
@@ -63,9 +63,9 @@ counters! {
     thp_migration_split,
     /// Page table entries that NUMA balancing marked in order to see accesses.
     numa_pte_updates,
-    /// Faults on marked entries.
+    /// Faults on page table entries that NUMA balancing marked.
     numa_hint_faults,
-    /// Faults on marked entries from a CPU of the page's own node.
+    /// Faults on marked page table entries from a CPU of the page's own node.
     numa_hint_faults_local,
     /// Pages that NUMA balancing migrated.
     numa_pages_migrated,
@@ -81,7 +81,7 @@ counters! {
     pgpromote_success,
     /// Pages hot enough to be promoted.
     pgpromote_candidate,
-    /// Candidates for promotion that are exempt from its rate limit.
+    /// Candidates for promotion that are exempt from the rate limit of promotion.
     pgpromote_candidate_nrl,
     /// Pages allocated on the intended node.
     numa_hit,
@@ -146,8 +146,8 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
 }
 
 /// The counters of a node; `None` where the node does not exist. The kernel counts migrations only
-/// for the machine. Kernels that count by node count a demotion on the source node, and a promotion
-/// on the target node.
+/// for the machine. Kernels that count demotions and promotions by node count a demotion on the
+/// source node, and a promotion on the target node.
 ///
 /// # Errors
 /// When a file cannot be read, or a counter is not a number.

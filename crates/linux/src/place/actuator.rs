@@ -3,9 +3,9 @@
 //!
 //! [`mod@choose`] ranks the four kinds of actuators that a kernel and a scope may support:
 //!
-//! | kind | since | pages are found by | the ratio is kept by |
+//! | kind | since Linux | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
-//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address: exact, then no migration |
+//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address, exactly; pages then stay |
 //! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | quotas, and a goal in the kernel |
 //! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set after each sample |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
@@ -25,10 +25,10 @@
 //! 3. `nr_kdamonds` to 1: all files of the thread are removed with the thread;
 //! 4. `state` of the thread to on.
 //!
-//! Settings are restored from the last to the first, the only order that works: a running thread
-//! cannot be removed, and a module does not start while a thread runs. `interleaf run --restore`
-//! restores the settings of a killed process. A thread that monitors processes ends with the last
-//! monitored process: its `state` is then off, as before the change.
+//! Settings are restored from the last to the first. This is the only order that works, because a
+//! running thread cannot be removed, and a module does not start while a thread runs. `interleaf
+//! run --restore` restores the settings of a killed process. A thread that monitors processes ends
+//! with the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;
@@ -70,12 +70,12 @@ pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
     /// Nodes with weights, the fastest first. [`Order::HottestFirst`] fills the nodes in this
-    /// order. Pages are divided in proportion to the weights; a weight of 0 keeps the scope's pages
-    /// off a node.
+    /// order. Pages are divided in proportion to the weights. A node with a weight of 0 gets no
+    /// pages of the scope.
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// Pairs of nodes for demotion, one pair per socket: the fastest near node, and the second
+    /// Pairs of nodes for demotion, one pair for each socket: its fastest near node, and its second
     /// fastest. When the first node is nearly full, its cold pages migrate to the second.
     pub demotions: Vec<(u32, u32)>,
     /// The limit of the migration rate, bytes per second; `None` for no limit.
@@ -85,10 +85,11 @@ pub struct Goal {
 /// The state of an actuator after [`Actuator::update`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActuatorState {
-    /// Anonymous memory of the scope by node. `None` in a period without a sample (sampling a large
-    /// scope takes long), and for a scope without memory.
+    /// Anonymous memory of the scope by node. `None` for a scope without memory, and in a period
+    /// without a sample, because sampling a large scope takes long.
     pub on: Option<NodeBytes>,
-    /// Distance to the goal: the largest difference of a node's share, in percentage points.
+    /// Distance to the goal: the largest difference between a node's share and its target share, in
+    /// percentage points.
     pub off_points: Option<f64>,
     /// The number of steered processes; `None` for a scope that is not tracked by processes.
     pub processes: Option<usize>,
@@ -106,14 +107,13 @@ pub struct ActuatorState {
     pub moved_bytes: Option<u64>,
     /// True while cold pages are demoted because the fastest node is nearly full.
     pub demotes: bool,
-    /// Messages to the user about unexpected events.
+    /// Messages to the user about events, such as processes that have joined.
     pub notes: Vec<String>,
 }
 
-/// Migrates the pages of a scope to a goal. The settings that the actuator changed are restored
-/// when it is dropped.
+/// Migrates the pages of a scope to a goal. When the actuator is dropped, the settings that it
+/// changed are restored.
 pub trait Actuator {
-    /// The kind of this actuator.
     fn kind(&self) -> ActuatorKind;
 
     /// A description in a sentence or two.
@@ -127,8 +127,8 @@ pub trait Actuator {
     /// written. The previous goal stays.
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
-    /// Follows the scope and is called about once a second: new processes join, ended processes
-    /// leave, and DAMON's context is updated. Waits for the kernel for up to two aggregations of
+    /// Follows the scope: new processes join, ended processes leave, and DAMON's context is
+    /// updated. Called about once a second. Waits for the kernel for up to two aggregations of
     /// DAMON.
     ///
     /// # Errors
@@ -143,12 +143,12 @@ pub struct Setting<'a> {
     pub journal: SharedJournal<'a>,
     /// The scope whose pages are steered.
     pub scope: Scope,
-    /// Scopes whose pages are left alone, even if they are in `scope`.
+    /// Scopes whose pages do not migrate, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// Permission to disable rivals while pages are steered: the kernel's DAMON modules and its
+    /// True when rivals may be disabled while pages are steered: the kernel's DAMON modules and its
     /// NUMA balancing.
     pub leave: bool,
-    /// Ends long scans early.
+    /// When this flag is set, long scans end early.
     pub stop: StopFlag,
 }
 
@@ -174,12 +174,13 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails after the stop flag was set: the scan is incomplete.
+    /// Fails if the stop flag is set, because the scan is then incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Steered anonymous memory by node; `None` where the kernel does not count memory by node.
+    /// Anonymous memory of the scope by node, without the memory of protected scopes. `None` where
+    /// the kernel does not count memory by node.
     ///
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
@@ -205,7 +206,7 @@ pub enum ActuatorError {
     /// The goal's nodes or weights are invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Another program holds DAMON.
+    /// Another program, or a module of the kernel, holds DAMON.
     #[error("{holder}")]
     Held {
         /// The holder, and the held mechanism or setting.
@@ -288,8 +289,8 @@ impl Goal {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }
 
-    /// The distance of a placement to the goal: the largest difference of a node's share, in
-    /// percentage points. `None` without pages.
+    /// The distance of a placement to the goal: the largest difference between a node's share and
+    /// its target share, in percentage points. `None` without pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

@@ -1,9 +1,9 @@
 //! The machine as the control loop sees it: domains, from which memory traffic comes, and tiers, to
 //! which it goes.
 //!
-//! Each socket with CPUs is a domain, and each node with memory a tier, the fastest first. A node
-//! is near a domain when the CPUs nearest to the node, by the firmware's ratings or the distances,
-//! belong to that socket; an expander can be near several sockets.
+//! Each socket with CPUs is a domain. Each node with memory is a tier, and the fastest tier comes
+//! first. A node is near a domain when the CPUs nearest to the node belong to that socket, by the
+//! firmware's ratings or the distances. An expander can be near several sockets.
 
 use crate::{
     machine::{
@@ -20,7 +20,7 @@ use interleaf_model::{
 };
 
 /// Assumed latency of DRAM and of an expander without a rating by the firmware, ns. The layout
-/// requires a latency; policies that depend on latency measure it.
+/// requires a latency, but policies that depend on latency measure it.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
 /// A machine's domains and tiers.
@@ -72,9 +72,9 @@ impl HostLayout {
         Ok(Self { layout, nodes: nodes.iter().map(|node| node.id).collect(), unrated })
     }
 
-    /// Converts a target to an actuator's goal: whole percentages for each node near the scope's
-    /// domain. Nodes of other domains get no pages, because the target is for the traffic of this
-    /// domain only.
+    /// Converts a target to an actuator's goal. The goal has a whole percentage for each node near
+    /// the scope's domain. Nodes of other domains get no pages, because the target is only for the
+    /// traffic of this domain.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
@@ -90,7 +90,7 @@ impl HostLayout {
     }
 }
 
-/// Rated read bandwidth, GB/s.
+/// Rated read bandwidth, GB/s; `None` if the firmware does not rate it.
 fn rated_gbps(node: &Node) -> Option<f64> {
     Some(node.rated.as_ref()?.read_mibps? as f64 * node::GBPS_OF_MIBPS)
 }

@@ -69,8 +69,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// True when the calling thread has a policy other than the default, because the caller of this
-/// program chose a policy.
+/// True when the calling thread has a policy other than the default. The caller of this program has
+/// then chosen a policy.
 ///
 /// # Errors
 /// When the kernel lacks memory policies.

@@ -2,11 +2,17 @@
 //! `move_pages(2)`.
 //!
 //! An interleaving policy applies to new pages; this module migrates resident pages. Memory is
-//! processed in batches: find the resident pages (`pagemap`), find the node of each page
-//! (`move_pages` without a target), plan the moves ([`plan`]), move them in portions at the
-//! requested rate, and locate the pages again. Passes repeat until a pass finds nothing to move, so
-//! pages are located after the last move. Pages that fail to move are tried again in the next pass,
-//! and other pages move in their place where possible.
+//! processed in batches, each in these steps:
+//!
+//! 1. find the resident pages (`pagemap`);
+//! 2. find the node of each page (`move_pages` without a target);
+//! 3. plan the moves ([`plan`]);
+//! 4. move the pages in portions, at the requested rate;
+//! 5. locate the pages again.
+//!
+//! Passes repeat until a pass finds nothing to move, so pages are located after the last move.
+//! Pages that fail to move are tried again in the next pass, and other pages move in their place
+//! where possible.
 //!
 //! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
 //! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
@@ -83,7 +89,8 @@ pub struct Forecast {
     /// Bytes that would also have to be migrated, but are shared with other processes.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
-    /// Children whose memory cannot be read.
+    /// Processes that cannot be read or migrated: children, or, after [`Migrator::alone`], named
+    /// processes.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the forecast early.
     pub stopped: bool,
@@ -104,8 +111,8 @@ impl Migrator {
         Ok(Self { target, rate: None, memory })
     }
 
-    /// Limits the migration rate, bytes per second, averaged over a tenth of a second, or over the
-    /// time that the migration of one huge page takes at this rate.
+    /// Limits the migration rate, bytes per second. The rate is an average over a tenth of a
+    /// second, or over the time that one huge page takes at this rate if that time is longer.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.rate = Some(bytes_per_s);
@@ -113,8 +120,8 @@ impl Migrator {
     }
 
     /// Migrates only the named processes, without their descendants. A process that has ended is
-    /// skipped, a process that this user may not migrate is reported as refused, and the other
-    /// processes are migrated.
+    /// skipped. A process that this user may not migrate is reported as refused. In both cases the
+    /// other processes are migrated.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
@@ -122,8 +129,8 @@ impl Migrator {
     }
 
     /// Migrates the pages of processes and their descendants, until each page is on its target node
-    /// or cannot be migrated. `watch` receives the progress and can stop the migration; migrated
-    /// pages stay.
+    /// or cannot be migrated. `watch` receives the progress and can stop the migration. Pages that
+    /// migrated before the stop stay on their new nodes.
     ///
     /// # Errors
     /// When a process of `pids` does not exist, or may not be migrated. Neither a process that ends
@@ -324,7 +331,8 @@ impl<M: Memory> Passes<'_, M> {
         let mut work = ProcessPass { shared: &mut self.shared, memo, progress, areas, tally };
         let halt = work.pass().err();
         let tally = work.tally;
-        // A process that releases its memory during the pass seems to have few resident pages.
+        // A process that ends during the pass releases its memory, so its pages seem not to be
+        // resident.
         let halt = match (halt, self.shared.memory.has_memory(pid)) {
             (None, Ok(false)) => Some(Halt::Ended),
             (None, Err(why)) => Some(Halt::Refused(RefusalReason::Read(why))),
@@ -364,8 +372,8 @@ impl<M: Memory> Passes<'_, M> {
     /// Records that a process cannot be migrated.
     ///
     /// # Errors
-    /// When the process was named, and a refusal of one named process stops the others
-    /// ([`Memory::is_alone`]).
+    /// When the process is a named process, and [`Memory::is_alone`] is false: a named process that
+    /// is refused then ends the migration.
     fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
@@ -394,7 +402,7 @@ impl ProcessOutcome {
         }
     }
 
-    /// Adds the result of a pass.
+    /// Adds the result of a pass. `is_whole` is false for a pass that ended early.
     fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();

@@ -2,8 +2,8 @@
 //! settings that the policy needs.
 //!
 //! Weights are given for the tiers of a machine or for its nodes. Each tier gets the share of its
-//! weight, divided evenly among the nodes of the tier: `3:1` on two sockets that each have DRAM and
-//! an expander is 3, 3, 1 and 1; with one expander for both sockets it is 3, 3 and 2.
+//! weight, divided evenly among the nodes of the tier. Example: `3:1` on two sockets, each with
+//! DRAM and an expander, is 3, 3, 1 and 1. With one expander for both sockets, `3:1` is 3, 3 and 2.
 
 use crate::{
     machine::{
@@ -26,11 +26,11 @@ pub struct Placement {
 /// The mechanism that places pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// The kernel's weighted interleaving, since 6.9.
+    /// The kernel's weighted interleaving, since Linux 6.9.
     Weighted,
     /// Interleaving without weights, which suffices for equal weights.
     Interleave,
-    /// Even interleaving at the first touch, then migration: for kernels before 6.9.
+    /// Even interleaving at the first touch, then migration: for kernels before Linux 6.9.
     Moved,
 }
 
@@ -60,7 +60,8 @@ pub enum PlacementError {
         given: usize,
         /// The tiers and nodes of the machine.
         has: String,
-        /// The fastest memory nodes, one for each weight, or all nodes if there are fewer.
+        /// The fastest memory nodes, one for each weight. If there are fewer nodes than weights,
+        /// all nodes.
         fitting: String,
     },
     /// The number of weights differs from the number of named nodes.
@@ -69,7 +70,7 @@ pub enum PlacementError {
         weights: String,
         /// The number of weights.
         given: usize,
-        /// The nodes as they were named.
+        /// The nodes as the user named them.
         named: String,
         /// The number of nodes.
         nodes: usize,
@@ -127,9 +128,10 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// The meaning of `weights` on `machine`. With `named`, the weights belong to these nodes, in
-    /// that order; otherwise to the machine's tiers, or to its memory nodes from the fastest on.
-    /// `allowed` are the nodes that the process may use; `None` for all nodes.
+    /// The meaning of `weights` on `machine`. If nodes are `named`, the weights belong to these
+    /// nodes, in that order. Otherwise the weights belong to the machine's tiers, or to its memory
+    /// nodes from the fastest on. `allowed` are the nodes that the process may use; `None` for all
+    /// nodes.
     ///
     /// # Errors
     /// When the weights have no meaning on the machine.
@@ -204,14 +206,14 @@ impl Placement {
         }
     }
 
-    /// The share of each node, in the order of the nodes.
+    /// The share of each node, in the order of `nodes`.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u32 = self.nodes.iter().map(|(_, weight)| weight).sum();
         self.nodes.iter().map(|(_, weight)| f64::from(*weight) / f64::from(sum)).collect()
     }
 }
 
-/// Weights for named nodes, in the order of their names.
+/// Weights for named nodes, in the order in which the user names them.
 fn for_named(
     machine: &Machine,
     weights: &Weights,
@@ -267,8 +269,8 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
-/// Nodes with weights above 0: the given weights if none exceeds `max`, else the same ratio in the
-/// smallest numbers.
+/// Removes nodes with a weight of 0. If a weight exceeds `max`, the weights become the smallest
+/// whole numbers of the same ratio.
 fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
     let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();
     let common = match nodes.iter().all(|(_, weight)| *weight <= max) {

@@ -3,9 +3,9 @@
 //!
 //! Memory can bypass a memory policy: a launcher resets the policy for its children, and a library
 //! binds its own buffers. A mapped file was placed by the process that read it first, and pages for
-//! a full node are allocated on another node. `/proc/PID/numa_maps` shows all of this: it has the
-//! policy and the nodes of each mapping. It does not show the policies of threads other than the
-//! first.
+//! a full node are allocated on another node. `/proc/PID/numa_maps` shows these cases, because it
+//! has the policy and the nodes of each mapping. It does not show the policies of threads other
+//! than the first.
 
 use crate::{
     place::{mempolicy::Policy, placement::Placement},
@@ -43,9 +43,9 @@ pub struct Bypass {
 /// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy instead of the policy that it was started with.
+    /// The process has this policy and not the policy that it was started with.
     Reset(String),
-    /// The process has the placement's policy, but has chosen this policy for some mappings.
+    /// The process has the placement's policy, but chose this other policy for some mappings.
     Bound(String),
     /// Pages of files: the page cache, placed by the process that read them first.
     File,
@@ -55,7 +55,6 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// A short text with the cause.
     pub fn text(&self) -> String {
         match self {
             Self::Reset(policy) => format!("the process has the policy \"{policy}\""),
@@ -155,7 +154,6 @@ impl PlacementAudit {
         self.bypasses.iter().map(|bypass| bypass.bytes.total()).sum()
     }
 
-    /// Bytes audited.
     pub fn total_bytes(&self) -> u64 {
         self.placed.total() + self.bypassed_bytes()
     }
@@ -166,7 +164,8 @@ impl PlacementAudit {
     }
 }
 
-/// The policy of a process, read from its stack: no program chooses another policy for its stack.
+/// The policy of a process, read from its stack, because no program chooses another policy for its
+/// stack.
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())

@@ -84,9 +84,9 @@ impl Scope {
     /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
     /// node.
     ///
-    /// For processes the kernel walks all their pages, which takes about 10 ms per GiB. Large
-    /// processes are sampled, and no further process is read once `stop` is set. For a control
-    /// group and for the machine the kernel has counters.
+    /// The kernel has counters for a control group and for the machine. For processes it walks all
+    /// their pages, which takes about 10 ms per GiB. Therefore large processes are sampled. No
+    /// further process is read once `stop` is set.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends during the call is left out.
@@ -122,8 +122,8 @@ impl Scope {
         }
     }
 
-    /// True when sampling placement scans the processes of the scope; false when the kernel has
-    /// counters for the scope.
+    /// True when a sample of the placement has to read each process of the scope; false when the
+    /// kernel has counters for the scope.
     pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
     }
@@ -143,8 +143,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Anonymous memory of a process by node. Large processes are sampled; the strata of a sample are
-/// divided among the `processes` of the scope.
+/// Anonymous memory of a process by node. A large process is sampled. The more `processes` the
+/// scope has, the fewer strata this sample has.
 fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
         let sampled = placement_sample::anonymous(root, pid, processes)?;

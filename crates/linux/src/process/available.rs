@@ -1,5 +1,6 @@
 //! Memory that the calling process can still allocate: on the machine or on some nodes, and within
-//! the limits of its control groups. Every large allocation of Interleaf is checked against it.
+//! the limits of its control groups. Every large allocation of Interleaf is checked against this
+//! figure.
 
 use crate::{
     machine::{
@@ -14,8 +15,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub bytes: u64,
-    /// The limit of a control group, if less is unused of it than is available on the machine or
-    /// its nodes.
+    /// The limit of a control group, if the limit leaves less memory than is available on the
+    /// machine or its nodes.
     pub limit: Option<Headroom>,
 }
 
@@ -24,7 +25,7 @@ pub struct Available {
 const SIXTEENTHS: u64 = 15;
 
 impl Available {
-    /// The largest request, bytes.
+    /// The largest allocation that may be requested, bytes.
     pub fn usable_bytes(&self) -> u64 {
         self.bytes / 16 * SIXTEENTHS
     }

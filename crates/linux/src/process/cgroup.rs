@@ -5,11 +5,12 @@
 //! A hybrid machine mounts both versions, and version 2 has the controllers that version 1 does not
 //! use. Therefore the tree is found for each controller, and a process has one group in each tree.
 //!
-//! All figures of a group include its descendants and are in bytes, in both versions. (In version
-//! 1, `memory.numa_stat` counts pages, and has each figure twice: for the group itself, and with
-//! its descendants, prefixed by `hierarchical_`.) Sources: Linux,
-//! Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst, cgroup-v1/cpusets.rst; proc(5)
-//! for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
+//! All figures of a group include its descendants and are in bytes, in both versions. In version 1,
+//! `memory.numa_stat` counts pages and has each figure twice: once for the group itself, and once
+//! with its descendants, with the prefix `hierarchical_`.
+//!
+//! Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
+//! cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
 
 use crate::{
     machine::id_list::IdList,
@@ -22,13 +23,14 @@ use interleaf_procfs::{
 };
 use std::collections::BTreeMap;
 
-/// The file with the mounts, and with the folder of the file system that each mount shows.
+/// The file that lists the mounts. Each line also names the folder of the file system that is
+/// mounted there.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The file with the mounts but without the folders, for machines that lack `mountinfo`.
+/// The file that lists the mounts without these folders, for machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
-/// The tree of control groups that has a controller.
+/// The mounted tree of control groups that has a given controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     pub version: Version,
@@ -62,7 +64,6 @@ pub struct Group {
 /// Memory of a group and its descendants on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnNode {
-    /// The node ID.
     pub node: u32,
     /// Anonymous memory, bytes.
     pub anon_bytes: u64,
@@ -85,13 +86,13 @@ impl OnNode {
 pub struct Usage {
     /// Memory of the group and its descendants, bytes; `None` for the root group of version 2.
     pub used_bytes: Option<u64>,
-    /// The lowest limit of the group and its ancestors, bytes; `None` without a limit. (Ancestors
-    /// outside a container are not visible.)
+    /// The lowest limit of the group and its ancestors, bytes; `None` without a limit. In a
+    /// container, ancestors outside the container are not visible.
     pub limit_bytes: Option<u64>,
 }
 
-/// A memory limit that applies to the processes of a group and of its descendants, and the memory
-/// that counts toward the limit.
+/// A memory limit of a group, and the memory that counts toward the limit. The limit applies to the
+/// processes of the group and of its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// The group that has the limit.
@@ -123,14 +124,14 @@ impl Headroom {
 /// When an existing file cannot be read or parsed.
 pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
-    // Without a visible group, as in a container with another namespace, the root group of the
-    // mount applies.
+    // In a container with another cgroup namespace, no group may be visible. The root group of the
+    // mount then applies.
     let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     group.headroom(root)
 }
 
 impl Trees {
-    /// The mounted trees; `None` where the mounts are not known.
+    /// The mounted trees; `None` where no file lists the mounts.
     ///
     /// # Errors
     /// When a file cannot be read, or a line is malformed.
@@ -161,14 +162,14 @@ impl Trees {
 }
 
 impl Tree {
-    /// The group with this path below the mount point, existing or not: `/` is the group at the
-    /// mount point.
+    /// The group with this path below the mount point; `/` is the group at the mount point. The
+    /// group need not exist.
     pub fn group(&self, name: &str) -> Group {
         Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
     }
 
-    /// The group of a process, or with `None` of the calling process. `None` when the process does
-    /// not exist, or its group is not below the mount.
+    /// The group of `process`, or of the calling process if `process` is `None`. Returns `None`
+    /// when the process does not exist, or its group is not below the mount.
     ///
     /// # Errors
     /// When the process's file cannot be read, or a line is malformed.
@@ -228,7 +229,7 @@ impl Group {
     /// the group does not exist. Processes outside the reader's PID namespace are left out.
     ///
     /// # Errors
-    /// When the file cannot be read (a threaded group of version 2 has none) or a line is not a
+    /// When the file cannot be read, as in a threaded group of version 2, or a line is not a
     /// number.
     pub fn processes(&self, root: &Root) -> Result<Vec<u32>, RootError> {
         let path = join(&self.folder(), PROCESSES_FILE);
@@ -296,8 +297,8 @@ impl Group {
     pub fn headroom(&self, root: &Root) -> Result<Option<Headroom>, RootError> {
         let mut least: Option<Headroom> = None;
         for group in self.with_ancestors() {
-            // Groups of version 1 could be excluded from their parents' charges (before Linux
-            // 5.11).
+            // Before Linux 5.11, a parent group of version 1 could have `memory.use_hierarchy` 0.
+            // Such a parent is not charged for its children, so its limit does not apply.
             let file = join(&group.folder(), "memory.use_hierarchy");
             if group != *self && root.number(&file)? == Some(0) {
                 break;
@@ -315,8 +316,9 @@ impl Group {
         Ok(least)
     }
 
-    /// Page cache on the LRU lists and reclaimable slab, which the kernel reclaims before it kills
-    /// a process, bytes. Pages of tmpfs are on the lists of anonymous memory.
+    /// Bytes that the kernel reclaims before it kills a process: page cache on the LRU lists of
+    /// files, and, in version 2, reclaimable slab. Pages of tmpfs do not count, because they are on
+    /// the LRU lists of anonymous memory.
     fn reclaimable_bytes(&self, root: &Root) -> Result<u64, RootError> {
         let path = join(&self.folder(), "memory.stat");
         let keys: &[&str] = match self.tree.version {
@@ -336,9 +338,9 @@ impl Group {
         Ok(sum)
     }
 
-    /// The nodes on which processes of the group may allocate; `None` if no group has a list, which
-    /// allows all nodes. A group without the controller (version 2) has the list of its nearest
-    /// ancestor.
+    /// The nodes on which processes of the group may allocate. A group of version 2 without the
+    /// controller has the list of its nearest ancestor. `None` if neither the group nor an ancestor
+    /// has a list; all nodes are then allowed.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a list of nodes.
@@ -369,7 +371,7 @@ fn join(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/')).trim_end_matches('/').into()
 }
 
-/// The path of `name` below `top`; `None` when `name` is not below it.
+/// The path of `name` below `top`; `None` when `name` is not below `top`.
 fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
     let rest = name.strip_prefix(top.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
@@ -386,7 +388,7 @@ struct GroupMount {
     options: Option<String>,
 }
 
-/// Mounts of control groups, in order; `None` when the mounts are not known.
+/// Mounts of control groups, in order; `None` where no file lists the mounts.
 fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     type Parse = fn(&str) -> Option<Mount<'_>>;
     let places: [(&str, Parse); 2] =

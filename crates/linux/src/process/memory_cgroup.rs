@@ -1,5 +1,4 @@
-//! A control group with a memory limit for some processes, page cache included, which is removed
-//! after use.
+//! A temporary control group that limits the memory of some processes, page cache included.
 
 use crate::{
     process::{
@@ -39,8 +38,8 @@ pub enum MemoryCgroupError {
 }
 
 impl<'a> MemoryCgroup<'a> {
-    /// Creates a group with at most `limit` bytes of memory; a group without a limit measures
-    /// memory usage. Groups whose creators have ended are removed first.
+    /// Creates a group with at most `limit` bytes of memory. Without a limit, the group only
+    /// measures memory usage. Groups whose creators have ended are removed first.
     ///
     /// # Errors
     /// When the machine has no groups with a memory limit, or this user may not create a group.

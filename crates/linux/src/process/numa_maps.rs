@@ -43,13 +43,13 @@ pub enum Kind {
     Heap,
     /// The stack of the first thread.
     Stack,
-    /// A file; shared memory too.
+    /// A mapping of a file, or of shared memory.
     File(String),
 }
 
 impl Mapping {
-    /// True for memory that has a file name: shared memory, and hugetlbfs, whose pages are larger
-    /// than the machine's `page_bytes`.
+    /// True for memory that has a file name although it is not in a file: shared memory, and pages
+    /// of hugetlbfs, which are larger than the machine's `page_bytes`.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
         self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
@@ -108,7 +108,7 @@ pub struct Resident {
     pub all: NodeBytes,
     /// The [`anonymous`] part.
     pub anonymous: NodeBytes,
-    /// Processes of other users, which may not be read.
+    /// The number of processes of other users, which may not be read.
     pub hidden: usize,
 }
 
@@ -137,7 +137,7 @@ pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
 /// Parses the mappings with resident pages.
 ///
 /// # Errors
-/// The first malformed line.
+/// Returns the first malformed line.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, String> {
     let lines = text.lines().map(|line| mapping(line).ok_or_else(|| line.to_string()));
     let resident = |mapping: &Result<Mapping, String>| {
@@ -190,7 +190,8 @@ pub fn addresses(line: &str) -> Option<Range<u64>> {
 }
 
 /// Memory of mappings with anonymous pages, by node. A private mapping of a file with written pages
-/// counts as a whole, since the kernel does not separate anonymous pages and file pages by node.
+/// counts as a whole, because the kernel does not separate its anonymous pages and file pages by
+/// node.
 pub fn anonymous(mappings: &[Mapping]) -> NodeBytes {
     mappings.iter().filter(|mapping| mapping.anonymous_bytes > 0).map(|it| &it.bytes).collect()
 }

@@ -22,13 +22,13 @@ use crate::{
 use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Pages drawn from all processes that are sampled together.
+/// The total number of pages drawn from all processes that are sampled together.
 const STRATA: u64 = 1 << 14;
 
 /// Minimum number of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
-/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident: with fewer, most memory
+/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident. If fewer are, most memory
 /// is reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
@@ -45,8 +45,8 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     let strata = (STRATA / processes.max(1) as u64).max(STRATA_MIN);
     let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
-    // The process belongs to another user, or has ended: the caller learns which by reading
-    // `numa_maps`.
+    // The call fails if the process belongs to another user or has ended. The caller learns which
+    // of the two by reading `numa_maps`.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
         return Ok(None);
     }
@@ -94,7 +94,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Resident anonymous pages: the second number of `statm` minus the third.
+/// Resident anonymous pages: the second number of `statm` (resident) minus the third (files and
+/// shared memory).
 fn anonymous_pages(statm: &str) -> u64 {
     let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0_u64));
     let (resident, of_files) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -139,7 +140,8 @@ mod tests {
         assert_eq!(anonymous_pages(""), 0);
     }
 
-    /// The estimate for pages placed by `node`.
+    /// The estimate for `pages` pages, each on the node that `node` returns; negative is not
+    /// resident.
     fn seen(pages: u64, node: impl Fn(u64) -> i32) -> Option<NodeBytes> {
         let areas =
             [0x1000..0x1000 + pages / 3 * 4096, 1 << 40..(1 << 40) + (pages - pages / 3) * 4096];

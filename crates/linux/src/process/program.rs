@@ -135,7 +135,7 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let first = words.next()?;
-    // `env` executes its argument.
+    // `env` executes its first argument that is neither an option nor a variable.
     let is_env = first.ends_with(b"/env");
     let found = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let reader = found.filter(|_| is_env).unwrap_or(first);
@@ -175,7 +175,7 @@ fn is_go(path: &Path) -> io::Result<bool> {
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
-/// The libraries that a program names; empty for a program without a section table.
+/// The libraries that a program names (`DT_NEEDED`); empty for a program without a section table.
 fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::ParseError> {
     let dynamic = elf.dynamic()?;
     let wanted = |entry: elf::dynamic::Dyn| (entry.d_tag == abi::DT_NEEDED).then(|| entry.d_val());

@@ -34,7 +34,8 @@ impl Process {
         (self.pid, self.start_ticks)
     }
 
-    /// True while this process runs; false when another process has its ID.
+    /// True while this process runs. False after its end, even if another process has its ID by
+    /// then.
     ///
     /// # Errors
     /// When the process's file cannot be read.

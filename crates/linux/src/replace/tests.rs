@@ -23,7 +23,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Gives a file to another user; fails except for root.
+/// Gives a file to another user. Returns false if this process is not root and may not do so.
 fn change_owner(path: &Path) -> bool {
     let changed = std::os::unix::fs::lchown(path, Some(OTHER), Some(OTHER));
     if changed.is_err() {
@@ -108,7 +108,7 @@ fn a_link_of_another_user_is_not_followed() {
     assert!(why.contains("symbolic link of user 65534"), "{why}");
     let why = kept(&at("link"), b"x", 0o644).unwrap_err().to_string();
     assert!(why.contains("symbolic link"), "{why}");
-    // The mode of `/tmp`.
+    // The folder has the mode of `/tmp`, so another user may have planted the file.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(at("theirs"), "old").unwrap();
     change_owner(&at("theirs"));

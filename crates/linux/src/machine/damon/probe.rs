@@ -6,15 +6,15 @@
 //! keyword need not have an effect: destinations, for example, work only in contexts of `vaddr` and
 //! `fvaddr`.
 //!
-//! DAMON's threads form one list. A write of its length to `nr_kdamonds` drops the old list, and
-//! fails while a thread runs. Therefore no probe is made if threads are set up, started or not. The
-//! probe and another program such as damo collide if both set threads up at the same moment,
-//! because DAMON has no lock for user programs.
+//! DAMON's threads form one list. Writing a number to `nr_kdamonds` replaces the list by a new list
+//! of that length; the write fails while a thread runs. Therefore no probe is made if threads are
+//! set up, started or not. The probe and another program such as damo collide if both set threads
+//! up at the same moment, because DAMON has no lock for user programs.
 
 use super::{ADMIN, words};
 use crate::root::{Root, RootError};
 
-/// Actions of schemes. A keyword that the kernel does not know costs one write.
+/// Actions of schemes. An action that the kernel does not know costs only one write.
 const ACTIONS: [&str; 11] = [
     "willneed",
     "cold",
@@ -50,10 +50,10 @@ const TUNERS: [&str; 2] = ["consist", "temporal"];
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
-/// The folders of filters since 6.15.
+/// The folders of filters since Linux 6.15.
 const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 
-/// The folder of filters before 6.15; deprecated since 7.2.
+/// The folder of filters before Linux 6.15. It is deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
 /// The features of DAMON in a kernel.
@@ -77,18 +77,18 @@ pub struct Probed {
     /// True when filters are in two folders by the layer that applies them, `core_filters` and
     /// `ops_filters`.
     pub split_filters: bool,
-    /// True when a thread updates its statistics periodically, `refresh_ms`.
+    /// True when a thread updates its statistics periodically: it has the file `refresh_ms`.
     pub refresh: bool,
-    /// True when one process can be dropped while the other processes stay monitored,
-    /// `obsolete_target`.
+    /// True when one process can be dropped while the other processes stay monitored: a target has
+    /// the file `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
     /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
-    /// that cannot be probed. The source is `docs/kernels.md`, which tests check against running
-    /// kernels; for other releases, the kernel's announcements. `None` before 6.11, whose DAMON
-    /// does not migrate pages.
+    /// that cannot be probed. They are taken from `docs/kernels.md`, which tests check against
+    /// running kernels. For releases that are not in it, they are taken from the kernel's
+    /// announcements. `None` before 6.11, whose DAMON does not migrate pages.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -141,8 +141,8 @@ pub enum ProbeError {
 /// Probes DAMON on a machine without DAMON threads, and restores its state, also on errors.
 ///
 /// # Errors
-/// When the machine is captured, lacks DAMON or has threads set up, which are left untouched; and
-/// when a file cannot be read or written, which requires root.
+/// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires
+/// root. Also when threads are set up; they are left untouched.
 pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
     if !root.is_live() {
         return Err(ProbeError::Captured);
@@ -244,7 +244,6 @@ impl<'a> Setup<'a> {
         Ok(Self { root, is_set_up: true })
     }
 
-    /// Removes the thread.
     fn remove(mut self) -> Result<(), RootError> {
         self.removed()
     }
@@ -263,8 +262,8 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // The thread is still set up only after an error, which is reported already. A second error
-        // would hide it.
+        // The thread is still set up only after an error, which is reported already. Reporting a
+        // second error would hide the first.
         _ = self.removed();
     }
 }

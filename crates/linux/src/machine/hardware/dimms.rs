@@ -69,7 +69,7 @@ fn dimm(bytes: &[u8]) -> Option<Dimm> {
         String::from_utf8_lossy(found).trim().to_string()
     };
     let bytes = match word(0x0C)? {
-        // An empty slot, or an unknown size.
+        // 0 is an empty slot, 0xFFFF an unknown size.
         0 | 0xFFFF => return None,
         0x7FFF => u64::from(long(0x1C)? & 0x7FFF_FFFF) << 20,
         kib if kib & 0x8000 != 0 => u64::from(kib & 0x7FFF) << 10,

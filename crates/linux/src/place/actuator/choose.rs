@@ -7,10 +7,9 @@ use crate::machine::damon::probe::Probed;
 use interleaf_model::machine::Order;
 use std::fmt;
 
-/// A kind of actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActuatorKind {
-    /// DAMON on the addresses of processes, with destinations.
+    /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
     /// DAMON on physical memory, with a quota goal in the kernel.
     Paddr,
@@ -65,7 +64,7 @@ impl ActuatorKind {
         }
     }
 
-    /// True when a kernel and a scope support this kind, with the reason.
+    /// The reason why a kernel and a scope support this kind, or, as the error, why they do not.
     fn judge(
         self,
         kernel: Option<&Probed>,
@@ -103,8 +102,8 @@ impl ActuatorKind {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Kernels without destinations accept `migrate_hot` on `vaddr`, but the action has no
-            // effect there.
+            // Kernels without destinations accept `migrate_hot` on `vaddr`, but the action then has
+            // no effect.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }

@@ -2,7 +2,7 @@
 //!
 //! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread updates
 //! its statistics without a request. Files that are not written keep the kernel's default, which is
-//! zero for all numbers; upper limits, therefore, have to be written.
+//! zero for all numbers. Upper limits, therefore, have to be written.
 
 use crate::{
     machine::damon::{ADMIN, probe::Probed},
@@ -10,28 +10,28 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Sampling interval. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s and
-/// kept (Linux 6.17.13 and 7.2.12, a program that sweeps 200 MiB).
+/// Sampling interval, us. With [`AGGREGATION_US`], weights of 60:40 were reached exactly in 12 s
+/// and kept (Linux 6.17.13 and 7.2.12, a program that sweeps 200 MiB).
 pub const SAMPLE_US: u64 = 100_000;
 
-/// Aggregation interval; schemes are applied at its end.
+/// Aggregation interval, us. Schemes are applied at its end.
 pub const AGGREGATION_US: u64 = 1_000_000;
 
-/// Interval at which DAMON reads the mappings of processes.
+/// Interval at which DAMON reads the mappings of processes, us.
 const UPDATE_US: u64 = 1_000_000;
 
-/// The highest access count of an aggregation.
+/// The highest possible access count of a region in an aggregation.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
 /// Limits of the number of regions: DAMON's defaults. With many processes the upper limit is
-/// higher, because each process needs some regions.
+/// [`REGIONS_OF_TARGET`] times their number, because each process needs some regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
-/// The metric of a quota goal on a node's share of the eligible memory, since 7.2.
+/// The metric of a quota goal on a node's share of the eligible memory, since Linux 7.2.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
-/// The first context of the first thread.
+/// The folder of the first context of the first thread, below [`ADMIN`].
 pub const CONTEXT: &str = "0/contexts/0";
 
 /// A context: monitored memory and schemes.
@@ -41,7 +41,6 @@ pub struct Context {
     pub schemes: Vec<Scheme>,
 }
 
-/// Monitored memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MonitoredMemory {
     /// The addresses of processes (`vaddr`).
@@ -50,7 +49,7 @@ pub enum MonitoredMemory {
     Memory(Vec<Range<u64>>),
 }
 
-/// A scheme: an action on regions of some access pattern.
+/// A scheme: an action on the regions that have a given access pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
@@ -58,7 +57,7 @@ pub struct Scheme {
     pub to: Destination,
     /// The range of access counts, inclusive; `None` matches no region.
     pub accesses: Option<(u32, u32)>,
-    /// The minimum age, in aggregations.
+    /// The minimum age of a region, in aggregations.
     pub age_min: u32,
     /// The quota; `None` for no limit.
     pub quota: Option<Quota>,
@@ -78,15 +77,15 @@ pub enum Destination {
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate, successful or not. The quota's
-/// weights stay 0, so that regions take turns regardless of their access counts. If the kernel
-/// preferred the hottest regions, hot regions that are on the destination already would use up the
-/// quota of every window.
+/// weights stay 0, so that regions take turns regardless of their access counts. With other weights
+/// the kernel would prefer the hottest regions. If these are on the destination already, they would
+/// use up the quota of every window.
 ///
 /// The quota is written in whole pages. The kernel tries whole pages, and saves the address at
 /// which the next window resumes only when the last byte of the quota is used. A remainder of less
-/// than a page is never used up, so each window would begin at the first address again. On Linux
-/// 6.12 and 6.17, the first 20 MiB of the machine were tried for minutes, with `qt_exceeds` at 0
-/// ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
+/// than a page is never used up, so each window would begin at the first address again. With such a
+/// quota, Linux 6.12 and 6.17 tried the first 20 MiB of the machine for minutes, with `qt_exceeds`
+/// at 0 ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -110,11 +109,12 @@ pub enum PageFilter {
     Addresses(Range<u64>),
     /// Pages of files.
     Files,
-    /// Pages of all control groups except these, named relative to the mount point of version 2.
-    /// Several groups require a kernel with separate core filters. This filter must be the last
-    /// one.
+    /// Pages of all control groups except these. The groups are named relative to the mount point
+    /// of version 2. Several groups require a kernel with `split_filters`. This filter must be the
+    /// last one of a scheme.
     OtherGroups(Vec<String>),
-    /// Pages of this control group without its descendants, named relative to the same mount point.
+    /// Pages of this control group without its descendants. The group is named relative to the
+    /// mount point of version 2.
     Group(String),
 }
 
@@ -165,7 +165,7 @@ impl Context {
 }
 
 impl Quota {
-    /// The bytes rounded to whole pages, at least one: 0 would mean no limit.
+    /// The bytes rounded down to whole pages. At least one page, because 0 would mean no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -177,7 +177,7 @@ impl Scheme {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             Destination::Node(node) => {
-                // Remove existing destinations: they would override `target_nid`.
+                // Remove existing destinations, because they would override `target_nid`.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
@@ -193,7 +193,7 @@ impl Scheme {
         }
         let pattern = format!("{folder}/access_pattern");
         out.add(format!("{pattern}/sz/max"), u64::MAX);
-        // No region has `u32::MAX` accesses, so the default matches no region.
+        // No region has `u32::MAX` accesses, so without `accesses` the scheme matches no region.
         let (from, to) = self.accesses.unwrap_or((u32::MAX, u32::MAX));
         out.add(format!("{pattern}/nr_accesses/min"), from);
         out.add(format!("{pattern}/nr_accesses/max"), to);
@@ -211,9 +211,9 @@ impl Scheme {
             out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
-            // Use the tuner that gives the whole quota until the goal is reached, and then 0. The
-            // other tuner starts with a page and doubles the quota, which takes a minute to become
-            // effective.
+            // Use the tuner that gives the whole quota until the goal is reached, and 0 from then
+            // on. The other tuner starts with a page and doubles the quota, so it takes a minute to
+            // become effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -229,10 +229,10 @@ impl Scheme {
     }
 }
 
-/// A filter rejects the pages that match it, or allows them (since 6.14). The first filter that a
-/// page matches decides; a page that matches no filter is rejected if the last filter allows. To
-/// select several groups, one filter for each group allows its pages; filters that only reject can
-/// select a single group.
+/// Writes the filters `all` to `folder`. A filter rejects the pages that match it, or, since 6.14,
+/// allows them. The first filter that a page matches decides. A page that matches no filter is
+/// rejected if the last filter allows. Therefore several groups are selected by one allowing filter
+/// for each group. Filters that only reject can select a single group.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -260,7 +260,7 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Writes a filter that matches the pages of this filter to the folder `filter`.
+    /// Writes the type of this filter and the pages that it selects to the folder `filter`.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",

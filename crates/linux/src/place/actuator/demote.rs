@@ -15,14 +15,16 @@ use crate::{
 };
 
 /// Demotion begins when less than this fraction of the node is free, or less than [`BEGIN_BYTES`].
-/// The DMI prototype uses 2 %; a node of 512 MiB that the kernel treats as full still has 5 % free.
+/// The DMI prototype uses 2 %. Small nodes need the limit in bytes, because a node of 512 MiB that
+/// the kernel treats as full still has 5 % free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
-/// Demotion ends when this multiple of the begin threshold is free.
+/// Demotion ends when this multiple of the threshold at which it begins is free.
 const END: u64 = 2;
 
-/// Aggregations without an access after which a page is cold. (The DMI prototype uses 15 s.)
+/// The number of aggregations without an access after which a page is cold. The DMI prototype uses
+/// 15 s.
 pub(super) const COLD_AGE: u32 = 5;
 
 /// The length of a quota window, ms.
@@ -31,7 +33,7 @@ const RESET_MS: u64 = 1000;
 /// The minimum quota of a demotion, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The state of each of a goal's demotions.
+/// The state of each demotion of a goal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 
@@ -118,7 +120,8 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::fs;
 
-    /// Demotions stay within a socket.
+    /// Only the fastest node of the second socket is nearly full. Its cold pages go to the expander
+    /// of the same socket, and the first socket demotes nothing.
     #[test]
     fn each_socket_has_its_own() {
         let folder = tempfile::tempdir().unwrap();

@@ -21,17 +21,17 @@ pub struct Kdamond<'a> {
     settings: SettingsGuard<'a>,
     /// True when files were written whose contents are not yet committed.
     is_behind: bool,
-    /// Start time.
+    /// The time of the thread's last start.
     start: Option<Instant>,
 }
 
-/// Warm-up after a start, during which schemes with a quota match nothing: longer than any quota
-/// window. In the first window kernels apply no limit (Linux 6.12: all of 200 MiB migrated at once
-/// where 24 MiB were allowed).
+/// Warm-up: the time after a start in which schemes with a quota match nothing, because kernels
+/// apply no limit in the first quota window. Without a warm-up, all of 200 MiB migrated at once
+/// where 24 MiB were allowed (Linux 6.12). The time is longer than any quota window.
 const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
-/// has just ended; the next attempt starts the thread again.
+/// has just ended. In this case the next attempt starts the thread again.
 const SAME_MAX: u32 = 2;
 
 /// Maximum number of refusals in total. Each rebuilt context omits the processes that have ended by
@@ -42,8 +42,8 @@ const TRIES_MAX: u32 = 50;
 /// Statistics of a scheme since its set-up, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Memory that the scheme was applied to, including pages that were on their destination
-    /// already.
+    /// Memory on which the scheme's action was tried, including pages that were on their
+    /// destination already.
     pub tried_bytes: u64,
     /// Memory that the kernel reports as migrated.
     pub applied_bytes: u64,
@@ -92,8 +92,8 @@ impl<'a> Kdamond<'a> {
     /// commits the changes. Returns when the thread has the context, up to an aggregation later.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
-    /// groups has ended, so `build` is called again after each refusal, for a context without them.
-    /// `build` returns `None` when nothing is left to monitor.
+    /// groups has ended. Therefore `build` is called again after each refusal, for a context
+    /// without the ended ones. `build` returns `None` when nothing is left to monitor.
     ///
     /// # Errors
     /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
@@ -141,7 +141,7 @@ impl<'a> Kdamond<'a> {
         let is_warm = runs && self.is_warm();
         let mut context = context.clone();
         // Before the end of the warm-up, schemes with a quota match nothing. A captured machine has
-        // no warm-up: its writes show the final context.
+        // no warm-up, so that its writes show the final context.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
             if scheme.quota.is_some() && !is_warm {
                 scheme.accesses = None;
@@ -154,7 +154,8 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count replaces the folders that it counts by empty folders.
+            // Writing a count replaces the folders that it counts by empty folders, so their files
+            // have to be written again.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -178,7 +179,7 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Takes possession of DAMON, and disables rivals if that is permitted.
+    /// Reserves DAMON for this process, and disables rivals if that is permitted.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {
@@ -225,7 +226,7 @@ impl<'a> Kdamond<'a> {
         self.settings.set(COUNT, "1")
     }
 
-    /// Notes once that NUMA balancing undoes the work of this thread.
+    /// Notes once that NUMA balancing is on, because it undoes the work of this thread.
     ///
     /// # Errors
     /// When the setting cannot be read.
@@ -234,7 +235,7 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Statistics of the schemes up to now, in order; empty while the thread does not run. The
-    /// thread answers between two steps, so reported migrations are complete.
+    /// thread answers between two of its steps, so the reported migrations are complete.
     ///
     /// # Errors
     /// When the request fails.

@@ -2,9 +2,11 @@
 //!
 //! A policy decides for each socket among its near tiers. Only one DAMON thread can be used, so a
 //! single actuator serves all sockets, with their goals combined into one goal. Pages should not
-//! move to another socket, so each socket keeps its share of the scope's pages. For example, with
-//! 3/4 of the pages near socket 0 and 1/4 near socket 1, goals of 80:20 and 60:40 combine to 60:15
-//! and 15:10. Individual pages may still be exchanged between sockets.
+//! move to another socket, so each socket keeps its share of the scope's pages.
+//!
+//! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The goals 80:20 and 60:40 of
+//! the sockets combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1.
+//! Individual pages may still be exchanged between sockets.
 
 use super::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
@@ -79,8 +81,8 @@ impl SharedActuator<'_> {
 }
 
 impl SharedActuator<'_> {
-    /// The scope's placement. For processes this is the actuator's last sample, because reading
-    /// `/proc` and all `numa_maps` again would double the cost.
+    /// The scope's placement. For processes it is the actuator's last sample, if there is one,
+    /// because reading `/proc` and all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
         let is_slow = setting.scope.is_slow_to_sample();
@@ -94,8 +96,8 @@ impl SharedActuator<'_> {
     }
 }
 
-/// The share of the scope's pages that each socket has; equal shares without pages. A node near
-/// several sockets counts for each of them with an equal share.
+/// The share of the scope's pages that each socket has. Without pages, the shares are equal. The
+/// pages on a node near several sockets are divided evenly among these sockets.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
@@ -168,7 +170,7 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::{fs, path::Path};
 
-    /// Records goals, and reports the placement that the test gives.
+    /// Records the goals that are set, and reports a fixed placement.
     struct Notes(Rc<RefCell<Vec<Goal>>>);
 
     impl Actuator for Notes {

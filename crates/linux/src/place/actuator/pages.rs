@@ -1,8 +1,9 @@
 //! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions. This works on any
 //! kernel.
 //!
-//! The only changed setting is NUMA balancing, which is restored. Access counts are not known, so
-//! all pages are interleaved, and [`Order::HottestFirst`] keeps only the ratio.
+//! The only setting that is changed, and restored, is NUMA balancing. Access counts are not known.
+//! Therefore all pages are interleaved, hot and cold, and [`Order::HottestFirst`] keeps only the
+//! ratio.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -20,8 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The duration of a portion after its first [`LEAST_BYTES`]. The caller uses the rest of the
-/// second.
+/// The duration of a portion, from the moment at which [`LEAST_BYTES`] of it have moved. A portion
+/// is migrated about once a second, so the caller has the rest of the second.
 const PORTION: Duration = Duration::from_millis(500);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
@@ -63,7 +64,6 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Migrates a portion.
     fn portion(&mut self, goal: &Goal, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
             return Ok(());
@@ -74,9 +74,9 @@ impl<'a> Pages<'a> {
         let (mut moved, mut scanned_bytes) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
-        // The duration of a portion is measured from the moment at which `LEAST_BYTES` have moved,
-        // because each run first locates the settled pages again and tries one page of each
-        // mapping.
+        // Measure the duration of a portion from the moment at which `LEAST_BYTES` have moved. The
+        // time before is not counted, because each run first locates the pages that need not move,
+        // and tries one page of each mapping.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =

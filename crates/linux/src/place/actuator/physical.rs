@@ -5,11 +5,12 @@
 //! [`QuotaController`] derives the amount from the measured placement of anonymous memory. Which
 //! hot pages move is random, so the ratio holds over all hot pages and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so the kernel
-//! stops the migration at the goal even if the next call of the controller is late. The kernel's
-//! own estimate lags: without the controller the ratio oscillates between 15:85 and 98:2. From
-//! level 1 of a push on, the goal is omitted, because the kernel may have stopped too early.
-//! `quota` is `paddr` without the goal (since Linux 6.11).
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2). With this goal,
+//! the kernel stops the migration even if the next call of the controller is late. The goal alone
+//! does not suffice, because the kernel's own estimate lags: without the controller the ratio
+//! oscillates between 15:85 and 98:2. If pushes have no effect ([`Push::level`] above 0), the goal
+//! is omitted, because the kernel may have stopped too early. `quota` is `paddr` without the goal
+//! (since Linux 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
@@ -26,11 +27,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// The zones of each node with their physical addresses.
+/// The file with the zones of each node and their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms: two aggregations, so that moves of one window show in the
-/// next.
+/// The length of a quota window, ms. It is two aggregations, so that the moves of one window are
+/// visible in the next window.
 const RESET_MS: u64 = 2000;
 
 /// Steers physical memory to a ratio.
@@ -80,14 +81,15 @@ impl<'a> Physical<'a> {
 
     fn sample(&mut self, goal: &Goal, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let root = self.setting.root;
-        // Read the statistics before the placement. In the other order, the placement would miss
-        // pages that arrive in between, and the controller would request too much.
+        // Read the statistics before the placement. In the opposite order, the placement would miss
+        // pages that arrive in between, and the controller would request too many bytes.
         let stats = self.kdamond.stats_now()?;
         state.tried_bytes = Some(stats.iter().map(|it| it.tried_bytes).sum());
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // Pages that cannot move during warm-up do not count as failures.
+            // Reset the controller during warm-up: no page can move, which must not count as
+            // failure.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }
@@ -110,7 +112,7 @@ struct ContextInputs<'w, 'a> {
 }
 
 impl ContextInputs<'_, '_> {
-    /// Filters of a scheme that takes pages from a node.
+    /// The filters of a scheme that takes pages from the node `from`.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -118,8 +120,8 @@ impl ContextInputs<'_, '_> {
         filters.push(PageFilter::Files);
         let root = self.setting.root;
         for scope in &self.setting.protected {
-            // Scopes that are protected by process names cannot be filtered; `choose` does not
-            // offer this actuator then.
+            // A scope that is protected by process names cannot be filtered. `choose` does not
+            // offer this actuator for such a scope.
             let Scope::Cgroup(group) = scope else { continue };
             filters.extend(all_of(root, group)?.into_iter().map(PageFilter::Group));
         }
@@ -211,8 +213,8 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a group and of its descendants: a filter matches a single group, without its
-/// descendants. The kernel refuses the names of groups that do not exist.
+/// The names of a group and of its descendants, because a filter matches a single group without its
+/// descendants. Groups that do not exist are left out, because the kernel refuses their names.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())

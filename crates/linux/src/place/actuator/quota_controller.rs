@@ -17,12 +17,13 @@
 //! two samples, so the ratio does not overshoot. If it is sampled every third window, the error
 //! still shrinks.
 //!
-//! The kernel charges attempts to the quota, also attempts on file pages and free memory (Linux
-//! 6.12: for eight windows, 15 MiB of attempts in each moved no page). While all attempts fail, the
-//! quota grows up to the missing bytes, and from level 1 ([`Push::level`]) on up to `GAIN_MAX`
-//! times the missing bytes. The quota falls back as soon as pages move. If there are no attempts, a
-//! larger quota would only migrate more pages at once later; pages with fewer accesses are allowed
-//! instead.
+//! The kernel charges every attempt to the quota, even attempts on file pages and free memory. On
+//! Linux 6.12, 15 MiB of attempts in each of eight windows moved no page. While all attempts fail,
+//! the quota therefore grows: up to the missing bytes, and from level 1 ([`Push::level`]) on up to
+//! `GAIN_MAX` times the missing bytes. The quota falls back as soon as pages move.
+//!
+//! If there are no attempts, no region matches the allowed access counts. A larger quota would then
+//! only migrate more pages at once later, so pages with fewer accesses are allowed instead.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
@@ -31,8 +32,8 @@ use interleaf_model::machine::Order;
 /// The fraction of the missing bytes that a window may move.
 const GAIN: f64 = 0.3;
 
-/// Upper bound of the gain from level 1 on, while nothing moves; at 2 or more the loop would
-/// oscillate. At level 0 the bound is 1.
+/// Upper bound of the gain while nothing moves, from level 1 on. At level 0 the bound is 1. At a
+/// gain of 2 or more the loop would oscillate.
 const GAIN_MAX: f64 = 1.5;
 
 /// Pages begin to rest within this distance of the goal, percentage points.
@@ -41,14 +42,14 @@ const REST_POINTS: f64 = 1.0;
 /// Pages rest until their distance from the goal exceeds this value, percentage points.
 const WAKE_POINTS: f64 = 2.0;
 
-/// The minimum quota of a window, and the minimum migration that counts as progress, bytes.
+/// The minimum quota of a window, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
+/// The minimum migration between two samples that counts as progress, bytes.
 const STALL_BYTES: u64 = 256 << 10;
 
 /// After this many consecutive samples without an attempt, [`Push::level`] rises, and pages with
-/// fewer (or more) accesses are allowed. The level also rises when failed attempts add up to the
-/// memory of the source node. At the goal, the exchange reverses its direction after this many
-/// samples without a migration.
+/// fewer (or more) accesses are allowed. At the goal, the exchange reverses its direction after
+/// this many consecutive samples without a migration.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`].
@@ -89,13 +90,14 @@ pub struct Push {
     pub bytes: u64,
     /// True to migrate the hottest pages first, false for the coldest.
     pub is_hot: bool,
-    /// The range of access counts of an aggregation.
+    /// The range of access counts that a region must have in an aggregation.
     pub accesses: (u32, u32),
-    /// Aggregations for which a region must have had counts in `accesses`. A region of hot pages
-    /// may have a count of 0 in a single aggregation, above all in the first.
+    /// The minimum age of a region: the number of aggregations for which its count has been in
+    /// `accesses`. A single aggregation does not show that pages are cold: a region of hot pages
+    /// may have a count of 0 in one aggregation, above all in the first.
     pub age_min: u32,
-    /// The level of relaxation after failed pushes: from 1 on, pages with other access counts are
-    /// allowed too.
+    /// 0 at first. The level rises while pushes have no effect; from level 1 on, pages with other
+    /// access counts are allowed too.
     pub level: u32,
 }
 
@@ -127,9 +129,9 @@ impl QuotaController {
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
-    /// With [`Order::HottestFirst`] at the goal, hot pages of the second node migrate to the first
-    /// node until the first node slightly exceeds its share. Then cold pages migrate back, and so
-    /// on.
+    /// With [`Order::HottestFirst`] at the goal, the two fastest nodes exchange pages. Hot pages of
+    /// the second node migrate to the first node until the first node slightly exceeds its share.
+    /// Then cold pages migrate back, and so on.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -155,8 +157,8 @@ impl QuotaController {
     }
 
     /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
-    /// no attempt was made. Pages that landed on another node because the destination is full count
-    /// as migrated, because a larger quota would not help.
+    /// no attempt was made. If the destination is full, pages land on another node. They count as
+    /// migrated, because a larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
@@ -169,8 +171,9 @@ impl QuotaController {
             }
             _ => (self.idle, self.still, self.failed_bytes, self.level) = (0, 0, 0, 0),
         }
-        // DAMON tries no region before the region has reached `age_min`, so the first `age_min`
-        // samples do not count as idle.
+        // DAMON tries no region before the region has reached `age_min`. Therefore the first
+        // `age_min` samples do not count as idle. The level also rises when the failed attempts add
+        // up to the memory of the source node.
         if self.idle >= IDLE_MAX + self.age_min || self.failed_bytes >= on.on(from).max(LEAST_BYTES)
         {
             (self.idle, self.failed_bytes) = (0, 0);
@@ -209,8 +212,8 @@ mod tests {
         NodeBytes(pairs.iter().map(|(node, mib)| (*node, mib * MIB)).collect())
     }
 
-    /// Missing bytes when each window moves its whole quota, and placement is sampled only every
-    /// `periods_per_sample` windows.
+    /// The share of node 0 after each sample, percent. Each window moves its whole quota, and
+    /// placement is sampled only every `periods_per_sample` windows.
     fn run(periods_per_sample: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// The pushes if each window tries `tries_mib` and moves nothing.
+    /// The pushes if each window tries `tries_mib` MiB and no page moves.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
@@ -297,8 +300,8 @@ mod tests {
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         assert_eq!(push.age_min, COLD_AGE);
-        // At the goal pages are exchanged, and the direction reverses if no page moves. The
-        // attempts of `vaddr` include pages that are on the destination already.
+        // At the goal, pages are exchanged. The direction reverses if no page moves, even if there
+        // are attempts: `vaddr` also tries pages that are on the destination already.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };
@@ -308,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Regions that are not yet old enough are not a reason to demote pages with more accesses.
+    /// Cold regions get time to reach `COLD_AGE` before pages with more accesses are demoted.
     #[test]
     fn cold_pages_may_grow_old_before_the_level_rises() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);

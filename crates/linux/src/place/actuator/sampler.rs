@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 const ONE_IN: u32 = 20;
 
 /// The reciprocal of the fraction of time that sampling may take while pages rest. Pages rest most
-/// of the time. The pause is at most [`PAUSE_AT_REST`], since another program may move pages, but
-/// never shorter than the pause of [`ONE_IN`]. A sample of 3000 processes takes some 0.4 s, which
-/// gives a pause of almost seven minutes.
+/// of the time. The pause after a sample is at most [`PAUSE_AT_REST`], because another program may
+/// move pages. It is never shorter than the pause that [`ONE_IN`] gives. Example: a sample of 3000
+/// processes takes some 0.4 s, so the pause is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
@@ -62,7 +62,7 @@ impl PlacementSampler {
         Ok(found.filter(|on| on.total() > 0))
     }
 
-    /// Makes a sample due, because the goal has changed.
+    /// Makes the next sample due at once, because the goal has changed.
     pub(super) fn restart(&mut self) {
         (self.last, self.is_at_rest) = (None, false);
     }
@@ -128,12 +128,12 @@ impl PlacementSampler {
     }
 }
 
-/// A node is full when less than this fraction of its memory is free, or less than [`FULL_BYTES`]:
-/// the kernel migrates no page to a node below its watermarks.
+/// A node is full when less than this fraction of its memory is free, or less than [`FULL_BYTES`].
+/// The kernel migrates no page to a node whose free memory is below its watermarks.
 const FULL: f64 = 0.02;
 const FULL_BYTES: u64 = 32 << 20;
 
-/// The deficit from which a full node is reported, percentage points.
+/// The minimum deficit for which a full node is reported, percentage points of the scope's memory.
 const MISSING_POINTS: f64 = 3.0;
 
 /// Checks that the goal's nodes are online and have memory.

@@ -2,7 +2,7 @@
 //!
 //! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each. The cost
 //! depends on the number of all processes, not on the number of steered processes. The pause after
-//! a scan is a multiple of the CPU time that it took:
+//! a scan is a multiple of the CPU time that the scan took:
 //!
 //! ```text
 //! processes   a scan   every
@@ -11,8 +11,8 @@
 //!      3000    45 ms   45 s
 //! ```
 //!
-//! A process joins when two consecutive scans have found it, so children that exit at once never
-//! join.
+//! A process joins when two consecutive scans have found it. Children that exit at once therefore
+//! never join.
 
 use super::{ActuatorError, Setting};
 use crate::place::scope::resident_bytes;

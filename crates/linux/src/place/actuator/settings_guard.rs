@@ -1,5 +1,5 @@
-//! The settings that an actuator has changed, and the kernel's NUMA balancing, which would undo the
-//! migration.
+//! The settings that an actuator has changed, among them the kernel's NUMA balancing, which would
+//! undo the migration.
 
 use super::{ActuatorError, Setting};
 use crate::machine::sysctl::NUMA_BALANCING;
@@ -9,7 +9,7 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True when NUMA balancing was reported.
+    /// True after NUMA balancing was reported as on, until it is off again.
     is_held: bool,
 }
 
@@ -47,8 +47,8 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Reports once that NUMA balancing is on: disabling it is not permitted, or another program
-    /// has enabled it again.
+    /// Reports once that NUMA balancing is on. Either disabling it is not permitted, or another
+    /// program has enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {

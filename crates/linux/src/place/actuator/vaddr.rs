@@ -6,9 +6,9 @@
 //! processes are written and committed while the thread runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
-//! one page. With 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node: a mapping of
-//! 128 MiB stayed at 83:17 (Linux 6.17.13). Therefore weights with a sum of 100 are written as ten
-//! blocks:
+//! one page. With weights of 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node.
+//! Small mappings therefore miss the ratio: a mapping of 128 MiB stayed at 83:17 (Linux 6.17.13).
+//! To avoid this, weights with a sum of 100 are written as ten blocks:
 //!
 //! ```text
 //! 60:40   6 4, repeated
@@ -16,11 +16,11 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! A block that has an additional page at a weight also has it at all larger weights, so a step of
-//! two percentage points moves only two pages of a hundred.
+//! If a block has an additional page at some weight, it keeps this page at all larger weights.
+//! Therefore a step of two percentage points moves only two pages of a hundred.
 //!
-//! [`Order::HottestFirst`] has no destinations: it migrates hot pages to a node, or cold pages away
-//! from the node. [`QuotaController`] derives the amount from the placement.
+//! [`Order::HottestFirst`] needs no destinations by address: it migrates hot pages to a node, or
+//! cold pages away from the node. [`QuotaController`] derives the amount from the placement.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -48,8 +48,8 @@ const RESET_MS: u64 = 1000;
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The order in which blocks get an additional page by rounding up: consecutive ranks are blocks
-/// that are far apart.
+/// The rank of each block in the order in which blocks get an additional page by rounding up.
+/// Blocks with consecutive ranks are far apart.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// Interleaves the pages of processes.
@@ -88,7 +88,7 @@ impl<'a> Vaddr<'a> {
 
     /// Finds the processes that joined or left.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
-        // The thread ends with the last of its processes.
+        // DAMON's thread ends with the last of its processes. In this case scan at once.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
         if !self.scan.is_due() && !has_ended {
             return Ok(());
@@ -182,8 +182,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             filters: vec![],
         },
     };
-    // With several sockets there is no demotion: DAMON on addresses of processes does not know near
-    // which socket a cold page is.
+    // With several sockets there is no demotion: DAMON on addresses of processes does not know
+    // which socket a cold page is near.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],

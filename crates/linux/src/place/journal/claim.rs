@@ -1,10 +1,10 @@
 //! Claims to pages, so that no two processes of Interleaf steer the same pages.
 //!
-//! DAMON has one user at a time, but pages that are moved with `move_pages(2)` could be steered by
-//! any number of processes, each undoing the work of the others. Each process therefore records in
+//! DAMON has one user at a time. With `move_pages(2)`, however, any number of processes could steer
+//! the same pages, and each would undo the work of the others. Each process therefore records in
 //! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
-//! daemons can run at the same time if they steer different programs or control groups, or if the
-//! pages that one daemon steers are protected from the other daemon.
+//! daemons can run at the same time if they steer different programs or control groups. They can
+//! also do so if the pages that one daemon steers are protected from the other.
 
 use crate::{
     place::scope::Scope,
@@ -39,8 +39,8 @@ impl Claim {
         Self { scope: scope.into(), protected }
     }
 
-    /// True when two claims overlap: by the groups, names and process IDs in them, or because the
-    /// same running process is in both.
+    /// True when two claims overlap: their groups, names or process IDs do, or the same running
+    /// process is in both. A scope that the other claim protects does not overlap.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {

@@ -2,9 +2,10 @@
 //! groups of version 2).
 //!
 //! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
-//! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). The value
-//! that a journal keeps is one of these two texts. The controller stays enabled if another program
-//! has meanwhile limited memory in the tree: disabling the controller would remove these limits.
+//! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). A journal
+//! keeps one of these two texts as the value of the setting. If another program has meanwhile
+//! limited memory in the tree, the controller stays enabled, because disabling it would remove
+//! these limits.
 
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
@@ -13,15 +14,16 @@ use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The folders where distributions mount version 2: the first without version 1, the second beside
-/// version 1.
+/// The folders where distributions mount control groups of version 2: the first if there is no
+/// version 1, the second if version 1 is mounted too.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// Limits and protections of a group, and their values in a new group.
+/// Files with limits and protections of a group, each with its value in a new group.
 const LIMITS: [(&str, &str); 4] =
     [("memory.max", "max"), ("memory.high", "max"), ("memory.min", "0"), ("memory.low", "0")];
 
-/// The mount whose top group has the setting at `path`; `None` for another kind of setting.
+/// The mount point of the tree whose root group has the setting at `path`; `None` for another
+/// setting.
 fn mount(path: &str) -> Option<&str> {
     let (mount, file) = path.rsplit_once('/')?;
     (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)
@@ -37,8 +39,9 @@ pub(super) fn value(text: &str) -> &'static str {
     if lists(text, "memory") { ENABLED } else { DISABLED }
 }
 
-/// A group that limits memory, or enables the memory controller for its children. `None` without
-/// such a group, and for another kind of setting.
+/// A child of the root group that needs the memory controller: the child limits memory, or enables
+/// the controller for its own children. `None` if there is no such group, or `path` is not this
+/// setting.
 ///
 /// # Errors
 /// When the groups cannot be read.

@@ -18,7 +18,7 @@ use std::{
 /// The folder of the journals, below the root.
 pub(super) const FOLDER: &str = "/run/interleaf";
 
-/// The lock file: its lock serializes the changes of settings by several processes.
+/// The lock file. Only the process that holds its lock changes settings.
 pub(super) const LOCK: &str = "lock";
 
 /// Suffix of the names of damaged journals.
@@ -27,7 +27,7 @@ const ASIDE: &str = ".damaged";
 /// Maximum size of a journal, bytes. On a machine with 256 nodes a journal has some 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The folder's mode: all users may read the daemon's socket and files in it.
+/// The folder's mode. All users may enter it, because the daemon's socket and files are in it too.
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
@@ -44,7 +44,7 @@ pub(super) enum JournalFile {
 pub struct Damaged {
     pub path: String,
     pub why: String,
-    /// The valid changes of the journal.
+    /// The valid changes of the journal; `None` when the whole file is invalid.
     pub(super) rest: Option<Document>,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn read_all(root: &Root) -> Result<Vec<JournalFile>, JournalError> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Classifies a file; `None` when it has been removed.
+/// Checks the `text` of the file `name`; `None` when the file has been removed since.
 fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalFile> {
     let damaged =
         |why, rest| JournalFile::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });

@@ -1,8 +1,9 @@
-//! Control groups with a memory limit in a journal: the recorded change, and its undoing.
+//! Control groups with a memory limit in a journal: how the change is recorded, and how it is
+//! undone.
 //!
-//! [`crate::launch::limited_group`] creates the group. This module undoes the change, so that
-//! `--restore` can undo it after a kill. Processes may then still be in the group: they are moved
-//! back to their former group, without the limit.
+//! [`crate::launch::limited_group`] creates the group. The change is undone here, so that
+//! `--restore` can undo it after the creator was killed. Processes may then still be in the group.
+//! They are moved back to their former group, without the limit.
 
 use super::Change;
 use crate::{
@@ -18,7 +19,8 @@ pub(crate) const PREFIX: &str = "interleaf-extend-";
 /// The recorded value of a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
-/// The recorded value of a group that does not exist; the former group of its processes follows.
+/// The recorded value of a group that does not exist. The name of the former group of its processes
+/// follows.
 const ABSENT: &str = "no group: its processes are from ";
 
 /// Attempts to remove a group whose last process is just leaving or exiting, and the pause between
@@ -43,7 +45,7 @@ fn name(change: &Change) -> Option<&str> {
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
 }
 
-/// The name of the former group, below the mount of the tree.
+/// The path of the former group below the mount point; `None` for an invalid path.
 fn former(change: &Change) -> Option<&str> {
     let name = change.was.strip_prefix(ABSENT)?;
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)
@@ -58,7 +60,7 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let (Some(name), Some(former)) = (name(change), former(change)) else { return Ok(false) };
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
-    // A forged journal must not choose another folder.
+    // The path in a forged journal must not lead to another folder.
     if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }

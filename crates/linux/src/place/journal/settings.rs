@@ -1,7 +1,7 @@
 //! The settings of the kernel that this program changes, and their valid values.
 //!
-//! A journal makes root write to the files in it. A forged or damaged journal must not choose a
-//! path or a value: no setting outside this table is written or restored.
+//! Root writes to the files that a journal names. A forged or damaged journal must not choose a
+//! path or a value. Therefore no setting outside this table is written or restored.
 
 use super::controller;
 use crate::machine::{

@@ -1,7 +1,7 @@
-//! Swap files in a journal: the recorded change, and its undoing.
+//! Swap files in a journal: how the change is recorded, and how it is undone.
 //!
-//! [`crate::launch::swapfile`] creates the file. This module undoes the change, so that the journal
-//! does not depend on `launch`, and `--restore` can undo the change after a kill.
+//! [`crate::launch::swapfile`] creates the file. The change is undone here, so that the journal
+//! does not depend on `launch`, and `--restore` can undo the change after the creator was killed.
 
 use super::Change;
 use crate::{
@@ -42,7 +42,7 @@ pub(super) fn is_swap_file(change: &Change) -> bool {
     change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
 }
 
-/// True for a path that a swap file of a run could have.
+/// True for an absolute path whose file name begins as the names of Interleaf's swap files do.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     path.is_absolute()
@@ -75,15 +75,17 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     Ok(true)
 }
 
-/// True when the kernel swaps to a file. The names of Interleaf's swap files have no spaces.
+/// True when the kernel swaps to a file. The name suffices for the search, because names of
+/// Interleaf's swap files have no spaces, which `/proc/swaps` would escape.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();
     Ok(swap::is_in_use(&swaps, &name))
 }
 
-/// Runs a tool of util-linux on a file, in a process group of its own. Ctrl-C in a terminal signals
-/// the whole foreground group: swapoff(2) would end with `EINTR` and leave the file in use.
+/// Runs a tool of util-linux on a file, in a process group of its own. In the foreground group of a
+/// terminal, Ctrl-C would interrupt the tool: swapoff(2) would end with `EINTR` and leave the file
+/// in use.
 pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))

@@ -33,8 +33,8 @@ fn now(root: &Root) -> [String; 2] {
     [NODE0, NODE1].map(|path| root.text(path).unwrap().unwrap())
 }
 
-/// Writes a journal of process 1, which runs. Unless `lives`, the start time in the journal is
-/// wrong, so the process counts as ended.
+/// Writes a journal of process 1, which runs. If `lives` is false, the journal has a wrong start
+/// time, so its process counts as ended.
 fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
     // Process 1 outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
@@ -197,7 +197,8 @@ fn others_can_neither_write_journals_nor_keep_us_waiting() {
     assert_eq!(mode(&root.at(FOLDER).join(journal.document.name())) & 0o022, 0);
 }
 
-/// One journal of an ended process is valid, and one file is damaged in each of these ways.
+/// A valid journal of an ended process is beside a file that is damaged in one of these ways. The
+/// valid journal is undone, and the damaged file is renamed.
 #[test]
 fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;

@@ -1,10 +1,10 @@
-//! The memory of a process that is migrated: `numa_maps` has the kinds of mappings and the nodes of
-//! their pages; `smaps` has the ends of mappings and the sizes in huge pages.
+//! The memory of a process that is migrated. `numa_maps` has the kinds of mappings and the nodes of
+//! their pages. `smaps` has the ends of mappings and their bytes in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
 //! and shared memory that no other process maps. Pages of files stay on their nodes, because the
-//! page cache belongs to all processes. So do private copies of file pages that the process has
-//! written.
+//! page cache belongs to all processes. Private copies of file pages, which the process has
+//! written, stay too.
 
 use crate::process::numa_maps::{Kind, Mapping, addresses};
 use std::{collections::BTreeMap, ops::Range};
@@ -15,8 +15,8 @@ pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
     /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
-    /// memory is in transparent huge pages. Each huge page is then located once and not 512 times.
-    /// If a huge page is split during a pass, the next pass finds its parts.
+    /// memory is in transparent huge pages. In the second case each huge page is located once and
+    /// not 512 times. If a huge page is split during a pass, the next pass finds its parts.
     pub(super) page_bytes: u64,
     /// The number of adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,

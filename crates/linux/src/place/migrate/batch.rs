@@ -1,4 +1,4 @@
-//! A batch of pages, and the units that migrate as one.
+//! A batch of pages, and its division into units that migrate as one.
 
 use super::{
     area::Area,
@@ -40,7 +40,7 @@ pub(super) struct Units {
 }
 
 impl Batch {
-    /// Appends pages of an area; their addresses follow the addresses in the batch.
+    /// Appends pages of an area. Their addresses are above all addresses in the batch.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;

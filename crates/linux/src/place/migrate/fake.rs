@@ -48,16 +48,17 @@ pub(super) struct Fake {
     /// Processes of other users.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// A process, and the number of calls that migrate pages after which it ends.
+    /// A process that ends, and the number of migrating calls before its end.
     pub(super) ends: Option<(u32, u32)>,
-    /// True when the process exists without memory after its end.
+    /// True when this process still exists after its end, without memory.
     pub(super) ends_slowly: bool,
     /// A process that releases its memory once its areas are read.
     pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
-    /// The number of calls that migrate pages, and of the addresses in them.
+    /// The number of calls that migrate pages.
     pub(super) calls: u32,
+    /// The number of addresses in these calls.
     pub(super) requests: u64,
 }
 
@@ -75,7 +76,8 @@ impl Fake {
         self.areas.entry(pid).or_default();
     }
 
-    /// Maps pages on nodes, in units of the size that `smaps` reports.
+    /// Maps a page on each of `nodes`, from the address `start` on. `smaps` reports units of
+    /// `unit_pages`.
     pub(super) fn map(&mut self, pid: u32, start: u64, unit_pages: u32, nodes: &[u32]) {
         let end = start + nodes.len() as u64 * PAGE;
         let area = Area {
@@ -241,7 +243,7 @@ impl Memory for Fake {
             && let Some((pid, _)) = self.ends.take()
         {
             // With `ends_slowly` the process stays in the table without memory, so the call fails
-            // with another error.
+            // with `EINVAL` and not with `ESRCH`.
             if !self.ends_slowly {
                 self.processes.retain(|process| process.pid != pid);
             }

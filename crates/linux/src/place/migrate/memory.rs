@@ -1,5 +1,5 @@
-//! The interface to the kernel that reads and migrates the memory of processes. Tests implement it
-//! themselves, because a machine with one node cannot migrate pages.
+//! The interface to the kernel that reads and migrates the memory of processes. Tests use a
+//! simulated machine behind this interface, because a machine with one node cannot migrate pages.
 
 use super::area::{self, Area};
 use crate::{
@@ -37,8 +37,9 @@ pub(super) trait Memory {
     /// process.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when each named process is handled independently: without its descendants, and a
-    /// process that has ended or is refused does not stop the other processes.
+    /// True when each named process is migrated independently of the others. Its descendants are
+    /// then not migrated. If a named process has ended or is refused, the others are still
+    /// migrated.
     fn is_alone(&self) -> bool;
 
     /// A process; `None` when it does not exist.
@@ -50,7 +51,7 @@ pub(super) trait Memory {
     /// The migratable memory of a process; `None` when the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
-    /// False when the process has released its memory: it has ended, or is about to.
+    /// False when the process has released its memory, because it has ended or is about to end.
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError>;
 
     /// Appends to `to` the resident pages of an area in the range `addresses`.
@@ -127,7 +128,7 @@ impl Live {
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
-                // The end of the file, or of the process: the other pages count as not resident.
+                // The file or the process has ended. The remaining pages count as not resident.
                 Ok(0) | Err(_) => break,
                 Ok(count) => read += count,
             }
@@ -170,7 +171,7 @@ impl Memory for Live {
     }
 
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
-        // Another process may have the ID by now.
+        // Close the file, because another process may have the ID by now.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
@@ -192,7 +193,8 @@ impl Memory for Live {
     ) {
         let step = self.page_bytes;
         let entries = self.entries(pid, &addresses);
-        // A page of hugetlbfs has an entry for each of its parts.
+        // A page of hugetlbfs has an entry for each base page in it. Keep only the first of these
+        // entries.
         let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
         match entries {
             Some(entries) => {

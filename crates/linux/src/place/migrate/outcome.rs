@@ -8,7 +8,8 @@ use std::{collections::BTreeMap, fmt, io};
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
     pub processes: Vec<ProcessOutcome>,
-    /// Children whose memory could not be read.
+    /// Processes whose memory could not be read or migrated: children, or, after
+    /// [`alone`](super::Migrator::alone), named processes.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
@@ -17,14 +18,14 @@ pub struct Outcome {
     pub passes: u32,
 }
 
-/// The result for a process. Only migratable memory is counted: no files.
+/// The result for a process. Only migratable memory is counted, so pages of files are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutcome {
     pub pid: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
-    /// Placement of the pages when each page was first located; the process may allocate new pages
-    /// during the migration.
+    /// Placement of the pages when each page was first located. `after` can have more pages,
+    /// because the process may allocate during the migration.
     pub before: NodeBytes,
     /// Placement when pages were last located, after the last move. This is the measure of success:
     /// the kernel may have migrated pages back since, or reported moves that did not happen.
@@ -38,12 +39,12 @@ pub struct ProcessOutcome {
 }
 
 impl Outcome {
-    /// Initial placement, over all processes that did not end.
+    /// Initial placement, summed over the processes that did not end.
     pub fn before(&self) -> NodeBytes {
         self.alive().map(|process| &process.before).collect()
     }
 
-    /// Final placement, over all processes that did not end.
+    /// Final placement, summed over the processes that did not end.
     pub fn after(&self) -> NodeBytes {
         self.alive().map(|process| &process.after).collect()
     }
@@ -74,8 +75,8 @@ pub enum Reason {
     Busy,
     /// The page is mapped by another process too (`EACCES`).
     Shared,
-    /// The page belongs to a folio that is only partly mapped here. Moving one of its pages moves
-    /// the others, too, so they are left where they are.
+    /// The page belongs to a folio of which only a part is mapped here. Moving one page of the
+    /// folio moves its other pages too, so all of them stay on their node.
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),

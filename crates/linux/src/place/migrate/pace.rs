@@ -8,7 +8,8 @@ use std::time::Duration;
 pub(super) struct Pace {
     /// Bytes per second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// The time, on the caller's clock, at which the bytes so far would be done at the rate.
+    /// The time, on the caller's clock, from which the next portion may begin: the time at which
+    /// the bytes so far would be done at the rate.
     done: Duration,
 }
 

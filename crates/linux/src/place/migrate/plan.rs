@@ -2,12 +2,13 @@
 //! are pure.
 //!
 //! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if 64 units are
-//! larger than 2 MiB. The units of each size are planned separately. In each window the resident
-//! units are divided among the nodes in proportion to the weights; only the excess units of a node
-//! move. The remainder of rounding is carried into the next window: each node gets its share of all
-//! units of a size to within one unit. Example: with weights 60:40, 40 % of a window of 512 pages
-//! on node 0 are 204.8 pages: 205 pages move in the first window, 204 in the second, 205 in the
-//! third.
+//! larger than 2 MiB. The units of each size are planned separately.
+//!
+//! In each window the resident units are divided among the nodes in proportion to the weights. Only
+//! the excess units of a node move. The remainder of rounding is carried into the next window, so
+//! each node gets its share of all units of a size to within one unit. Example: each window has 512
+//! pages, all on node 0, and the weights are 60:40. 40 % of a window are 204.8 pages. Therefore 205
+//! pages move in the first window, 204 in the second and 205 in the third.
 //!
 //! Windows are small so that a program that reads memory in order uses all nodes all the time.
 //! Smaller windows would move more pages without a benefit.
@@ -84,7 +85,7 @@ impl Target {
     /// Checks that all nodes of the target are in `has`, the nodes with memory.
     ///
     /// # Errors
-    /// The nodes without memory.
+    /// When nodes of the target are not in `has`. The error lists these nodes.
     pub fn check(&self, has: &IdList) -> Result<(), TargetError> {
         let missing: IdList = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
         let has = has.clone();
@@ -113,7 +114,8 @@ pub enum PageLocation {
     Unmovable(u32),
 }
 
-/// The moves of a plan, in order of addresses, small units before large units.
+/// The moves of a plan, units of small sizes first, and units of one size in order of their
+/// addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
@@ -121,7 +123,7 @@ pub struct Plan {
     pub unmovable: Vec<usize>,
 }
 
-/// A move.
+/// The move of a unit to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The index of the unit.
@@ -135,25 +137,26 @@ pub struct Move {
 /// Plans one range of addresses after another, and carries the remainders of rounding into the next
 /// range.
 ///
-/// Planning the same ranges again after the moves of the first plan gives no moves.
+/// Planning the same ranges again after the moves of the first plan were made gives no moves.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
     /// The target's nodes, followed by other nodes on which pages were found.
     nodes: Vec<u32>,
-    /// The sequence of nodes for newly placed pages.
+    /// The sequence of nodes in proportion to the weights, at its beginning.
     fresh: Sequence,
-    /// The position in that sequence for units of each size: the few small units of the next window
-    /// cannot compensate for the remainder of large units.
+    /// The sequence for units of each size, at its present position. Each size has a sequence of
+    /// its own, because the few small units of the next window cannot compensate for the remainder
+    /// of large units.
     turns: BTreeMap<u32, Sequence>,
 }
 
 /// Counts of a node's units in a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeUnits {
-    /// On the node.
+    /// Units on the node.
     has: u64,
-    /// On the node and movable.
+    /// Movable units on the node.
     movable: u64,
     /// Units that the node should have.
     wanted: u64,
@@ -180,8 +183,8 @@ impl Planner {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Neighbouring units mostly have the same size: the map is searched only at a change of
-            // size.
+            // Neighbouring units mostly have the same size. Therefore the map is searched only at a
+            // change of size.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;
@@ -223,8 +226,8 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // The number of lacking units equals the number of leaving and unmovable units, so each
-        // move has a target.
+        // As many units are lacking on some nodes as are leaving or unmovable on the others, so
+        // each move has a target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
             match units[*at].location {
@@ -269,7 +272,8 @@ impl Planner {
         parts
     }
 
-    /// The index of a node; a new node is appended. The list is short.
+    /// The index of a node, or the length of the list if the node is not in the list. The list is
+    /// short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

@@ -1,18 +1,19 @@
-//! A fair sequence of members in an integer ratio: no member is ever a whole turn early or late.
+//! A fair sequence of members in an integer ratio: at no time has a member one turn too many or too
+//! few.
 //!
 //! For 3:2 the sequence is 0 1 0 0 1, repeated. After any number of turns each member has had its
-//! share of the turns, rounded up or down. Two simpler methods do not have this property: rounding
-//! the shares of each range separately, and, with more than two members, giving the next turn to
-//! the member with the largest deficit. Earliest deadline first among the eligible members has this
-//! property (Liu and Layland 1973; Baruah et al., "Proportionate progress", 1996, show that the
-//! error stays below one turn).
+//! share of the turns, rounded up or down. Two simpler methods do not have this property. One
+//! rounds the shares of each range separately. The other gives the next turn to the member with the
+//! largest deficit, and fails with more than two members. Earliest deadline first among the
+//! eligible members has this property (Liu and Layland 1973; Baruah et al., "Proportionate
+//! progress", 1996, show that the error stays below one turn).
 
 use interleaf_model::weights::gcd;
 
 /// A sequence of turns in a ratio of weights. It is deterministic and periodic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
-    /// Weights without a common divisor.
+    /// The weights, divided by their greatest common divisor.
     weights: Vec<u64>,
     /// Sum of the weights, which is the period; below 2^32.
     period: u64,
@@ -23,8 +24,8 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence for weights of which at least one is above zero, with a sum below 2^32, so that
-    /// no product here exceeds 64 bits.
+    /// A sequence for `weights`. At least one weight must be above zero. The sum must be below
+    /// 2^32, so that no product here exceeds 64 bits.
     pub(crate) fn new(weights: &[u64]) -> Self {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);
         let weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
@@ -37,8 +38,8 @@ impl Sequence {
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // A member is eligible as soon as its share of all turns exceeds its turns so far; its
-        // deadline is the turn at which the share reaches its turns so far plus one.
+        // A member is eligible as soon as its share of all turns exceeds the turns that it has had.
+        // Its deadline is the turn at which its share reaches one turn more than it has had.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)
@@ -86,7 +87,7 @@ mod tests {
     }
 
     proptest! {
-        /// After any number of turns, no member is a whole turn early or late.
+        /// After any number of turns, no member has had one turn too many or too few.
         #[test]
         fn shares_are_kept(weights in weights()) {
             let sum: u64 = weights.iter().sum();

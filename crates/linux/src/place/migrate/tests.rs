@@ -107,7 +107,7 @@ fn pages_that_do_not_move_are_reported() {
         let mut fake = one(&[0; 2048]);
         fake.hold(hold, |page| page % 4 != 0);
         let outcome = all(&mut fake, &[1, 1]);
-        // A quarter of the pages can migrate, and half of them should.
+        // A quarter of the pages can migrate, and half of all pages should.
         assert_eq!(fake.counts(), [1536, 512], "{hold:?}");
         assert_eq!(left(&outcome), [(reason, 512)], "{hold:?}");
         assert_eq!(pages(&outcome.after()), [(0, 1536), (1, 512)], "{hold:?}");
@@ -136,7 +136,7 @@ fn a_full_node_is_reported_and_not_retried() {
 
 #[test]
 fn pages_that_leave_a_full_node_make_room() {
-    // Each window has an excess on one node, and one of the nodes is full.
+    // Each window has an excess on one of the nodes. One node is full, or both are nearly full.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
         let mut fake = one(&nodes);
@@ -162,8 +162,7 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
     }
 }
 
-/// The memory of a process may be gone between two readings: the process then counts as ended, not
-/// as empty.
+/// The memory of a process is gone between two readings. The process counts as ended, not as empty.
 #[test]
 fn a_process_whose_memory_is_gone_has_ended() {
     let mut fake = one(&[0; 1000]);
@@ -197,8 +196,8 @@ fn children_are_moved_and_foreign_ones_reported() {
     assert_eq!(message, format!("process 42 (program-42): {expected}"));
 }
 
-/// With independent processes, a process that has ended, that ends, or that may not be migrated
-/// does not stop the others.
+/// Named processes are independent of each other (`alone`). A process that has ended, that ends, or
+/// that may not be migrated does not stop the others.
 #[test]
 fn ended_and_refused_processes_do_not_stop_the_others() {
     let mut fake = one(&[0; 100]);
@@ -287,8 +286,8 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Under any fault, bytes before and after match the machine, and pages off target have a
-    /// reason.
+    /// With any fault, `before` and `after` match the simulated machine, and each page that is not
+    /// on its target node has a reason.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),
@@ -328,7 +327,8 @@ proptest! {
         let off: f64 = fake.counts().iter().zip(0..).map(|(has, node)| {
             (*has as f64 - target.share(node) * all).max(0.0)
         }).sum();
-        // A unit of each size may be on either side of the ratio.
+        // Rounding leaves at most one unit of each size (1 and 512 pages) too many on each of the
+        // three nodes.
         prop_assert!(off <= short as f64 + 3.0 * (1.0 + 512.0), "{off} off, {short} left");
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - The call stops at the first group of pages that it cannot move as a whole, and does not report
-//!   the pages after this group. They are requested again until a call makes no progress.
+//!   the pages after this group. These pages are requested again until a call makes no progress.
 //! - When a node is full, the call returns an error, even if it has moved pages before.
-//! - A page of a large folio (THP) migrates with the whole folio, and the other pages of the folio,
-//!   if also requested, are reported as busy. Therefore only the first address of a huge page is
-//!   passed. The kernel does not report folios of other sizes: the first page of a mapping is
-//!   requested alone, and the pages that migrate with it show the size.
+//! - A page of a large folio (THP) migrates with the whole folio. If other pages of the folio are
+//!   also requested, the call reports them as busy. Therefore only the first address of a huge page
+//!   is passed.
+//! - The kernel does not report the size of other folios. Therefore the first page of a mapping is
+//!   requested alone, and the pages that migrate with it show the folio size.
 //! - The status that the call writes can be outdated. Therefore pages are located again after the
 //!   call, and only these locations count.
 
@@ -28,11 +29,12 @@ use std::{
     time::Duration,
 };
 
-/// A batch is processed once it has this many pages. A slice of addresses has at least this many
-/// base pages, except at the end of an area.
+/// A batch is processed once it has at least this many pages. A slice of addresses has at least
+/// this many base pages, except at the end of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
-/// The units of the planner's largest window, so that a range consists of whole windows.
+/// The number of units in the planner's largest window. The length of a slice is a multiple of this
+/// window, so a slice consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
 /// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU lists of all
@@ -46,11 +48,12 @@ const ROUNDS_MAX: u32 = 32;
 /// Work on a batch ends after this many consecutive rounds without a move.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
-/// Maximum number of bytes that a batch moves, as a multiple of its first plan: another program may
-/// be moving the pages back.
+/// Maximum number of bytes that a batch moves, as a multiple of the bytes of its first plan. The
+/// limit ends the work on pages that another program moves back.
 const MOVES_MAX_FACTOR: u64 = 3;
 
-/// Maximum number of repetitions of a call for the pages that the kernel did not try.
+/// Maximum number of calls for the same pages: pages that the kernel did not try are requested
+/// again.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait between two checks of the stop request.
@@ -69,12 +72,12 @@ pub(super) enum Halt {
     Refused(RefusalReason),
 }
 
-/// Knowledge of a process that is kept from pass to pass.
+/// What was learned about a process. It is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     /// Pages that did not migrate, by address, with the reason.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// The number of pages that migrate as one in each tried area, by the area's first address.
+    /// The folio size in pages of each area that was tried, by the area's first address.
     learned: HashMap<u64, u32>,
 }
 
@@ -87,8 +90,8 @@ pub(super) struct Tally {
     pub(super) after: NodeBytes,
     /// Bytes migrated.
     pub(super) moved_bytes: u64,
-    /// Bytes that should have been migrated and were not, by reason; in a forecast, all planned
-    /// bytes.
+    /// Bytes that should have been migrated and were not, by reason. In a forecast these are all
+    /// planned bytes, because a forecast moves no page.
     pub(super) left: BTreeMap<Reason, u64>,
 }
 
@@ -101,7 +104,7 @@ pub(super) struct PassState<'a, M> {
     pub(super) free: BTreeMap<u32, u64>,
     /// Nodes that accept no more pages.
     pub(super) full: BTreeSet<u32>,
-    /// True for a forecast.
+    /// True for a forecast, which moves no page.
     pub(super) dry: bool,
     pub(super) watch: &'a mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
 }
@@ -116,7 +119,7 @@ pub(super) struct ProcessPass<'a, 'b, M> {
 }
 
 impl<M: Memory> ProcessPass<'_, '_, M> {
-    /// Runs the pass. The tally has the result up to a halt.
+    /// Runs the pass. If the pass halts, `tally` has the results up to the halt.
     pub(super) fn pass(&mut self) -> Result<(), Halt> {
         for area in &mut self.areas {
             if let Some(learned) = self.memo.learned.get(&area.addresses.start) {
@@ -127,7 +130,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let (mut behind, mut found) = (0, vec![]);
         for (area, Range { start, end }) in self.slices() {
             let pid = self.progress.process.pid;
-            // Mappings that changed while they were read may overlap; no page may be listed twice.
+            // Mappings that changed while they were read may overlap. Skip the addresses that were
+            // processed, so that no page is listed twice.
             let start = start.max(behind);
             if start < end {
                 behind = end;
@@ -142,7 +146,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.settle(batch)
     }
 
-    /// Ranges of addresses, aligned so that windows are whole.
+    /// Ranges of addresses, each with the index of its area. Within an area they begin and end at
+    /// borders of the planner's windows, so that each window is whole.
     fn slices(&self) -> Vec<(usize, Range<u64>)> {
         let mut slices = vec![];
         for (at, area) in self.areas.iter().enumerate() {
@@ -167,7 +172,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Also after a stop: pages that migrated before the stop count.
+        // Count the pages that migrated before a stop, too.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -194,8 +199,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // The rounds suffice for pages that can migrate, so the remaining pages count as
-                // busy.
+                // The rounds suffice for pages that can migrate. Therefore the remaining pages
+                // count as busy.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -216,7 +221,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// The reason why a page is not tried.
+    /// The reason why a page is not tried. A page without an entry in `stuck` is shared.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
         stuck.copied().unwrap_or(Reason::Shared)
@@ -226,7 +231,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Keeps only the first move of areas from which nothing has migrated yet.
+    /// Keeps only one move in each area whose folio size is not known yet. The pages that migrate
+    /// with this page show the folio size.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
@@ -242,7 +248,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// Carries out moves, from the fullest nodes first, so that memory becomes free there.
+    /// Carries out moves, from the nodes with the least free memory first, so that memory becomes
+    /// free there.
     fn carry_out(
         &mut self,
         batch: &mut Batch,
@@ -281,8 +288,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Moves units, whose pages migrate together, from one node to another, and counts the bytes
-    /// that arrived.
+    /// Moves units from one node to another, and counts the bytes that arrived. The pages of a unit
+    /// migrate together.
     fn portion(
         &mut self,
         batch: &mut Batch,
@@ -295,8 +302,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // A unit of which only the first page has migrated is not a huge page: request its other
-        // pages.
+        // If only the first page of a unit has migrated, the unit is not a huge page: request its
+        // other pages.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
@@ -321,7 +328,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // A page that is no longer on the node was migrated by another program or freed.
+            // A page that is no longer on the node `from` was migrated by another program, or
+            // freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
             }
@@ -329,8 +337,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Requests the migration of pages to a node, repeatedly for pages that the kernel did not try.
-    /// Returns the status of each page, and true when the node is full.
+    /// Requests the migration of pages to a node. Pages that the kernel did not try are requested
+    /// again. Returns the status of each page, and true when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
         let mut statuses = vec![NOT_TRIED; pages.len()];
@@ -360,7 +368,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok((statuses, false))
     }
 
-    /// Learns the folio size from pages that migrated together with requested pages.
+    /// Learns the folio size of areas: pages that were not requested, but migrated together with a
+    /// requested page, belong to the same folio.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];
@@ -384,8 +393,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // Exclude a folio that is only partly resident: its pages are planned one by one, and
-            // each move would take the other pages along, back and forth.
+            // Exclude a folio of which only a part is resident. Its pages are planned one by one,
+            // but each move takes all of them along, so they would migrate back and forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -396,8 +405,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 
     /// The length, in pages, of the smallest aligned block that contains both pages. `None` if the
-    /// block is larger than a huge page, or its pages are now on several nodes: then the two pages
-    /// did not migrate as parts of one folio.
+    /// two pages did not migrate as parts of one folio: the block is larger than a huge page, or
+    /// its pages are now on several nodes.
     fn common_block_pages(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);

@@ -67,7 +67,7 @@ fn a_ratio_is_reached_page_by_page() {
 
 #[test]
 fn only_the_missing_share_moves() {
-    // Pages alternate 50:50, and the target is 60:40: a tenth of the pages moves; a new
+    // Pages alternate 50:50, and the target is 60:40. A tenth of the pages moves, while a new
     // interleaving would move half of them.
     let mut units = pages(0, (0..51200).map(|at| PageLocation::OnNode(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
@@ -231,7 +231,7 @@ proptest! {
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
         prop_assert!(plan.moves.iter().all(|found| found.from != found.to));
-        // This call panics for a unit that is not resident, unmovable, or listed twice.
+        // This call panics if a moved unit is not resident, is unmovable, or is listed twice.
         carry_out(&mut units, &plan);
         let again = Planner::new(&target, PAGE).plan(&units);
         prop_assert_eq!(&again.moves, &[], "also with what is stuck, a second time is nothing");
