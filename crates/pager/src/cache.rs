@@ -37,10 +37,10 @@
 //! node.rs            frames of each NUMA node, and its share of the budget
 //! ```
 //!
-//! The steps that involve several parts are methods of [`Cache`]: `fault.rs` and `fast_path.rs`
-//! serve faults, `transitions.rs` takes an extent from state to state, `write_back.rs` writes dirty
-//! pages of an unmapped extent back, `discard.rs` discards pages, and `fork.rs` freezes a process
-//! that forks.
+//! The steps that involve several parts are methods of [`Cache`]. `fault.rs` and `fast_path.rs`
+//! serve faults. `transitions.rs` takes an extent from state to state. `write_back.rs` writes back
+//! the dirty pages of an unmapped extent. `discard.rs` discards pages, and `fork.rs` freezes a
+//! process that forks.
 //!
 //! The caller carries out the [`Action`]s, in any order, and answers by [`Event`]s.
 //! [`Cache::react`] appends only the actions that a thread may wait for. [`Cache::progress`] plans
@@ -117,7 +117,7 @@ use thrash::ThrashDetector;
 pub struct Settings {
     /// Frames of the budget.
     pub frames: u32,
-    /// The initial order of fault-around of a region.
+    /// The order of fault-around with which a region begins: 2^order pages are read at a fault.
     pub order: u8,
     /// Limits of the prefetch depth.
     pub prefetch: Limits,
@@ -142,7 +142,7 @@ pub struct Counts {
     pub prefetch_wasted: u64,
     /// Inactive pages that were dropped to free their frames.
     pub evicted: u64,
-    /// Peak of the pages with content: resident pages, and others that the store holds.
+    /// Peak number of pages with content: pages that are resident, or stored, or both.
     pub footprint: u64,
     /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
     pub stalled_ns: u64,
@@ -170,7 +170,7 @@ pub struct Cache {
     pages_with_content: u64,
     /// Faults on absent pages. These faults wait for a free frame.
     waiting: VecDeque<WaitingFault>,
-    /// Faults from which prefetches are not planned yet.
+    /// Faults after which no prefetch was planned yet.
     unplanned: Vec<PageFault>,
     /// True if events have happened since the last [`Cache::progress`].
     has_progress: bool,
@@ -210,7 +210,7 @@ impl Cache {
         cache
     }
 
-    /// Sizes and limits.
+    /// The sizes and limits of this cache.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -259,9 +259,9 @@ impl Cache {
         }
     }
 
-    /// Appends all other actions that have become possible: discards, prefetches that follow from
-    /// faults, evictions, and loads for faults that waited for frames. Returns false if no event
-    /// has happened since the last call.
+    /// Appends the possible actions that [`Cache::react`] leaves out: discards, prefetches that
+    /// follow from faults, evictions, and loads for faults that waited for frames. Returns false if
+    /// no event has happened since the last call.
     pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
             return false;
@@ -289,9 +289,9 @@ impl Cache {
         true
     }
 
-    /// Fills the reserves of free frames, and serves faults that wait for frames. These faults
-    /// cannot wait for the next event: dropping a prefetched extent, or taking a share from another
-    /// node, frees frames at once and causes no event.
+    /// Fills the reserves of free frames, and serves faults that wait for frames. Dropping a
+    /// prefetched extent, or taking a share from another node, frees frames at once and causes no
+    /// event. Therefore the waiting faults are served here, and not after the next event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

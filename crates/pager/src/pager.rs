@@ -51,8 +51,8 @@ enum PageSpace {
     Shared(Box<dyn AddressSpace>),
 }
 
-/// The frames of a pager, bound to `nodes`. If the process has a memory policy, or may not use one
-/// of the nodes, the frames are not bound, and count as one node.
+/// The frames of a pager, bound to `nodes`. The frames are not bound if the process has a memory
+/// policy, or may not use one of the nodes. They count as one node then.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -86,9 +86,9 @@ impl Pager {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
-    /// Starts a pager of a process that may share the budget with other processes: `slot` has the
+    /// Starts a pager of a process that may share the budget with other processes. `slot` has the
     /// slot of the process in the ledger, and the initial number of frames. Frames are bound to
-    /// `nodes`, unless the process has a memory policy of its own or may not use one of the nodes.
+    /// `nodes` if the process has no memory policy of its own and may use all of the nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -170,7 +170,7 @@ impl Pager {
         if let Some((registration, served)) = self.registration.as_ref().zip(served) {
             sigbus::replace(registration, served);
         }
-        // The thread of the parent does not exist in the child.
+        // The parent's thread does not exist in the child, so its handle is forgotten.
         std::mem::forget(lock(&self.thread).replace(fault_server::start(server)?));
         Ok(())
     }
@@ -251,7 +251,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The thread that follows the share may still hold a reference to the slot.
+        // The thread of `follow_share` may still hold a reference to the slot, so the slot is
+        // released here.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }
@@ -270,7 +271,8 @@ impl Region {
     /// The bytes of the region, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = self.addresses.start as *mut u8;
-        // SAFETY: like `bytes`; the value is borrowed exclusively.
+        // SAFETY: the region is mapped for as long as the value lives, and the value is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }
 

@@ -16,8 +16,8 @@
 //! number of pages. [`history::History`] predicts irregular accesses that repeat in the same order.
 //!
 //! A wasted prefetch costs time of the drive, and frames. Therefore a stream prefetches only after
-//! two correct predictions or by advice of the program, begins with short prefetches, and needs
-//! more confidence after wasted prefetches (`throttle.rs`).
+//! two correct predictions, or by advice of the program. It begins with short prefetches. After
+//! wasted prefetches, streams need more confidence (`throttle.rs`).
 
 pub mod stream;
 
@@ -97,7 +97,7 @@ pub struct Limits {
 /// Pages to prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// The stream that requests the pages. Wasted pages are reported to it.
+    /// The stream that requests the pages. Wasted pages are reported to this stream.
     pub stream: u32,
     /// The pages, in the order of their use. A range of one page stands for the page with its
     /// fault-around.
@@ -123,7 +123,7 @@ const HISTORY_BIT: u32 = 1 << 31;
 /// This bit marks the stream numbers of matrix blocks.
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// The numbers of page streams have neither bit.
+/// Both bits. The numbers of page streams ([`stream`]) have neither of them.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
 /// Stream number of the pages that the program announces by advice.

@@ -8,12 +8,13 @@
 //! ledger         the budget, and counters of the processes (`ledger`)
 //! shared         the socket of the server for shared memory (`shared`)
 //! lock           locked for a moment by a process that joins or leaves
-//! kept           locked by all keepers of the session, which ends without a keeper
+//! kept           locked by all *keepers*: processes that keep the session running
 //! ```
 //!
-//! A folder without a keeper remains if its keeper was killed, or if processes of the session
-//! continue; a later session removes it once these processes have ended. Store files have no names:
-//! the kernel frees a store file when no process has the file open any more.
+//! The session ends with its last keeper. Its folder remains if that keeper was killed, or if
+//! processes of the session continue. A later session removes the folder once these processes have
+//! ended. Store files have no names: the kernel frees a store file when no process has the file
+//! open any more.
 
 pub mod ledger;
 
@@ -195,7 +196,8 @@ impl Session {
         settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
-        // A session without a living keeper is removed before another begins.
+        // A session without a living keeper cannot be joined, because it is removed before another
+        // session begins.
         if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
@@ -313,7 +315,7 @@ impl Session {
         }
         let is_used = self.is_used();
         if !is_used && lock.is_ok() {
-            // The next session removes files that stay.
+            // If the folder cannot be removed now, the next session removes it.
             drop(fs::remove_dir_all(&self.folder));
         }
         self.ledger.processes()
@@ -346,8 +348,8 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// Locks the session until the file is dropped: no other process can begin, join or end the
-/// session. `None` when the folder was removed.
+/// Locks the session until the returned file is dropped: no other process can begin, join or end
+/// the session. `None` when the folder was removed.
 fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     let file = open_lock(folder, LOCK)?;
     flock(&file, FlockOperation::LockExclusive).map_err(system_error(folder))?;
@@ -467,7 +469,7 @@ mod tests {
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
         let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
-        // As after a kill: the locks are released, and the files remain.
+        // A dropped session is like a killed keeper: the locks are released, and the files remain.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");

@@ -1,7 +1,7 @@
 //! Memory that processes share by `mmap(2)` with `MAP_SHARED | MAP_ANONYMOUS`.
 //!
 //! Each such mapping is a memory file ([`server`]). A page is mapped only while the file contains
-//! it; all other pages are in the frames of a pager or in its store:
+//! it. All other pages are in the frames of a pager or in its store:
 //!
 //! ```text
 //!            copy the content, and map the page for the processes that wait for it
@@ -11,7 +11,7 @@
 //!            unmaps the page in all address spaces
 //! ```
 //!
-//! A process cannot serve memory for another process that may outlive it: once the last descriptor
+//! A process cannot serve memory for another process that may live longer. Once the last descriptor
 //! of a userfaultfd is closed, the kernel fills missing pages with zeros. So a dedicated server
 //! process serves all processes of a session. The server ends after the last process that shares
 //! memory. If the server is killed, these processes end too. Each process makes a userfaultfd for

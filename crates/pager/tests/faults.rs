@@ -92,7 +92,7 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
 }
 
 /// A failed write leaves a part of its content in the store, and the program then writes the former
-/// content again.
+/// content again. A read must return this content.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -118,7 +118,7 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task of this process, if a test started it: `TASK PLAN FOLDER`.
+/// The task of this process, if a test started this process: `TASK PLAN FOLDER`.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);

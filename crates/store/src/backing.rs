@@ -19,11 +19,11 @@ use std::{
 /// The first bytes of a device that is a store: all content behind these bytes is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
-/// Offset of the pages on a device. [`MARK`] is before it; 1 MiB keeps the pages aligned to the
-/// internal blocks of a drive.
+/// Offset of the pages on a device. [`MARK`] is before the pages. 1 MiB keeps the pages aligned to
+/// the internal blocks of a drive.
 const DEVICE_OFFSET: u64 = 1 << 20;
 
-/// Bytes that are read at the start and the end of a device to find foreign content: labels of
+/// Bytes that are read at the start and the end of a device to find foreign content. Labels of
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
@@ -230,8 +230,8 @@ impl BackingFile {
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Allocates space in advance so that the file has few extents and its pages are written in
-    /// parallel: file systems serialize writes that allocate.
+    /// Allocates space in advance, so that the file has few extents. Its pages are then written in
+    /// parallel, because file systems serialize writes that allocate.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != BackingKind::File {
             return Ok(());
@@ -261,7 +261,8 @@ impl BackingFile {
 
 impl Drop for BackingFile {
     fn drop(&mut self) {
-        // The close that follows frees the blocks, unless another process has the file open.
+        // The close of the file follows, and frees the blocks if no other process has the file
+        // open. Therefore the extents are merged first.
         if self.kind == BackingKind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }

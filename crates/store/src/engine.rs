@@ -28,8 +28,8 @@ pub trait Engine: Send {
     /// Starts a job.
     ///
     /// # Safety
-    /// Until the job is done, the file is open, the memory is mapped, no other code writes to it,
-    /// and no other code uses the memory of a read.
+    /// Until the job is done, the file is open, and the memory is mapped. No other code writes to
+    /// this memory, and no other code uses the memory of a read.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
     /// Reports a token as done, with 0 bytes, after `time`.
@@ -110,7 +110,7 @@ impl Ring {
     }
 
     fn add(&mut self, entry: squeue::Entry) {
-        // SAFETY: by the caller of `push` the memory is mapped until the transfer is done, and the
+        // SAFETY: by the contract of `push` the memory is mapped until the transfer is done. The
         // list of its pieces and the time are kept until then.
         let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
         if !self.waiting.is_empty() || is_full(&mut self.ring) {
@@ -155,7 +155,7 @@ impl Engine for Ring {
                 Ok(_) => {}
                 Err(why) => match why.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // Completions must be read first.
+                    // The kernel takes more requests after completions were read.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(why),
                 },
@@ -163,7 +163,7 @@ impl Engine for Ring {
             let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
             let mut next = Some(entry);
             while let Some(entry) = next {
-                // SAFETY: as for `add`.
+                // SAFETY: the same conditions hold as in `add`.
                 if unsafe { self.ring.submission().push(&entry) }.is_err() {
                     self.waiting.push_front(entry);
                     break;
@@ -263,7 +263,7 @@ impl Threads {
 
     fn send(&self, task: Task) {
         if let Some(jobs) = &self.jobs {
-            // The threads receive tasks until this value is dropped.
+            // A thread receives the task, because the threads run until this value is dropped.
             jobs.send(task);
         }
     }
@@ -273,7 +273,7 @@ fn transfer(job: &Job) -> Result<usize, Errno> {
     let pieces = IoVectors::new(&job.pieces);
     let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
     let offset = job.offset as libc::off_t;
-    // SAFETY: by the caller of `push` the file is open and the memory mapped.
+    // SAFETY: by the contract of `push` the file is open and the memory is mapped.
     let done = unsafe {
         if job.is_write {
             libc::pwritev(job.file, first, count, offset)

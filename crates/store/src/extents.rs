@@ -3,8 +3,8 @@
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
-/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Other file systems free and allocate blocks
-/// for `FALLOC_FL_ZERO_RANGE`, and discard in the background.
+/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents of other file systems are not merged:
+/// these free and allocate blocks for `FALLOC_FL_ZERO_RANGE`, and discard in the background.
 const EXT4: u64 = 0xef53;
 
 /// Extents are merged in ranges of this size, so that an interrupted merge has done most of its

@@ -35,7 +35,7 @@ pub struct FaultPlan {
     pub delay_ms: u64,
     /// True if results that are collected together are reported in random order.
     pub reordered: bool,
-    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB.
+    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 means none.
     pub lost_mib: u64,
     /// Capacity of a file, bytes; 0 means no limit.
     pub room: u64,
@@ -159,7 +159,7 @@ impl Engine for FaultyEngine {
         } else if self.happens(plan.delayed) {
             self.injected.insert(token, InjectedResult::Held(None));
         }
-        // SAFETY: by the caller; the job is a part of the original job.
+        // SAFETY: the caller upholds the contract, and the job is a part of the original job.
         unsafe { self.drive.push(token, &job) };
     }
 

@@ -404,7 +404,7 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // If no space is left, the transfer fails.
+                // If no space is left, the allocation fails here, and later the transfer.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });
@@ -418,7 +418,8 @@ impl Store for FileStore {
             let bytes = pages.start * BLOCK..pages.end * BLOCK;
             let Some(layer) = layer else {
                 for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
-                    // SAFETY: by the caller the memory is mapped, and not used by others.
+                    // SAFETY: by the contract of `begin` the memory is mapped, and no other code
+                    // uses it.
                     unsafe { std::ptr::write_bytes(piece.address as *mut u8, 0, piece.bytes) };
                 }
                 continue;

@@ -21,7 +21,7 @@ pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
 
 fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()> {
     let kind = if is_alone { libc::F_WRLCK } else { libc::F_RDLCK };
-    // SAFETY: a structure of numbers.
+    // SAFETY: the structure has only numbers, so all zeros is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
     // SAFETY: the file is open, and the structure is the one that the call takes.

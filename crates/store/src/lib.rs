@@ -35,7 +35,7 @@ pub const PIECES_MAX: usize = 1024;
 /// The number of a page of the store: its offset divided by the page size.
 pub type Page = u64;
 
-/// Offsets and lengths are multiples of a page.
+/// Offsets and lengths of transfers are multiples of this number of bytes.
 const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 
 /// A piece of memory.
@@ -110,11 +110,11 @@ pub trait Store: Send {
     /// Starts a transfer.
     ///
     /// # Safety
-    /// Until the transfer is done, the memory stays mapped, no other code writes to it, and no
-    /// other code uses the memory of a read.
+    /// Until the transfer is done, the memory stays mapped. No other code writes to this memory,
+    /// and no other code uses the memory of a read.
     ///
     /// # Errors
-    /// When the transfer cannot be started: it counts as failed.
+    /// When the transfer cannot be started. The transfer then counts as failed.
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
     /// Erases a range, so that it reads as zeros. The store may skip ranges that are never read

@@ -1,14 +1,15 @@
 //! Frees the blocks of store files in the background.
 //!
-//! A store file has no name, so its last close frees its blocks, in the process that closes it:
-//! mostly in `do_exit`, while the shell waits for the program. On ext4 without a journal, mounted
-//! with `discard`, the kernel issues one synchronous discard for each extent (`ext4_free_blocks`,
-//! fs/ext4/mballoc.c), and random writes into preallocated space make an extent of nearly each
-//! page. 128 MiB took 25 s on a virtual drive.
+//! A store file has no name, so its last close frees its blocks, in the process that closes it.
+//! This is mostly in `do_exit`, while the shell waits for the program. On ext4 without a journal,
+//! mounted with `discard`, the kernel issues one synchronous discard for each extent
+//! (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because random writes into
+//! preallocated space make an extent of nearly each page. Freeing 128 MiB took 25 s on a virtual
+//! drive.
 //!
 //! - [`merge_extents`] merges many extents into few before their blocks are freed.
 //!   `FALLOC_FL_ZERO_RANGE` marks written extents as unwritten, and adjacent unwritten extents are
-//!   merged; no data is transferred. The merge of 64 MiB took 13 ms, and their release 0.3 s
+//!   merged. No data is transferred. The merge of 64 MiB took 13 ms, and their release 0.3 s
 //!   instead of 14 s.
 //! - A *releaser* process ([`serve`]) holds a descriptor of each store file, waits until no pager
 //!   has the file open, and then closes the file. So the program's own exit frees no block, even
@@ -58,10 +59,11 @@ impl Releaser {
     /// Sends a descriptor of the file to the first releaser that listens.
     ///
     /// # Errors
-    /// When no releaser listens: then the last close of the file frees its blocks.
+    /// When no releaser listens. The last close of the file then frees its blocks.
     pub(super) fn hand_over(&self, file: &File) -> io::Result<()> {
-        // `opendir(3)` calls `malloc`, which must not be called while the program's own allocator
-        // maps memory: `fs::read_dir` would wait for the allocator's lock for ever.
+        // `fs::read_dir` calls `opendir(3)`, which calls `malloc`. This code may run while the
+        // program's own allocator maps memory, and `malloc` would wait for the allocator's lock for
+        // ever.
         let folder = File::open(&self.folder)?;
         for entry in Dir::read_from(&folder)?.flatten() {
             let name = entry.file_name().to_bytes();
@@ -114,7 +116,8 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
 
 /// Frees the blocks of a file once all processes that locked it have closed it.
 fn release(file: OwnedFd) {
-    // Locks belong to open file descriptions, and this descriptor shares the pager's description.
+    // Locks belong to open file descriptions, and `file` shares the description of the pager.
+    // Therefore the file is opened once more.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);

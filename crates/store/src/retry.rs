@@ -1,14 +1,15 @@
 //! Retries of a transfer that a drive does not carry out completely.
 //!
-//! A drive may transfer only a part, be interrupted, be busy, or fail once and then work again, for
-//! example because a path to the drive was switched, or a command timed out. A failed transfer is
-//! retried a few times, after increasing waits, before it counts as lost.
+//! A drive may transfer only a part, be interrupted, or be busy. It may also fail once and then
+//! work again, for example because a path to the drive was switched, or a command timed out. A
+//! failed transfer is retried a few times, after increasing waits, before it counts as lost.
 
 use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// The rest of a transfer is cut to whole blocks, as direct transfers need.
+/// The retried rest of a transfer begins at a multiple of this number of bytes, as direct transfers
+/// need.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
 /// A transfer of one file.
@@ -37,8 +38,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Waits of 10 ms, 100 ms and 1 s: longer than the switch of a path takes, and shorter than a
-    /// user waits before assuming that the program hangs.
+    /// Waits of 10 ms, 100 ms and 1 s. Together these are longer than the switch of a path takes,
+    /// and shorter than a user waits before assuming that the program hangs.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
@@ -80,7 +81,7 @@ impl RetriedJob {
         let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
         let why = match result {
             Ok(done) if done >= left => return NextStep::Done,
-            // Less than a block counts as nothing.
+            // A transfer of less than a block counts as a failure.
             Ok(done) if done >= BLOCK => {
                 self.fails = 0;
                 self.advance(done / BLOCK * BLOCK);

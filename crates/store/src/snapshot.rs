@@ -10,8 +10,8 @@
 //! page 2   [2]             [2]            changed by both, each in its own layer 2
 //! ```
 //!
-//! When all other users of a frozen layer have ended, its remaining pages are written in place
-//! again.
+//! When all other users of a frozen layer have ended, later writes to its remaining pages go to the
+//! same layer again.
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
@@ -190,7 +190,7 @@ impl Layers {
         let in_layer = &mut self.layers[usize::from(layer) - 1];
         in_layer.pages -= 1;
         in_layer.units[unit as usize] -= 1;
-        // Other processes may still need a frozen page.
+        // Other processes may still need the pages of a frozen layer, so its units stay allocated.
         if in_layer.units[unit as usize] == 0 && !in_layer.is_frozen {
             units.push(AllocationUnit { layer, index: unit });
         }

@@ -1,14 +1,14 @@
 //! Swap hints for statically linked programs, which cannot load the preloaded library.
 //!
 //! The pages of these programs go to a swap file, within the budget of a control group, and the
-//! kernel chooses victims. `process_madvise(2)` gives hints to the kernel: read ahead the pages
-//! that a stream of the program will touch next (`MADV_WILLNEED`), and page out the pages that a
-//! stream has passed, before memory is short (`MADV_PAGEOUT`).
+//! kernel chooses victims. `process_madvise(2)` gives hints to the kernel. `MADV_WILLNEED` reads
+//! ahead the pages that a stream of the program will touch next. `MADV_PAGEOUT` pages out the pages
+//! that a stream has passed, before memory is short.
 //!
-//! Swap with hints is far slower than a pager: the kernel reads pages one by one at each major
-//! fault, and even perfect hints give a factor of 2 over default swap, where a pager gives a factor
-//! of 10. The only evidence of the program's accesses is the set of pages that became resident
-//! since the last scan.
+//! Swap with hints is far slower than a pager, because the kernel reads pages one by one at each
+//! major fault. Even perfect hints make a program only twice as fast as default swap, where a pager
+//! makes it ten times as fast. The only evidence of the program's accesses is the set of pages that
+//! became resident since the last scan.
 
 pub mod scan;
 

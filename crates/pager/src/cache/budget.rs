@@ -7,8 +7,8 @@ use super::{
 };
 use crate::prefetch::Limits;
 
-/// Maximum number of frames that a node reclaims at the same time in order to release them: the
-/// drive has to write back the dirty pages in these frames.
+/// Maximum number of frames that a node reclaims at the same time in order to release them. The
+/// number is limited, because the drive has to write back the dirty pages in these frames.
 const BACKLOG_MAX: u32 = 4096;
 
 /// For each node, the frames that are released to other processes or nodes.
@@ -150,8 +150,8 @@ impl Cache {
         }
     }
 
-    /// Takes back frames of a node above its target, as far as the budget allows: other nodes may
-    /// have to release their frames first.
+    /// Takes back the frames that a node has released above its target, as far as the budget
+    /// allows. Other nodes may have to release their frames first.
     fn take_back(&mut self, node: Node) {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         let free = self.budget().saturating_sub(used);
@@ -166,8 +166,8 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // The part of the block that stays released is reported twice, which is harmless: the
-            // memory of this part is given back to the kernel once more.
+            // The part of the block that stays released is reported twice. This is harmless,
+            // because the memory of this part is only given back to the kernel once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

@@ -14,8 +14,8 @@ use super::{
 /// Minimum order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A block is compacted if its free frames are at least its frames divided by this number: a fuller
-/// block would need too many evictions.
+/// A block is compacted only if at least one frame in this many is free. A fuller block would need
+/// too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
 /// Marks a frame with which no extent begins.
@@ -50,8 +50,8 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Of the huge pages of a node, empties the one with the fewest frames in use, if enough of its
-    /// frames are free.
+    /// Empties the huge page of a node that has the fewest frames in use. Does nothing if too few
+    /// of its frames are free.
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;

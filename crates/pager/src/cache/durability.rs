@@ -4,9 +4,9 @@ use super::Span;
 use crate::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// The store counts as failed for writes when the consecutive failed writes exceed the number of
-/// extents by this number. A store that fails many but not all writes does not reach this limit,
-/// because a successful write resets the count.
+/// The store counts as failed for writes when the number of consecutive failed writes exceeds the
+/// number of extents by more than this number. A store that fails many but not all writes does not
+/// reach this limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The content of pages outside DRAM.
@@ -59,8 +59,7 @@ impl Durability {
         self.has_unstored = is_frozen;
     }
 
-    /// True if the store counts as failed for writes: the number of consecutive failed writes
-    /// exceeds the number of extents by more than [`FAILED_WRITES_MIN`].
+    /// True if the store counts as failed for writes ([`FAILED_WRITES_MIN`]).
     pub(super) const fn is_store_stuck(&self, extents: usize) -> bool {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }
@@ -125,7 +124,7 @@ impl Durability {
         all.any(|other| other.start < pages.end && pages.start < other.end)
     }
 
-    /// True if a discarded range covers the whole extent: then the extent needs no write-back.
+    /// True if a discarded range covers the whole extent, which then needs no write-back.
     pub(super) fn is_fully_discarded(&self, span: Span) -> bool {
         let covers =
             |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;
@@ -152,7 +151,8 @@ impl Durability {
     }
 }
 
-/// The bits of these pages in the word `at`, which has at least one of them.
+/// The bits of these pages in the word with index `at`. At least one of the pages must be in this
+/// word.
 fn mask(at: u64, pages: &Range<Page>) -> u64 {
     let first = pages.start.saturating_sub(64 * at);
     let end = (pages.end - 64 * at).min(64);

@@ -31,7 +31,7 @@ pub struct PageFault {
 pub enum Event {
     /// A thread touched a page that is not mapped, and waits.
     Fault(PageFault),
-    /// The frames of an extent have their content, or the read failed.
+    /// The frames of an extent are filled, or the read failed.
     Filled(ExtentId, Result<(), Failed>),
     /// An extent is mapped, and the threads that waited for its pages run again.
     MovedIn(ExtentId),
@@ -154,8 +154,8 @@ pub enum Action {
         id: ExtentId,
         /// Its pages and frames.
         span: Span,
-        /// True if the extent is known to be dirty: it was mapped for a write, was pinned by a
-        /// device or a system call, or its dirty pages were not written back.
+        /// True if the extent is known to be dirty. It was mapped for a write, or pinned by a
+        /// device or a system call, or the write-back of its dirty pages is still missing.
         is_dirty: bool,
     },
     /// Unmap pinned pages and drop their content, which the program has discarded.

@@ -1,8 +1,8 @@
 //! Eviction: the choice of the victim among mapped extents, and the reserve of free frames.
 //!
 //! The pager cannot see touches of mapped pages. Therefore the order of replacement is first in,
-//! first out with a second chance: the oldest mapped extent is unmapped, written back if dirty, and
-//! stays resident as *inactive* until its frames are needed. A fault on an inactive extent is a
+//! first out with a second chance. The oldest mapped extent is unmapped, and written back if dirty.
+//! It stays resident as *inactive* until its frames are needed. A fault on an inactive extent is a
 //! *refault*, which shows that the extent is in use.
 //!
 //! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each
@@ -20,22 +20,25 @@ use super::{
 use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
-/// The maximum of the reserve of free and inactive frames is the budget divided by this number, but
-/// at most 64 MiB: enough for the loads until the drive has completed further write-backs.
+/// The *reserve* is the number of frames to keep free or inactive. Its maximum is the budget
+/// divided by this number, but at most 64 MiB. This is enough for the loads that come before the
+/// drive has completed further write-backs.
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// The maximum of the reserve grows by up to the budget divided by this number, in proportion to
-/// the share of early evictions. The pager cannot see touches of mapped pages, but it sees refaults
-/// on inactive pages, and refaults keep these pages resident. (GEMM by rows needs this.)
+/// Early evictions raise the maximum of the reserve, in proportion to their share, by at most the
+/// budget divided by this number. With a larger reserve, more pages are inactive. The pager sees
+/// touches of inactive pages as refaults, and keeps the touched pages resident. A matrix product by
+/// rows (GEMM) needs such a reserve.
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
-/// refaulted frame, so that a working set that fits into the budget is not evicted.
+/// refaulted frame. Because of the refaults, a working set that fits into the budget is not
+/// evicted.
 const RESERVE_GROWTH: u32 = 2;
 
-/// Stop evicting for a large extent once free frames exceed this multiple of it: the problem is
-/// fragmentation.
+/// An allocation stops dropping inactive extents once this multiple of its frames is free. The free
+/// frames are then fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
 /// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this
@@ -45,8 +48,8 @@ const LONG_RESERVE_DIVISOR: u32 = 256;
 
 /// In a loop, the probationary share is the larger of two sizes. The first size is the budget
 /// divided by this number (by the second number in a long loop). The second size is one extent of
-/// maximum length for each active stream plus one more, because the streams may still use their
-/// newest pages.
+/// maximum length for each active stream, plus one more. It leaves room for the newest pages of the
+/// streams, which may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
@@ -66,13 +69,13 @@ const DISPLACE_DIVISOR: u32 = 2;
 /// Maximum number of protected extents that are examined to make room for one extent.
 const DISPLACE_EXAMINED: u32 = 32;
 
-/// One huge page in this many becomes protected in a loop, so that the pages of an earlier phase do
-/// not stay protected for ever (bimodal insertion: Qureshi et al., "Adaptive Insertion Policies for
-/// High Performance Caching", ISCA 2007).
+/// One huge page in this many becomes protected in a loop. Without this bimodal insertion, the
+/// pages of an earlier phase would stay protected for ever (Qureshi et al., "Adaptive Insertion
+/// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one huge page in this many becomes protected: samples show sooner than in other
-/// loops that protected pages are not used.
+/// In a long loop, one huge page in this many becomes protected. Fewer are enough than in other
+/// loops, because samples show sooner that protected pages are not used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
 /// Bimodal insertion selects other huge pages whenever this multiple of all frames has been mapped
@@ -80,8 +83,8 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
-/// the same result: if only some pages were protected, the gaps between them would be too short for
-/// long transfers.
+/// the same result. If only some of them were protected, the gaps between the protected pages would
+/// be too short for long transfers.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
@@ -105,8 +108,8 @@ pub(super) struct Reclaim {
 /// State of eviction on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
-    /// Frames that became protected by bimodal insertion. The same number of the oldest protected
-    /// frames is to be evicted for them.
+    /// Number of frames that bimodal insertion has protected, and for which as many of the oldest
+    /// protected frames are still to be evicted.
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
@@ -262,14 +265,14 @@ impl Cache {
         None
     }
 
-    /// Frames of a node that protected extents may fill in a loop; the other frames are for the
-    /// reserve, prefetched pages, and probationary extents.
+    /// Maximum number of frames of a node that protected extents fill in a loop. The other frames
+    /// are for the reserve, for prefetched pages, and for probationary extents.
     fn protected_max(&self, node: Node, reserve: u32) -> u32 {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
-            // Subtract the limit of prefetched frames, not their present number: that number
-            // varies, and protected pages that are evicted for its peaks are read again.
+            // Subtract the limit of prefetched frames, not their present number. The present number
+            // varies, and protected pages that are evicted at its peaks are read again.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
@@ -280,7 +283,8 @@ impl Cache {
         frames.saturating_sub(reserve + prefetched + probationary)
     }
 
-    /// True if an extent of a long loop fits into the protected share of its node.
+    /// True in a long loop if an extent of `frames` frames fits into the free part of the protected
+    /// share of a node. False in other loops.
     pub(super) fn has_room_to_protect(&self, node: Node, frames: u32) -> bool {
         if !self.reclaim.loop_detector.is_long_loop() {
             return false;
@@ -290,7 +294,8 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if protected extents are within their share: then a probationary extent is the victim.
+    /// True if protected extents are within their share. In this case the victim is a probationary
+    /// extent.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
@@ -308,12 +313,12 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among the mapped extents of a node. The victim is a probationary extent
-    /// while the protected extents are within their share. Else the victim is the oldest protected
-    /// extent, or in a long loop the newest, because its next use is the farthest away. A long loop
-    /// also evicts the oldest in two cases: after bimodal insertion has protected other pages, and
-    /// after a victim turned out to be pinned, because the pinned victim was mapped again and is
-    /// now the newest.
+    /// Chooses the victim among the mapped extents of a node. While the protected extents are
+    /// within their share, the victim is the oldest probationary extent. Else the victim is a
+    /// protected extent: the oldest, or in a long loop the newest, because the next use of the
+    /// newest is the farthest away. In two cases a long loop also evicts the oldest. The first case
+    /// is that bimodal insertion has protected other pages. The second is that the last victim was
+    /// pinned: this victim was mapped again, and is now the newest.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -337,8 +342,8 @@ impl Cache {
     }
 
     /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
-    /// it. The block has the length of the largest fault-around; single evictions would never free
-    /// such a block.
+    /// the extent. The block has the length of the largest fault-around. Evictions of single
+    /// extents would never free a whole block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();
@@ -369,10 +374,11 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Makes room in the protected share of a node for an extent of a loop, `frames` pages from
-    /// `page` on: protected extents with much longer reuse distances become probationary. Returns
-    /// false if too few of the oldest protected extents have such distances, and always in a long
-    /// loop, in which all distances are the length of a pass.
+    /// Makes room in the protected share of a node for an extent of a loop, which has `frames`
+    /// pages from `page` on. To make room, protected extents with much longer reuse distances
+    /// become probationary. Returns false if too few of the oldest protected extents have such
+    /// distances. Always returns false in a long loop, because there all distances are the length
+    /// of a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());

@@ -34,7 +34,7 @@ pub(super) struct Extent {
     /// First page. 32 bits are enough for 16 TiB.
     page: u32,
     frame: Frame,
-    /// The stream that prefetched the extent, until its first touch; 0 for none.
+    /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
     /// The page that a thread waits for, counted from the first page of the extent.
     waiting_page: u16,
@@ -48,12 +48,13 @@ pub(super) struct Extent {
     waiting_node: Node,
     /// The content in DRAM may differ from the store.
     pub(super) is_dirty: bool,
-    /// A loop mapped the extent: it is in the probationary queue, not in the protected queue.
+    /// A loop mapped the extent, which therefore belongs in the probationary queue. All other
+    /// mapped extents belong in the protected queue.
     pub(super) is_probationary: bool,
     /// The extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
-    /// Compaction needs the frames: drop the extent once it is unmapped and clean, if no thread
-    /// waits for it.
+    /// Compaction needs the frames: the extent is dropped when it is unmapped and clean, and no
+    /// thread waits for it.
     pub(super) is_evicting: bool,
     /// The extent is a probe of the fault-around size: map only the page that faults, so that
     /// touches of the other pages fault.

@@ -41,15 +41,15 @@ impl Cache {
         }
     }
 
-    /// Processes, in order, the faults that threads have served without the pager's thread since
-    /// the last call. The moves of these faults are appended to `actions`; the caller must answer
-    /// these moves like any other move.
+    /// Processes the faults that threads have served without the pager's thread since the last call
+    /// of this method, in the order of the faults. Appends the moves of these faults to `actions`.
+    /// The caller must answer these moves like any other move.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,
         actions: &mut Vec<Action>,
     ) {
-        // Mark all extents as mapped first, so that none becomes a victim.
+        // First map all extents, so that `progress` evicts none of them.
         for PageFault { page, is_write, node, .. } in faults.clone() {
             self.on_fault(WaitingFault { page, is_write, node }, actions);
         }

@@ -1,9 +1,10 @@
 //! Fault-around: the number of pages that are read with a faulting page that belongs to no stream.
 //!
-//! Each region learns an order: the pages of an aligned block of 2^order pages are loaded together
-//! if faults on such blocks are usually followed by touches of the other pages. The pager cannot
-//! see touches of mapped pages. Therefore one extent in [`PROBE_ONE_IN`] is a *probe*: only the
-//! faulting page is mapped, so that touches of the other pages fault.
+//! Each region learns an *order*: a fault loads the aligned block of 2^order pages around the
+//! faulting page. The order grows while whole blocks and their neighbours are used, and shrinks
+//! while parts of blocks stay unused. The pager cannot see touches of mapped pages. Therefore one
+//! extent in [`PROBE_ONE_IN`] is a *probe*: only the faulting page is mapped, so that touches of
+//! the other pages fault.
 
 use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use crate::page::Page;
@@ -17,8 +18,8 @@ const PROBE_ONE_IN: u32 = 7;
 const JUDGED_AFTER: u32 = 64;
 
 /// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
-/// probe is judged only after the budget divided by this number has been loaded: pages that are all
-/// used while they are resident can be read together as well.
+/// probe is judged later: after the number of loaded pages is the budget divided by this number.
+/// Pages that are used late, but while they are resident, are worth reading together, too.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Late use counts while `patience` is above zero. Each probe with late use adds 1 to `patience`,
@@ -26,15 +27,15 @@ const RESIDENT_DIVISOR: u64 = 4;
 const PATIENCE_MAX: i32 = 8;
 
 /// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
-/// earlier than its absence: otherwise the first probes alone would decide.
+/// earlier than its absence. With a value near zero, the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use weighs as much as this number of probes with late use, because random
 /// accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Maximum number of late probes, and of probes that are not late yet, that are watched at the same
-/// time.
+/// Maximum number of late probes that are watched at the same time, and maximum number of probes
+/// that are not late yet.
 const WATCHED_MAX: usize = 16;
 
 /// A majority of this many votes changes the order.
@@ -105,8 +106,8 @@ impl Cache {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
-    /// Splits a probe that is in no queue around the page that a thread waits for: the extent keeps
-    /// that page, and the others become inactive extents.
+    /// Splits a probe that is in no queue. The extent keeps only the page that a thread waits for.
+    /// The other pages become inactive extents.
     pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
         let extent = self.residency.extent_mut(id);
         if !mem::take(&mut extent.is_probe) {
@@ -134,8 +135,8 @@ impl Cache {
         }
     }
 
-    /// True if no page of the block around `page` is mapped, except pages of the extent `id`: then
-    /// touches of the block fault.
+    /// True if no page of the block around `page` is mapped, except pages of the extent `id`. In
+    /// this case the pager sees touches of the block, because they fault.
     fn is_probe_visible(&self, id: ExtentId, page: Page) -> bool {
         let state = |page: Page| {
             let other = self.residency.find(page).filter(|other| *other != id);
@@ -152,7 +153,7 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// Late use counts while this number is above zero.
+    /// Late use ([`RESIDENT_DIVISOR`]) counts while this number is above zero.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -251,8 +252,9 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Of two neighbouring blocks, only the block touched first can show this early that
-                // its neighbour is used: the vote of its probe counts for both.
+                // Of two neighbouring blocks, only the block that is touched first shows this early
+                // that its neighbour is used. Therefore the vote of its probe counts for both
+                // blocks.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);

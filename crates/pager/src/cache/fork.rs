@@ -1,5 +1,5 @@
-//! Forks: before a process forks, all of its pages are unmapped, and dirty pages are written back,
-//! so that parent and child load their pages from a common store.
+//! Forks: before a process forks, all of its pages are unmapped, and dirty pages are written back.
+//! Afterwards parent and child load their pages from a common store.
 
 use super::{Action, Cache, Counts, ExtentState};
 use crate::page::Page;
@@ -52,7 +52,7 @@ impl Cache {
         })
     }
 
-    /// Makes pages read as zeros. None of them is resident.
+    /// Makes pages read as zeros. These pages must not be resident.
     pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         self.pages_with_content -= self.durability.stored_in(pages.clone());
         self.durability.reset_to_zeros(pages);

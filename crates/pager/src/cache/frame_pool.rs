@@ -67,8 +67,8 @@ impl FramePool {
         Some(frame)
     }
 
-    /// Of the aligned huge pages that are not completely free, the one with the most free frames:
-    /// its first frame, and the number of its free frames.
+    /// The aligned huge page with the most free frames, among those that are not completely free.
+    /// Returns its first frame, and the number of its free frames.
     pub fn emptiest(&self) -> Option<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
         let blocks = self.free_in_huge_page.iter().take(whole).enumerate();
@@ -96,7 +96,8 @@ impl FramePool {
     fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
         let blocks = &mut self.blocks[usize::from(order)];
-        // The list has more than two entries for each block of this order: most are stale.
+        // The list has more than two entries for each block of this order, so most entries are
+        // stale: remove them.
         if blocks.len() > (self.order.len() >> order) * 2 + 16 {
             blocks.sort_unstable();
             blocks.dedup();

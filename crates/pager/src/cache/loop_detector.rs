@@ -7,13 +7,13 @@
 //!
 //! A loop over less than the budget causes the same reads while pages of an earlier phase fill the
 //! rest of the budget. Then the protected pages may belong to the earlier phase. Therefore some
-//! protected pages are evicted and watched as *samples*: if the loop touches none of the samples in
+//! protected pages are evicted and watched as *samples*. If the loop touches none of the samples in
 //! its next passes, all protected pages are released.
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
-//! loop: in a blocked matrix product the rows of a block are used again long before all other
-//! pages, and LRU keeps these rows. Refaults, and faults on pages that were evicted a short time
-//! ago, show that protection has evicted such pages too early.
+//! loop. For example, in a blocked matrix product the rows of a block are used again long before
+//! all other pages, and LRU keeps these rows. Refaults, and faults on pages that were evicted a
+//! short time ago, show that protection has evicted such pages too early.
 
 use super::reuse_distance::ReuseDistances;
 use crate::page::Page;
@@ -26,8 +26,8 @@ const REMEMBERED_BUDGETS: u32 = 4;
 /// A loop begins when the share of reads that belong to a loop exceeds this value.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop ends when the share of reads that belong to a loop falls below this value: the phase has
-/// ended, and its pages must not stay protected.
+/// A loop ends when the share of reads that belong to a loop falls below this value. The phase has
+/// ended then, and its pages must not stay protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before the budget divided by this number has
@@ -37,15 +37,16 @@ const EARLY_DIVISOR: u32 = 4;
 /// Maximum share of early evictions among reads and refaults at which a loop may begin.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// Maximum share of early evictions at which a loop continues: within a loop, early evictions are a
-/// weaker sign.
+/// Maximum share of early evictions at which a loop continues. It is larger than
+/// [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
 /// Reuse distances are used only if a pass evicts at least the budget divided by this number.
 const PASS_DIVISOR: u32 = 2;
 
-/// In the estimate of the length of a pass, the weight of a distance that is shorter than the
-/// estimate is divided by this number: the page was read again within a part of the loop.
+/// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
+/// shorter distance changes the estimate by its weight divided by this number, because the page was
+/// read again within a part of the loop.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
@@ -54,8 +55,8 @@ const SAMPLES_MAX: usize = 16;
 /// Protected pages are useless when untouched samples exceed touched samples by this number.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// The maximum cost of samples: the cost of reading probationary pages divided by this number, and
-/// in a long loop by the second number.
+/// Maximum cost of samples: the cost of reading probationary pages divided by this number. In a
+/// long loop, it is divided by the second number.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
@@ -66,7 +67,7 @@ const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// Maximum shares of early evictions at which a long loop begins and continues: pages with a short
+/// Maximum shares of early evictions at which a long loop begins and continues. Pages with a short
 /// reuse distance need a large reserve, and the reserve of a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
@@ -93,8 +94,8 @@ pub struct LoopDetector {
     /// Recent share, among reads and refaults, of pages that were evicted too early and not
     /// prefetched.
     early_share: f64,
-    /// Length of a pass: pages evicted from one use of a page to the next use, for the pages with
-    /// the longest distance.
+    /// Estimated length of a pass: the number of pages evicted between two uses of the same page,
+    /// for the pages with the longest reuse distance.
     pass_length: f64,
     /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
@@ -180,8 +181,8 @@ impl LoopDetector {
         }
     }
 
-    /// The range of the reuse distances of a page, in evicted pages. `None` if a pass evicts
-    /// little: then a displaced protected page is soon read again.
+    /// The range of the reuse distances of a page, in evicted pages. `None` if a pass evicts few
+    /// pages, because a displaced protected page would then soon be read again.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
@@ -213,8 +214,8 @@ impl LoopDetector {
 
     /// `pages` pages from `page` on are evicted: their frames are free.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
-        // The time wraps after evictions of 16 TiB; then an old eviction may be taken for a recent
-        // eviction.
+        // The time wraps after evictions of 16 TiB. After that, an old eviction may be taken for a
+        // recent one.
         self.now = self.now.wrapping_add(pages).max(1);
         let groups = (page >> GROUP_ORDER) as usize
             ..=((page + u64::from(pages) - 1) >> GROUP_ORDER) as usize;
@@ -320,8 +321,9 @@ mod tests {
         assert!(!pass(&mut detector, 4));
     }
 
-    /// Loops over 300 probationary pages, evicts protected samples as often as allowed, and returns
-    /// whether all protected pages are released.
+    /// Loops over 300 probationary pages, evicts protected samples as often as allowed, and maps
+    /// the samples again for which `is_missed` holds. Returns whether all protected pages are
+    /// released.
     fn releases_protected(is_missed: impl Fn(u64) -> bool) -> bool {
         let mut detector = LoopDetector::new(1000);
         let (mut sampled, mut is_releasing) = (10_000, false);
@@ -349,7 +351,7 @@ mod tests {
         assert!(!releases_protected(|page| page % 8 < 4), "half of them are");
     }
 
-    /// Several samples are mapped as one extent.
+    /// Several samples are mapped as one extent: all of them count as touched.
     #[test]
     fn samples_that_are_mapped_together_were_all_missed() {
         let mut detector = LoopDetector::new(1000);

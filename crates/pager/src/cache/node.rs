@@ -2,14 +2,14 @@
 //!
 //! Each node has a part of the frames, whose memory is bound to the node. A fault loads its page
 //! into a frame of the node that the faulting thread runs on. A prefetch uses the node of the
-//! thread that caused the prefetch. A resident page keeps its frame while threads of another node
-//! use it; after an eviction, the page is loaded into a frame of the other node.
+//! thread that caused the prefetch. A resident page keeps its frame even if only threads of another
+//! node use the page. After an eviction, the page is loaded into a frame of the other node.
 //!
 //! Each node evicts independently, with its own replacement queues and its own reserve of free
-//! frames. The shares of a budget are fixed, or follow the *demand* of each node: the pages that
-//! are loaded for the node, and its refaults. A node that needs frames first gets frames that
-//! another node does not use. After that, a node with more demand takes frames from a node with
-//! less demand.
+//! frames. The shares of a budget are fixed, or follow the *demand* of each node. The demand is the
+//! number of pages that are loaded for the node, plus its refaults. A node that needs frames first
+//! gets frames that another node does not use. After that, a node with more demand takes frames
+//! from a node with less demand.
 //!
 //! A machine with one node is the special case of one part with all frames.
 
@@ -25,8 +25,9 @@ pub type Node = u8;
 /// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// A share changes in steps. A step is the even share of a node divided by this number, rounded
-/// down to a power of two, and at most a huge page.
+/// A share changes in steps. The *even share* is the budget divided by the number of nodes. A step
+/// is the even share divided by this number, rounded down to a power of two, and at most a huge
+/// page.
 const STEPS: u32 = 16;
 
 /// The demand is halved whenever loads and refaults reach the budget divided by this number. So the
@@ -87,8 +88,8 @@ impl Division {
         self.max[usize::from(node)]
     }
 
-    /// Frames from the first frame of a node to the first frame of the next node: whole huge pages,
-    /// so that no huge page belongs to two nodes.
+    /// The number of frames from the first frame of a node to the first frame of the next node.
+    /// These are whole huge pages, so that no huge page belongs to two nodes.
     fn stride(&self) -> u32 {
         let max = self.max.iter().copied().max().unwrap_or(0);
         if self.max.len() > 1 { max.next_multiple_of(1 << ORDER_MAX) } else { max }
@@ -164,7 +165,8 @@ impl Shares {
             *share = part.min(*max);
             left -= *share;
         }
-        // Distribute remainders, and parts that exceed the memory of a node.
+        // Distribute what is left: remainders of the division, and parts that exceed the memory of
+        // a node.
         for (share, max) in self.shares.iter_mut().zip(&self.division.max) {
             let more = left.min(max - *share);
             *share += more;
@@ -206,10 +208,10 @@ impl Shares {
     }
 
     /// Moves one step of frames to the share of this node. The frames come from the node with the
-    /// most spare frames (`spare`, by node). If no node has spare frames, they come from the node
-    /// whose share exceeds its desired share most, provided that this node's demand calls for more.
-    /// Else, if this node is below its minimum share, they come from the node with the largest
-    /// share. Returns true if frames moved.
+    /// most spare frames (`spare`, by node). If no node has spare frames, and the demand of this
+    /// node calls for a larger share, they come from the node whose share exceeds its desired share
+    /// most. Else, if this node is below its minimum share, they come from the node with the
+    /// largest share. Returns true if frames moved.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {

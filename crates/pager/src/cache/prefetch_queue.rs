@@ -1,5 +1,5 @@
-//! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet, and the
-//! limit of the frames that prefetched pages may hold.
+//! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet. The
+//! queue also limits the frames that prefetched pages hold.
 //!
 //! Prefetched pages may hold a part of the budget. Each stream has an equal share of this part. A
 //! stream that holds its share waits until an eighth of the share is used. The streams take turns.
@@ -26,19 +26,20 @@ const PREFETCHED_DIVISOR: u32 = 16;
 const PREFETCHED_MAX: u32 = 1 << 15;
 
 /// Lower limit of the number of frames that hold prefetched, untouched pages: 16 MiB, which bridge
-/// late completions of a drive, but at most the budget divided by the second number.
+/// late completions of a drive. In a small budget, the limit is the budget divided by the second
+/// number.
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
 /// Maximum number of frames that hold prefetched, untouched pages in a long loop: the budget
-/// divided by this number. The lower limit is 3 MiB, at which a drive gives most of its bandwidth,
-/// but at most the budget divided by [`PREFETCHED_MIN_DIVISOR`]. The maximum is small, because each
-/// frame without a page of the loop costs a read in each pass.
+/// divided by this number. The maximum is at least 3 MiB, at which a drive gives most of its
+/// bandwidth. In a small budget, it is at least the budget divided by [`PREFETCHED_MIN_DIVISOR`].
+/// The maximum is small, because each frame without a page of the loop costs a read in each pass.
 const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
-/// In a long loop, the maximum length of an extent is the budget divided by this number: an extent
-/// is evicted as a whole, so the share of protected pages has this granularity.
+/// In a long loop, the maximum length of an extent is the budget divided by this number. An extent
+/// is evicted as a whole, so the number of protected pages varies by this length.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
 /// The maximum length of an extent in a long loop is at least this number of pages.
@@ -48,16 +49,17 @@ const LOOP_EXTENT_MIN: u32 = 8;
 /// gets more frames.
 const USED_DIVISOR: u32 = 8;
 
-/// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB: the thread waits for all
-/// of these pages, and a drive gives most of its bandwidth at that length.
+/// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB. The length is limited,
+/// because the thread waits for all of these pages. A drive gives most of its bandwidth at this
+/// length.
 const FAULT_ORDER_MAX: u8 = 7;
 
 /// A stream waits for the rest of a huge page only if it holds prefetched pages of at least this
 /// number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes this number of ticks while pages of one budget are loaded. A prefetched
-/// extent is stale after the second number of ticks without a touch.
+/// The prefetch clock makes this number of ticks while as many pages are loaded as the budget has.
+/// A prefetched extent is stale after the second number of ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
@@ -70,14 +72,14 @@ struct QueuedPrefetch {
     stream: u32,
     /// The requested pages, in the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// The rest of the fault-around of a single page that the stream has requested.
+    /// The pages still to be loaded around a single page that the stream has requested.
     fault_around: Range<Page>,
-    /// True if this fault-around is a probe; `None` until that is decided.
+    /// True if the pages in `fault_around` are loaded as a probe; `None` until this is decided.
     is_probe: Option<bool>,
     /// The stream goes from higher pages to lower pages.
     is_descending: bool,
-    /// The stream has its share of frames and waits until a part of the share is used. Otherwise
-    /// each touched page would start a transfer of its own.
+    /// The stream has its share of frames and waits until a part of the share is used. Without the
+    /// wait, each touched page would start a transfer of its own.
     is_at_share: bool,
     /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
     /// node.
@@ -120,7 +122,7 @@ impl QueuedPrefetch {
     }
 
     /// The order of the largest aligned block that contains a page and lies within a queued range.
-    /// `None` if the page is not near the beginning of the range: a fault far into a range does not
+    /// `None` if the page is not near the beginning of the range, because such a fault does not
     /// belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
@@ -254,8 +256,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// The order to load for a fault on a queued page; `None` if the page is not queued, or its
-    /// stream no longer expects it.
+    /// The order to load for a fault on a queued page. `None` if the page is not queued, or if its
+    /// stream no longer expects the page.
     pub(super) fn order_for_fault(&self, page: Page) -> Option<u8> {
         self.queued.iter().find_map(|queued| {
             let order = queued.order_around(page)?;
@@ -283,7 +285,8 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // Streams do not see faults on pages with MADV_RANDOM.
+            // Streams have not seen a fault on a page with `MADV_RANDOM`, and would answer for an
+            // earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }
@@ -389,8 +392,8 @@ impl Cache {
     }
 
     /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
-    /// single page. The queue forgets the pages of the extent: pages that are evicted untouched are
-    /// not loaded again.
+    /// single page. The queue forgets the pages of the extent, so that they are not loaded again if
+    /// they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -419,7 +422,8 @@ impl Cache {
                 queued.ranges.pop_front();
                 continue;
             };
-            // A short range stands for its first page, which is loaded with its fault-around.
+            // A range that is not longer than the fault-around is loaded as the fault-around of its
+            // first page.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });
@@ -430,7 +434,7 @@ impl Cache {
         }
     }
 
-    /// The first page of the range that can be loaded (the last, for a descending stream). The
+    /// The first page of the range that can be loaded, or the last for a descending stream. The
     /// pages that the stream would touch before this page are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
@@ -448,8 +452,8 @@ impl Cache {
         None
     }
 
-    /// True if the queue ends within a huge page, and the stream will request the rest of the huge
-    /// page before it has used the `has` frames that it holds.
+    /// True if the queue ends within a huge page, and the stream will soon request the rest of this
+    /// huge page. Soon means: before the stream has used the `has` frames that it holds.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -465,9 +469,10 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent of a node, so that `stream` gets its frames. The extent
-    /// is dropped only if its own stream no longer expects it, or if advice prefetched it and the
-    /// announced pages hold more than their share. Returns true if the extent was dropped.
+    /// Drops the oldest prefetched extent of a node to give its frames to `stream`. The extent is
+    /// dropped if its own stream no longer expects it. An extent that the program announced by
+    /// `MADV_WILLNEED` is also dropped if announced pages hold more than their share. Returns true
+    /// if the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -479,8 +484,8 @@ impl Cache {
         may_drop
     }
 
-    /// True if `holder` is the stream of announced pages, the announced pages hold more than their
-    /// share, and another stream waits.
+    /// True if `holder` is the stream of the pages announced by `MADV_WILLNEED`, these pages hold
+    /// more than their share, and another stream waits.
     fn is_over_share(&self, holder: u32, waiting: u32, max: u32) -> bool {
         holder == ADVISED_STREAM
             && waiting != ADVISED_STREAM
@@ -510,8 +515,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block with which the loading of a range begins: at the start of
-/// the range, or at its end for a descending stream.
+/// The order of the largest aligned block with which the loading of a range begins. The block is at
+/// the start of the range, or at the end for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;
@@ -533,8 +538,8 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// Returns a cache whose thread has touched new memory (each fault fills a huge page with
-    /// zeros), and the pages that the stream expects next.
+    /// Returns a cache whose thread has touched new memory, and the pages that the stream expects
+    /// next. Each fault fills a huge page with zeros.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });

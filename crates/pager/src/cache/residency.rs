@@ -217,8 +217,8 @@ impl Residency {
         self.node(node).pool.free_frames()
     }
 
-    /// Of the aligned huge pages of a node that are not completely free, the one with the most free
-    /// frames: its first frame, and the number of its free frames.
+    /// The aligned huge page of a node with the most free frames, among those that are not
+    /// completely free. Returns its first frame, and the number of its free frames.
     pub(super) fn emptiest(&self, node: Node) -> Option<(Frame, u32)> {
         let (frame, free) = self.node(node).pool.emptiest()?;
         Some((self.division.first(node) + frame, free))

@@ -11,8 +11,8 @@ use std::ops::Range;
 const BLOCK_ORDER: u8 = 6;
 
 /// The weight of a read of a whole block in the mean of the block's distances and in the mean of
-/// their deviations. A single distance says little: a loop that turns back, or crosses an array in
-/// another direction, has short and long distances in turn.
+/// their deviations. The weight is small, because a single distance says little. A loop that turns
+/// back, or crosses an array in another direction, has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The distances of each block.
@@ -27,7 +27,7 @@ struct BlockReuse {
     mean: u32,
     /// The mean absolute deviation from the mean.
     deviation: u32,
-    /// The last use of a page was long before its eviction: the next distance does not count.
+    /// The last use of a page was long before its eviction, so the next distance does not count.
     is_late_eviction: bool,
 }
 
@@ -41,7 +41,7 @@ impl ReuseDistances {
         &mut self.blocks[first..end]
     }
 
-    /// Pages are read. Since they were evicted, `distance` pages were evicted.
+    /// Pages are read. After their eviction, `distance` other pages were evicted.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
         let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
         let weight = WEIGHT * part.min(1.0);

@@ -27,7 +27,8 @@ struct Simulation {
     /// The content of frames.
     frames: Vec<Option<u32>>,
     drive: Vec<u32>,
-    /// The content of each page when it was last written back or read. Dirty pages differ from it.
+    /// The content of each page when it was last written back or read. Dirty pages differ from this
+    /// content.
     clean: Vec<u32>,
     /// Actions to carry out, in any order.
     todo: Vec<Action>,
@@ -121,7 +122,7 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The hashes of these pages are not known any more.
+        // The content that was last written back or read is not known any more.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -274,7 +275,8 @@ impl Simulation {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
-        // Poison actions are carried out at once: only the drive is slow.
+        // The fault server carries out poison actions at once, so none is pending when pages are
+        // erased.
         let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
         self.todo.retain(|action| !is_poison(action));
         self.on_drive.retain(|on_drive| !pages.contains(on_drive));
@@ -339,7 +341,8 @@ impl Simulation {
 const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
-/// Random touches with sweeps among them.
+/// Returns the next touch of a thread: mostly of a sweep, and in one of eight cases of a random
+/// page.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);
@@ -515,7 +518,7 @@ fn every_page_holds_its_last_content_if_the_drive_fails() {
     }
 }
 
-/// 10^6 steps, or `INTERLEAF_STEPS`.
+/// Runs 10^6 steps, or the number of steps in `INTERLEAF_STEPS`.
 #[test]
 fn no_step_of_a_million_is_wrong() {
     let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());
@@ -652,8 +655,8 @@ fn stale_prefetches_are_dropped() {
     assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// Loops over a part of the budget, after a sweep over much more. Returns the minor faults and the
-/// reads of the loop, after the loop has run for a while.
+/// Sweeps over twice the budget, and then loops over a part of the budget. Returns the minor faults
+/// and the reads of the last 10 of 30 rounds of the loop.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

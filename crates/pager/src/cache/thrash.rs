@@ -4,10 +4,10 @@
 //!
 //! The size is the number of pages that the threads use. This number follows from the number of
 //! loads since the threads began to wait, and from the number of distinct pages among these loads.
-//! The number of distinct pages is estimated from a sample, the pages with the smallest hashes:
-//! among `n` uniform hashes in 0..1 the k-th smallest is k / n in the mean (Bar-Yossef et al.,
-//! "Counting Distinct Elements in a Data Stream", RANDOM 2002; SHARDS samples pages in the same
-//! way: Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024 hashes
+//! The number of distinct pages is estimated from a sample, the pages with the smallest hashes.
+//! Among `n` uniform hashes in 0..1, the k-th smallest is k / n in the mean (Bar-Yossef et al.,
+//! "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS samples pages in the same
+//! way (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024 hashes
 //! the standard error is 3 %.
 
 use super::Cache;
@@ -38,8 +38,8 @@ const PERIODS_MAX: u32 = 9;
 /// not thrash.
 const LOADED_MIN: u64 = 256;
 
-/// The recommended budget has room for the pages and for the reserve of free frames, which is the
-/// budget divided by this number (`evict.rs`).
+/// The recommended budget has room for the used pages and for the reserve of free frames
+/// (`evict.rs`). The reserve is the budget divided by this number.
 const RESERVE_DIVISOR: u64 = 16;
 
 /// State of the detector.
@@ -119,16 +119,16 @@ impl ThrashDetector {
     }
 }
 
-/// The estimated number of pages from which `loads` pages were drawn, if `distinct` of the draws
-/// were different pages: of n pages, l random draws hit n (1 - exp(-l / n)) different pages. `None`
-/// if nearly all draws were different: then n may be arbitrarily large.
+/// The estimated number n of pages that the threads use, if `loads` random draws among them hit
+/// `distinct` different pages. The estimate solves `distinct` = n (1 - exp(-`loads` / n)). `None`
+/// if nearly all draws were different, because n may then be arbitrarily large.
 fn used_pages(distinct: u64, loads: u64) -> Option<u64> {
     let (distinct, loads) = (distinct as f64, loads as f64);
     if distinct == 0.0 || loads < LOADS_MIN * distinct {
         return None;
     }
-    // Bisection for x, the mean number of draws of a page: (1 - exp(-x)) / x decreases with x, from
-    // 1.
+    // Bisection for x, the mean number of draws of a page: (1 - exp(-x)) / x is 1 at x = 0, and
+    // decreases with x.
     let (mut low, mut high) = (0.0, loads / distinct + 1.0);
     for _ in 0..40 {
         let middle: f64 = f64::midpoint(low, high);
@@ -166,7 +166,7 @@ mod tests {
         rand_core::{RngCore, SeedableRng},
     };
 
-    /// Periods of random accesses to `pages` pages; the budgets that were reported.
+    /// Simulates 20 periods of random accesses to `pages` pages. Returns the reported budgets.
     fn reported(pages: u64, is_demanded: bool, stall_share: f64) -> Vec<u64> {
         let (mut detector, mut random) = (ThrashDetector::default(), Pcg64Mcg::seed_from_u64(1));
         let period = |_| {
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// Pages that were not read yet count, too.
+    /// The report comes before all used pages were read: the budget has room for the others, too.
     #[test]
     fn the_budget_is_right_before_all_pages_were_read() {
         let (pages, loads) = (150_000_u64, 100_000);

@@ -8,9 +8,9 @@ use crate::{page::Page, prefetch::is_history_stream};
 use std::ops::Range;
 
 impl Cache {
-    /// Absent to Filling: loads an extent that contains `page` into frames of a node, for `stream`,
-    /// or for a fault if `stream` is 0. `None` while no frame of the node is free, or if the page
-    /// is unavailable.
+    /// Absent to Filling: loads an extent that contains `page` into frames of a node. The load is
+    /// for `stream`, or for a fault if `stream` is 0. `None` while no frame of the node is free, or
+    /// if the page is unavailable.
     pub(super) fn load(
         &mut self,
         page: Page,
@@ -65,7 +65,7 @@ impl Cache {
         self.make_ready(id, actions);
     }
 
-    /// Drops an extent whose read failed. Only the page that a thread waits for is read again; if
+    /// Drops an extent whose read failed. Only the page that a thread waits for is read again. If
     /// this read of a single page fails too, the page is poisoned.
     fn on_failed_read(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = *self.residency.extent(id);
@@ -94,8 +94,8 @@ impl Cache {
         extent.state = ExtentState::Ready;
         let fault = extent.waiting_fault();
         extent.clear_waiter();
-        // A dirty extent that could not be written back must not be inactive, because inactive
-        // extents are dropped.
+        // While the process forks, only dirty extents are mapped. The write-back of such an extent
+        // failed, and an inactive extent would be dropped with its content.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);

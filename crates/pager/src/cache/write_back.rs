@@ -67,8 +67,8 @@ impl Cache {
         // The device or system call may write to the pages at any time.
         extent.is_dirty = true;
         extent.clear_waiter();
-        // Probationary extents are the first victims: eviction would try this extent again and
-        // again, while the thread that pins it may wait for a frame.
+        // A probationary extent would be the first victim, and eviction would try it again and
+        // again. Meanwhile the thread that pins the extent may wait for a frame.
         extent.is_probationary = false;
         self.push_mapped(id);
         actions.push(Action::Wake(span.page, 1 << span.order));

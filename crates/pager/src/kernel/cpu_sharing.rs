@@ -3,11 +3,11 @@
 //!
 //! A thread that waits for a page leaves its CPU idle. If the thread waits for most of its time,
 //! the pager's thread can run on that CPU without loss: one thread sleeps while the other runs. On
-//! two CPUs each fault takes two interrupts, each to a CPU that sleeps; in a virtual machine, these
+//! two CPUs each fault takes two interrupts, each to a CPU that sleeps. In a virtual machine, these
 //! interrupts cost more than a read from a fast drive (benches/README.md).
 //!
 //! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two threads
-//! at each wake-up. So the waiting thread is pinned to the shared CPU while it waits, and its
+//! at each wake-up. Therefore the waiting thread is pinned to the shared CPU while it waits. Its
 //! former affinity mask is restored as soon as the page is mapped.
 
 use crate::page::Page;
@@ -27,7 +27,7 @@ use std::{
 /// The number of faults between two decisions.
 const WINDOW_FAULTS: u32 = 64;
 
-/// Minimum fraction of its time that a thread must wait for pages before it shares its CPU: the
+/// Minimum fraction of its time that a thread must wait for pages before it shares its CPU. The
 /// pager's thread then has at least this fraction of the CPU.
 const WAIT_FRACTION_MIN: f64 = 0.5;
 
@@ -42,8 +42,8 @@ const PREEMPTED_MAX: u32 = 2;
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
-/// While the thread waits, new faults of other threads are read at every n-th step: each read is a
-/// system call.
+/// While the served thread waits for a transfer, faults of other threads are read only at every
+/// n-th step, because each read is a system call.
 const FAULTS_READ_ONE_IN: u32 = 8;
 
 /// Decides whether the pager's thread and the only thread that it serves share a CPU.
@@ -69,7 +69,7 @@ pub(crate) struct CpuSharing {
     pause: u32,
 }
 
-/// Faults that were all taken by one thread.
+/// Consecutive faults of the process that were all taken by one thread.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     thread: u32,
@@ -111,7 +111,8 @@ impl CpuSharing {
         self.waiting = self.is_shared().then_some((thread, page));
     }
 
-    /// True if pending faults need not be read in this step: the thread waits for a transfer.
+    /// True if pending faults need not be read in this step, because the served thread waits for a
+    /// transfer.
     pub(crate) const fn skips_faults(&mut self, are_transfers_done: bool) -> bool {
         let may_skip = self.waiting.is_some() && !are_transfers_done;
         self.steps_without_read = if may_skip { self.steps_without_read + 1 } else { 0 };
@@ -251,7 +252,7 @@ mod tests {
         sched_getaffinity(Some(thread)).expect("a mask")
     }
 
-    /// Faults of a thread that waits for this fraction of its time.
+    /// Reports faults of a thread that waits for this fraction of its time.
     fn faults(sharing: &mut CpuSharing, thread: Pid, waits: f64) {
         let tick = Duration::from_millis(1);
         let began = Instant::now();

@@ -17,7 +17,8 @@ use std::{mem, ops::Range};
 
 /// A split huge page is collapsed again at its n-th use as a whole since the split. The kernel
 /// copies 2 MiB for a collapse. The copy takes about as long as moving 512 single pages in and out
-/// four times (benches/README.md). Pages of a stream are used only once.
+/// four times (benches/README.md). A collapse at the first use would not pay for pages of a stream,
+/// which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
 /// All frames of a budget. The page of a frame is either in the frame or has moved to a region.
@@ -26,15 +27,15 @@ pub(crate) struct Frames {
     memory: Memory,
     /// Huge pages that were allocated.
     allocated: Vec<bool>,
-    /// For each huge page, 0 if it is not split. The kernel may split it for a move of a part: then
-    /// 1 plus the number of uses as a whole since that move.
+    /// For each huge page: 0 if the huge page is not split. A move of a part may split it: the
+    /// value is then 1 plus the number of uses as a whole since that move.
     split: Vec<u8>,
     /// Frames that were never used, and are still the zeros that the kernel allocated.
     untouched: Vec<bool>,
     /// Frames whose pages were given back to the kernel.
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// True if pages are copied instead of moved: then the kernel allocates new pages for frames.
+    /// True if pages are copied instead of moved. The kernel then allocates new pages for frames.
     is_plain: bool,
 }
 
@@ -149,12 +150,12 @@ impl Frames {
         let mut used = part.start;
         for page in part.clone().step_by(PAGE_BYTES) {
             if mem::take(&mut self.untouched[page / PAGE_BYTES]) {
-                // SAFETY: by the caller.
+                // SAFETY: the caller upholds the contract of this function.
                 unsafe { self.memory.zero(used..page) };
                 used = page + PAGE_BYTES;
             }
         }
-        // SAFETY: by the caller.
+        // SAFETY: the caller upholds the contract of this function.
         unsafe { self.memory.zero(used..part.end) }
     }
 
@@ -178,8 +179,8 @@ impl Frames {
 
     /// The bytes of a part, borrowed as by [`Frames::page`].
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: only frames of mapped extents have no page, and their content is not read; frames
-        // are not written to while `self` is borrowed.
+        // SAFETY: only frames of mapped extents have no page, and the content of these frames is
+        // not read. Frames are not written to while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

@@ -46,8 +46,9 @@ impl Memory {
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
             // SAFETY: the mapping was just made, and advice of these kinds changes no content. A
-            // failure is ignored: a kernel without huge pages refuses advice about them, and the
-            // pager is slower; no kernel refuses `MADV_DONTFORK` of an anonymous mapping.
+            // failure is ignored: a kernel without huge pages refuses advice about huge pages, and
+            // the pager is then only slower. No kernel refuses `MADV_DONTFORK` of an anonymous
+            // mapping.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
         Ok(Self { mapped, start, bytes })
@@ -71,7 +72,7 @@ impl Memory {
     /// The part lies within the memory, and no other code uses it.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: the memory is mapped, and by the caller no other code uses it.
+        // SAFETY: the memory is mapped. By contract no other code uses the part.
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
@@ -82,7 +83,7 @@ impl Memory {
     #[cfg(test)]
     pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.bytes);
-        // SAFETY: the memory is mapped, and by the caller no other code uses it.
+        // SAFETY: the memory is mapped. By contract no other code uses the part.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
         }
@@ -95,7 +96,7 @@ impl Memory {
     /// is used.
     pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: the memory is mapped, and by the caller not written to.
+        // SAFETY: the memory is mapped. By contract no code writes to the part.
         unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 
@@ -106,7 +107,7 @@ impl Memory {
     pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         debug_assert!(part.end <= self.bytes);
         let start = (self.start + part.start) as *mut u8;
-        // SAFETY: the memory is mapped, and by the caller no other code uses it.
+        // SAFETY: the memory is mapped. By contract no other code uses the part.
         unsafe { std::slice::from_raw_parts_mut(start, part.len()) }
     }
 }
@@ -118,13 +119,13 @@ impl Drop for Memory {
     }
 }
 
-/// Sets the protection of pages: `PROT_...`; other bits are ignored.
+/// Sets the protection of pages: bits of `PROT_...`, which are passed to the kernel unchanged.
 ///
 /// # Safety
 /// The pages belong to regions, and no Rust object lies there.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
-    // SAFETY: by the caller.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
 }
 
@@ -133,7 +134,7 @@ pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Resul
 /// # Safety
 /// The effect of the advice on the content is intended.
 pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
-    // SAFETY: by the caller.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
@@ -163,8 +164,8 @@ pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
     set_policy(pages, libc::MPOL_BIND, &mask)
 }
 
-/// Keeps pages at these addresses on their nodes: NUMA balancing of the kernel does not migrate
-/// memory that has a policy of its own.
+/// Keeps pages at these addresses on their nodes, by a policy for the addresses. NUMA balancing of
+/// the kernel does not migrate memory that has a policy of its own.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -225,10 +226,10 @@ pub(crate) fn collapse(address: usize) {
 pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     let start = pages.start as *mut _;
-    // SAFETY: by the caller; the same holds for the advice below.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
     for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
-        // SAFETY: as above.
+        // SAFETY: the mapping was just made, and advice of these kinds changes no content.
         let _ = unsafe { mm::madvise(start, pages.len(), advice) };
     }
     Ok(())
@@ -242,9 +243,9 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
 pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()> {
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (start, length) = (pages.start as *mut _, pages.len());
-    // SAFETY: by the caller.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
-    // SAFETY: as above.
+    // SAFETY: the pages at `to` belong to a region, and only this function uses them.
     unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
 }
 

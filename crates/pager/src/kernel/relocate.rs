@@ -5,7 +5,7 @@
 //! move as a whole is therefore moved page by page. A single page that does not move is copied into
 //! the region, or moved out of the region by `mremap(2)`. A program may also change a page by a
 //! system call that the preloaded library does not see. Such a change must never leave the program
-//! with wrong content: either the content of the page is known, or the program is ended.
+//! with wrong content. If the content of the page is not known, the program is ended.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -29,7 +29,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Retries for a frame that a finished transfer still holds: together some hundred ms.
+/// Retries for a frame that a finished transfer still pins. All retries together take some hundred
+/// ms.
 const FRAME_TRIES: u32 = 100_000;
 
 /// Retries for a page that the kernel has pinned for the program, possibly for a long time; see
@@ -37,8 +38,8 @@ const FRAME_TRIES: u32 = 100_000;
 const PAGE_TRIES: u32 = 100;
 
 /// A busy page is tried only once if another page was busy less than this time ago. Otherwise the
-/// pager would retry for each page of a large transfer (MPI pins 4 MiB of another rank at a time):
-/// ranks with 24 MiB took a minute instead of 4 s.
+/// pager would retry for each page of a large transfer. For example, MPI pins 4 MiB of another rank
+/// at a time, and ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, for example for a transfer in flight: these pages
@@ -66,11 +67,11 @@ impl Relocator {
         })
     }
 
-    /// Moves the pages at `frame`, in the pager's own address range, to the program's addresses
-    /// from `page` on, and wakes the threads that wait for them.
+    /// Moves the pages from the frames at address `frame` to the program's addresses from `page`
+    /// on. Wakes the threads that wait for these pages.
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
-        // SAFETY: by the state machine the content is in the frames, and the pages belong to
-        // regions.
+        // SAFETY: by the state machine of the cache the content is in the frames. The pages belong
+        // to regions.
         let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
         let Err((mut done, _)) = moved else { return };
         while done < bytes {
@@ -80,12 +81,13 @@ impl Relocator {
     }
 
     fn map_one(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: like `map_in`.
+        // SAFETY: the content is in the frame, and the page belongs to a region.
         if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // The program has unmapped the address, so no access can read its content.
+            // `NOENT` or `INVAL`: the program has unmapped the address, so no access can read the
+            // content.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
             Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
@@ -116,7 +118,8 @@ impl Relocator {
         page: usize,
         bytes: usize,
     ) -> Result<bool, Pinned> {
-        // SAFETY: by the state machine the frames are empty, and the pages belong to regions.
+        // SAFETY: by the state machine of the cache the frames are empty. The pages belong to
+        // regions.
         let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
         let Err((mut done, _)) = moved else { return Ok(false) };
         let mut is_missing = false;
@@ -137,7 +140,7 @@ impl Relocator {
         let was_pinned =
             self.last_pinned.get().is_some_and(|last| last.elapsed() < PINNED_RECENTLY);
         let tries = if was_pinned { 1 } else { PAGE_TRIES };
-        // SAFETY: like `unmap_out`.
+        // SAFETY: the frame is empty, and the page belongs to a region.
         match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {
@@ -176,8 +179,9 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Clears the page table entries of addresses without pages (`MADV_DONTNEED`): poison is gone,
-    /// and since Linux 6.14 an empty page table is freed, too, so that a huge page can move there.
+    /// Clears the page table entries of addresses without pages (`MADV_DONTNEED`). The call also
+    /// removes poison. Since Linux 6.14 it frees an empty page table, too, so that a huge page can
+    /// move there.
     pub(crate) fn clear(&self, pages: &Range<usize>) {
         // SAFETY: no page is mapped that could be lost.
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };

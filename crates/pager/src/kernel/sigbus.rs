@@ -1,23 +1,23 @@
 //! Faults that the faulting thread serves itself, without the pager's thread, in a handler of
-//! SIGBUS: the kernel raises the signal instead of sending a message to the pager's thread
-//! (`UFFD_FEATURE_SIGBUS`). A minor fault then costs no context switch; for all other faults the
+//! SIGBUS. With `UFFD_FEATURE_SIGBUS`, the kernel raises this signal instead of sending a message
+//! to the pager's thread. A minor fault then costs no context switch. For all other faults the
 //! thread queues a request for the pager's thread, and waits.
 //!
-//! This mode is an option because it has two limits: a system call that accesses a missing page
-//! fails with `EFAULT`, because the kernel raises no signal for its own faults; and a fault of a
-//! thread that has SIGBUS blocked ends the program.
+//! This mode is an option because it has two limits. A system call that accesses a missing page
+//! fails with `EFAULT`, because the kernel raises no signal for its own faults. A fault of a thread
+//! that has SIGBUS blocked ends the program.
 //!
 //! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. This code
-//! may run in a handler because
+//! may run in a handler for these reasons:
 //!
-//! - it allocates nothing and frees nothing: a thread that maps an extent only marks it
+//! - It allocates nothing and frees nothing. A thread that maps an extent only marks it
 //!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves it, and appends it to a log of fixed
-//!   capacity; the pager's thread handles the log;
-//! - it waits for no lock: it only tries to lock the fault server; on failure it queues the fault
-//!   and waits, as in thread mode. The pager's thread never waits for a thread that waits for it: a
-//!   handler holds the lock for a few system calls, during which all signals are blocked;
-//! - it touches no region, and uses no thread-local variable but `errno`, which it restores;
-//! - a pager is dropped only when no handler uses it any more ([`unregister`]).
+//!   capacity. The pager's thread handles the log.
+//! - It waits for no lock: it only tries to lock the fault server. On failure it queues the fault
+//!   and waits, as in thread mode. This causes no deadlock, because a handler holds the lock only
+//!   for a few system calls, during which all signals are blocked.
+//! - It touches no region, and uses no thread-local variable but `errno`, which it restores.
+//! - A pager is dropped only when no handler uses it any more ([`unregister`]).
 
 #![expect(unsafe_code, reason = "a handler of signals, and what the kernel gives it")]
 
@@ -47,7 +47,8 @@ use std::{
 const PAGERS: usize = 16;
 
 /// Number of tries to lock the fault server before the thread queues its fault. The lock is usually
-/// held only for a moment. All tries take some ten microseconds, less than to sleep and be woken.
+/// held only for a moment. All tries together take some ten microseconds, which is less than a
+/// sleep and a wake-up take.
 const TRIES: u32 = 1000;
 
 /// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has another
@@ -237,7 +238,7 @@ const fn mask(set: &libc::sigset_t) -> u64 {
 }
 
 const fn set_mask(set: &mut libc::sigset_t, mask: u64) {
-    // SAFETY: like `mask`.
+    // SAFETY: a set begins with the kernel's signals, one bit each.
     unsafe { *ptr::from_mut(set).cast::<u64>() = mask }
 }
 
@@ -276,7 +277,7 @@ extern "C" fn on_sigbus(
 /// The kernel passed the context.
 #[cfg(target_arch = "x86_64")]
 unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
-    // SAFETY: by the caller. The second bit of a page fault's error code means a write.
+    // SAFETY: the kernel passed the context. Bit 1 of a page fault's error code means a write.
     unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
 }
 
@@ -292,7 +293,7 @@ unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
 /// its handler.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let (handler, flags) = (PROGRAM_ACTION.handler.load(SeqCst), PROGRAM_ACTION.flags.load(SeqCst));
-    // SAFETY: by the caller; the handler is the program's.
+    // SAFETY: the kernel passed the arguments, and the handler is the program's.
     unsafe {
         // The signal was sent by `kill(2)` or a similar call, not caused by an access of the
         // thread.

@@ -20,7 +20,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// The ioctl group, and the version of the protocol.
+/// The group of the ioctls, and also the version of the protocol (`UFFD_API`).
 const GROUP: u8 = 0xaa;
 
 /// `UFFD_FEATURE_SIGBUS`.
@@ -179,7 +179,8 @@ impl Fault {
     }
 }
 
-/// A userfaultfd: it serves the missing pages of registered memory of one process.
+/// A userfaultfd of one process: it reports faults on registered memory, and maps the missing
+/// pages.
 #[derive(Debug)]
 pub struct Userfault {
     fd: OwnedFd,
@@ -190,8 +191,8 @@ impl Userfault {
     /// system calls may access the memory.
     ///
     /// # Errors
-    /// Without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and with `EINVAL`
-    /// before Linux 6.8.
+    /// `EPERM` without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and
+    /// `EINVAL` before Linux 6.8.
     pub fn open(mode: FaultMode) -> io::Result<Self> {
         Self::with(FEATURES | if mode == FaultMode::Signal { SIGBUS } else { 0 })
     }
@@ -227,8 +228,8 @@ impl Userfault {
         self.call::<REGISTER, _>(&mut register)
     }
 
-    /// Registers addresses of a memory file for faults on missing pages, for minor faults (on pages
-    /// that are in the file and not mapped), and for writes to protected pages.
+    /// Registers addresses of a memory file for faults on missing pages, for minor faults, and for
+    /// writes to protected pages. A minor fault is on a page that is in the file and not mapped.
     ///
     /// # Errors
     /// When the addresses are not such memory of this process.
@@ -293,8 +294,8 @@ impl Userfault {
     /// pages at `dst`. No page may be mapped at `dst`. A busy page is retried `tries_max` times.
     ///
     /// # Safety
-    /// Both ranges are memory of this process that only the pager manages: no Rust object lies at
-    /// `src`, and the moved content is the content that the program expects at `dst`.
+    /// Both ranges are memory of this process that only the pager manages. No Rust object lies at
+    /// `src`. The moved content is the content that the program expects at `dst`.
     ///
     /// # Errors
     /// The number of bytes that were moved before the error, and the error.
@@ -314,7 +315,7 @@ impl Userfault {
                 Ok(()) => return Ok(()),
                 // Interrupted: `moved` bytes are done, and the rest is retried.
                 Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
-                // A finished transfer may hold its pages for a moment.
+                // The pages of a finished transfer may stay pinned for a moment.
                 Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     done += usize::try_from(moving.moved).unwrap_or(0);
@@ -437,7 +438,7 @@ unsafe impl Ioctl for NewDescriptor {
     }
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
-        // SAFETY: the call has succeeded, so this is the new descriptor.
+        // SAFETY: the call has succeeded, so `out` is the new descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }
@@ -451,7 +452,8 @@ mod tests {
     use super::*;
     use crate::{kernel::memory::Memory, page::HUGE_BYTES};
 
-    /// The kernel splits a huge page of zeros into shared zero pages.
+    /// The kernel splits a huge page into shared zero pages where it has only zeros: these pages
+    /// move like all others.
     #[test]
     fn shared_pages_of_zeros_move_too() {
         let faults = match Userfault::open(FaultMode::Thread) {
@@ -469,7 +471,7 @@ mod tests {
         let (half, page) = (HUGE_BYTES / 2, PAGE_BYTES);
         for part in [0..page, page..2 * page, 2 * page..half, half..HUGE_BYTES] {
             let (dst, src) = (to.start() + part.start, from.start() + part.start);
-            // SAFETY: as above.
+            // SAFETY: the memory is this test's own.
             let moved = unsafe { faults.move_pages(dst, src, part.len(), 1000) };
             assert_eq!(moved, Ok(()), "{part:?}");
         }

@@ -28,7 +28,7 @@ pub(crate) trait TryMap: Send {
 pub(crate) enum MapOutcome {
     /// The page is mapped.
     Mapped,
-    /// The page is mapped, and the fault server must be woken to follow it up.
+    /// The page is mapped, and the fault server must be woken to process the log of mapped extents.
     MappedAndNotify,
     /// Only the fault server can map the page.
     Defer,
@@ -52,8 +52,8 @@ struct WaiterSlot {
     address: AtomicUsize,
 }
 
-/// States of a slot: unused, being filled, waiting to be read by the server, read, page mapped,
-/// address not of a region.
+/// States of a slot, in this order: unused, being filled, waiting to be read by the server, read,
+/// page mapped, address not of a region.
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -92,8 +92,8 @@ impl Waiters {
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
         slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
-        // The thread is counted before the fault server may see the fault: the server wakes no
-        // thread while the count is 0.
+        // The thread is counted before the fault server may see the fault, because the server wakes
+        // no thread while the count is 0.
         self.count.fetch_add(1, SeqCst);
         slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);

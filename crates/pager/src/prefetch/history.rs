@@ -1,14 +1,15 @@
 //! History: irregular accesses that repeat in the same order.
 //!
 //! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats
-//! the same order. Therefore the order of faults is recorded: a *log* has the pages that each
+//! the same order. Therefore the order of faults is recorded. A *log* has the pages that each
 //! thread faulted on, and an *index* has the last entry of each page. When a page faults again, the
 //! log is replayed from the last entry of that page. If the entries that follow predict the next
 //! faults, the pages ahead of the program are prefetched (temporal streaming: Wenisch et al.,
 //! "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
 //!
-//! Pages that stayed mapped do not fault. A replay therefore skips their entries, and records the
-//! skipped entries again with the others, so that the newest round in the log is always complete.
+//! Pages that stayed mapped do not fault. A replay therefore skips the entries of these pages. It
+//! records the skipped entries again with the others, so that the newest round in the log is always
+//! complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
@@ -31,14 +32,14 @@ use std::{collections::VecDeque, ops::Range};
 /// is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has five entries for every four pages: room for a round in which each page faults alone,
-/// and for the prefetches of the next round. The log grows as entries are written.
+/// The log has five entries for every four pages. They are enough for a round in which each page
+/// faults alone, and for the prefetches of the next round. The log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. If
-/// another page has taken the slot of a page, the cost is only a late prediction. With 4 bytes for
-/// an entry and for a slot, the history has at most 7.5 bytes (0.18 %) for each page if all pages
-/// fault alone, and a quarter of this number with extents of 4 pages.
+/// another page has taken the slot of a page, the cost is only a late prediction. An entry and a
+/// slot have 4 bytes each. If all pages fault alone, the history has at most 7.5 bytes (0.18 %) for
+/// each page. With extents of 4 pages, it has a quarter of this number.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads that are followed. A new thread replaces the thread that has not
@@ -152,7 +153,7 @@ impl History {
     }
 
     /// Records a fault that no stream explains, and returns pages to prefetch that were not
-    /// requested before; `None` if no confident replay predicts further pages.
+    /// requested before. `None` if no confident replay predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
@@ -183,7 +184,7 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if a replay still expects touches of some of these pages, and has prefetched them.
+    /// True if a replay still expects a touch of one of these pages that it has prefetched.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -256,7 +257,7 @@ impl History {
         entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// No replay predicted the fault: a replay begins at the last entry of the page.
+    /// No replay predicted the fault: a new replay begins at the last entry of the page.
     fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
         let (now, initial) = (self.now, self.limits.initial);
@@ -376,7 +377,7 @@ impl Log {
     }
 
     fn set_entries_max(&mut self, entries: u64) {
-        // A position has 31 bits.
+        // Positions are limited to 31 bits.
         let blocks_max = u64::from(CONFIRMED / BLOCK_ENTRIES) - 1;
         self.blocks_max = (entries / u64::from(BLOCK_ENTRIES)).min(blocks_max) as usize;
     }

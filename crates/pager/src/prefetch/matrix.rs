@@ -1,7 +1,7 @@
 //! Blocks of matrices whose rows are not a whole number of pages long.
 //!
 //! For example, in a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages
-//! apart and 1 or 2 pages long: page numbers show no stride. Byte addresses show a stride: the
+//! apart and 1 or 2 pages long. Page numbers therefore show no stride, but byte addresses do. The
 //! kernel reports the byte that faulted, and faults at the beginning of rows are exactly one
 //! *pitch* apart. Once the pitch is known, each fault has a row and a column. Faults in the same
 //! columns of consecutive rows form a *block*:
@@ -46,12 +46,13 @@ const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 /// Three faults within this many rows begin a block.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses may lag behind the front of the block by up to this number of rows: the largest height
-/// of a panel that is packed by columns.
+/// Accesses may lag behind the last touched row of the block by up to this number of rows. This is
+/// the largest height of a panel that is packed by columns.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// A column without a fault in the last `RECENT_ROWS` rows plus twice the height of a panel is
-/// removed from the block, provided that the block had `RECENT_FAULTS_MIN` faults.
+/// The columns of a block are revised each time that it has advanced by `RECENT_ROWS` rows plus
+/// twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows,
+/// columns without a fault are removed.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
@@ -146,7 +147,8 @@ impl Matrices {
         let map_early = block.pages_to_map_early(position.row);
         let (id, is_part) = (block.id, block.width * 2 <= block.pitch);
         if !is_part {
-            // Whole rows are a sweep, which is a stream.
+            // A block wider than half of a row counts as a sweep over whole rows, which is a
+            // stream.
             self.blocks.retain(|block| block.id != id);
             return None;
         }
@@ -190,8 +192,8 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Accesses to every second row show twice the pitch: a multiple of the known pitch changes
-        // nothing.
+        // Accesses to every second row show twice the pitch. Therefore a multiple of the known
+        // pitch changes nothing.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
@@ -255,8 +257,8 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// Begins a block with a fault and two earlier faults, if the earlier faults are in the rows
-    /// shortly before this row, and the columns of all three faults are within one page.
+    /// Begins a block with a fault and two earlier faults. The earlier faults must be in the rows
+    /// shortly before this row, and the columns of all three faults must be within one page.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -310,7 +312,7 @@ impl MatrixBlock {
         self.rows.contains(&row) && (0..self.width).contains(&column)
     }
 
-    /// Widens the block by a column.
+    /// Widens the block so that it contains a column.
     fn widen(&mut self, column: i64) {
         let before = (-column).max(0);
         self.base -= before;
@@ -353,7 +355,7 @@ impl MatrixBlock {
             let rows = self.row - self.rows_behind..self.prefetched_to;
             let known: Vec<_> = rows.clone().map(|row| self.pages(row)).collect();
             self.widen(column);
-            // The new columns of the other rows will be touched soon.
+            // The new columns of the other rows will be touched soon, too: prefetch them.
             for (row, known) in rows.zip(known) {
                 let wider = self.pages(row);
                 let parts = [wider.start..known.start.max(wider.start), known.end..wider.end];

@@ -1,5 +1,5 @@
 //! Streams: runs of neighbouring pages, a constant stride from one run to the next, and tiles of
-//! such runs.
+//! such runs. Examples are in [`crate::prefetch`].
 
 use super::{
     FaultContext, Limits, Prefetch,
@@ -27,8 +27,8 @@ const EQUAL_GAPS: u32 = 2;
 /// The number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// Number of untouched ranges that are queued again after a fault on a skipped page: the page was
-/// resident when the queue skipped it, and was evicted later.
+/// Number of untouched ranges that are queued again after a fault on a skipped page. Such a page
+/// was resident when the queue skipped it, and was evicted later.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
@@ -37,8 +37,8 @@ const NEXT_EXPECTED: usize = 4;
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// The largest gap, in pages, over which a confident run continues: the pages of the gap do not
-/// fault if they are still mapped.
+/// The largest gap, in pages, over which a confident run continues. There are gaps, because pages
+/// that are still mapped do not fault.
 const GAP_MAX: u64 = 16;
 
 /// The streams of all threads of a process.
@@ -101,16 +101,17 @@ struct Stream {
     direction: Option<Direction>,
     /// The part of the run since its last gap.
     segment: Range<Page>,
-    /// The stride from the segment before, and how often it has repeated.
+    /// The stride from the previous segment to this segment, and how often this stride has
+    /// repeated.
     gap: Option<(Stride, u32)>,
     /// The start of the current tile, and the number of the current run in the tile.
     tile_start: Page,
     run_number: u64,
-    /// Candidates for the stride to the next run: the strides from older runs to this run. The
-    /// first candidate is followed.
+    /// Candidates for the stride to the next run: the strides from older runs to this run.
+    /// Prefetches follow the first candidate.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
-    /// The stream whose next tile this stream may be.
+    /// The stream of which this stream may be the next tile.
     resembles: Option<u32>,
     /// Correct predictions since the last wrong prediction.
     confidence: u32,
@@ -118,7 +119,8 @@ struct Stream {
     depth: u64,
     /// Pages that the stream has requested and that were not touched yet.
     untouched: UntouchedRanges,
-    /// `None` if the next prefetch begins after the touched pages of the current run.
+    /// The point at which the next prefetch begins; `None` if it begins after the touched pages of
+    /// the current run.
     cursor: Option<Cursor>,
 }
 
@@ -129,7 +131,7 @@ impl Streams {
         Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
     }
 
-    /// Learns from a fault, and returns pages to prefetch that were not requested before; `None` if
+    /// Learns from a fault, and returns pages to prefetch that were not requested before. `None` if
     /// the stream of the fault has no such pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
@@ -179,10 +181,13 @@ impl Streams {
         }
     }
 
-    /// The stream that a fault belongs to, by the first rule that matches: a stream that predicted
-    /// the page, a confident stream whose stride leads to the page, a stream whose run continues
-    /// with the page, a stream with a candidate stride that leads to the page. If several streams
-    /// match a rule, the most confident stream.
+    /// The stream that a fault belongs to. The first of these rules that matches decides, and among
+    /// several matching streams the most confident one:
+    ///
+    /// 1. a stream that predicted the page
+    /// 2. a confident stream whose stride leads to the page
+    /// 3. a stream whose run continues with the page
+    /// 4. a stream with a candidate stride that leads to the page
     fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
         let best = |fits: &dyn Fn(&Stream) -> bool| {
@@ -212,9 +217,9 @@ impl Streams {
     }
 
     /// Adds a stream that begins with a fault. Candidates for the stride of the stream are the
-    /// distances from the nearest runs of the thread: arrays that are walked together are farther
-    /// apart than the steps within one array. The new stream may also be the next tile of a stream
-    /// that has a stride.
+    /// distances from the nearest runs of the thread, because the steps within one array are
+    /// shorter than the distances between arrays that are walked together. The new stream may also
+    /// be the next tile of a stream that has a stride.
     fn add_stream(&mut self, fault: &FaultContext) -> usize {
         self.last_id = self.last_id.wrapping_add(1) & !super::KIND_BITS;
         let at = &fault.pages;
@@ -342,7 +347,8 @@ impl Stream {
     /// True if the run continues with the pages of a fault, directly or over mapped pages.
     fn continues_with(&self, fault: &FaultContext) -> bool {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
-        // Without confidence, pages that happen to be close to each other are not a run.
+        // Without confidence, a run continues over no gap, because pages may be close to each other
+        // by chance.
         let length = self.strides.first().map_or(u64::MAX, |stride| stride.run_length);
         let gap = if self.confidence < CONFIDENCE_MIN {
             0
@@ -398,7 +404,8 @@ impl Stream {
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
-        // A candidate other than the first leads to a new run by chance.
+        // Only the first candidate was a prediction. Another candidate leads to a new run by
+        // chance.
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;
@@ -406,8 +413,8 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// Splits a run with equal gaps into several runs with a stride: a prefetch of the gaps would
-    /// be wasted, and the waste would be noticed late.
+    /// Splits a run with equal gaps into several runs with a stride. Otherwise the gaps would be
+    /// prefetched in vain, and this waste would be noticed late.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -468,7 +475,7 @@ impl Stream {
             Some(tiles) if tiles.distance == distance => {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
-            // A row of tiles has ended, and the next row has the same stride.
+            // A row of tiles has ended. The tiles of the next row have the same stride.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });

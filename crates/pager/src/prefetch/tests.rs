@@ -82,8 +82,9 @@ impl TestMemory {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// If prefetched pages have used up their share, drops the oldest stale pages: those that were
-    /// prefetched at least twice as many faults ago as the share has pages.
+    /// If prefetched pages have used up their share, drops the oldest stale pages. A page is stale
+    /// if the number of faults since its prefetch is at least twice the number of pages in the
+    /// share.
     fn drop_stale(&mut self) {
         let now = self.outcome.faults;
         while self.ready.len() >= self.ready_max()
@@ -100,7 +101,8 @@ impl TestMemory {
         }
     }
 
-    /// The outcome of a trace alone: pages that were prefetched for an earlier trace are stale.
+    /// Runs a trace, and returns its outcome alone. Pages that were prefetched for an earlier trace
+    /// are stale.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -159,7 +161,7 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // In the second round, no page is known to repeat yet.
+        // In the second round (1), more is wasted, because no page is known to repeat yet.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             check_outcome(&format!("round {round}"), outcome, 0.85, wasted);

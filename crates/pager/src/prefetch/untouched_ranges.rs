@@ -65,7 +65,7 @@ impl UntouchedRanges {
     }
 
     /// Removes the first range that has some of these pages, and all ranges before it. Returns the
-    /// first range with such a page.
+    /// range that has some of these pages.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;

@@ -1,7 +1,8 @@
 //! Addresses of regions: one reservation, from which regions are allocated.
 //!
-//! Small regions are contiguous in *slabs*. Allocators make thousands of small regions as parts of
-//! one heap, and the kernel limits the number of mappings of a process
+//! Small regions are contiguous in *slabs*, so that many of them need only one mapping. Allocators
+//! make thousands of small regions as parts of one heap, and the kernel limits the number of
+//! mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
 use crate::page::{HUGE_BYTES, PAGE_BYTES};

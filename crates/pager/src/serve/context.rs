@@ -1,4 +1,5 @@
-//! The state that the threads of a program share with the pager's thread, and their requests to it.
+//! The state that the threads of a program share with the pager's thread, and the requests to the
+//! pager's thread.
 
 #![expect(unsafe_code, reason = "regions are protected and reserved")]
 

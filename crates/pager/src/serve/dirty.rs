@@ -2,7 +2,7 @@
 //!
 //! The kernel reports writes only to write-protected pages, and write-protected pages cannot be
 //! moved. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
-//! contents of a page have the same hash with a probability of 2^-64: at a million dirty pages a
+//! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
 //! second, this happens once in half a million years.
 
 use crate::{
@@ -23,8 +23,8 @@ const UNKNOWN: u64 = 0;
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     stored: Vec<u64>,
-    /// Hashes of the pages of dirty extents, keyed by the first frame: the hashes of the stored
-    /// content once the extent is written back.
+    /// Hashes of the pages of dirty extents, keyed by the first frame. They become the hashes of
+    /// the stored content when the extent is written back.
     unsaved: HashMap<u32, Vec<u64>>,
     hash_of_zeros: u64,
 }

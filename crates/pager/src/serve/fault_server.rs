@@ -59,8 +59,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The time to spin while transfers are in flight: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
-/// The fault server reads new faults each time it has unmapped this number of pages: 64 pages take
-/// some 30 microseconds to unmap and to hash.
+/// The fault server reads new faults each time it has unmapped this number of pages. To unmap and
+/// hash 64 pages takes some 30 microseconds.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
 /// Capacity of the log of extents that faulting threads have mapped, and the length at which these
@@ -82,9 +82,9 @@ pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
 }
 
-/// Starts the thread of a fault server, with all signals blocked: the handlers of the program may
-/// touch pages that only this thread maps. If this thread fails, it ends the program, because the
-/// program's threads would wait for ever.
+/// Starts the thread of a fault server, with all signals blocked, because the signal handlers of
+/// the program may touch pages that only this thread maps. If this thread fails, it ends the
+/// program, because the program's threads would wait for ever.
 pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
     spawn("pager", move || {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| run(&server)));
@@ -157,7 +157,7 @@ pub(crate) struct FaultServer {
     /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
     /// capacity.
     mapped: Vec<MappedExtent>,
-    /// The log that is being drained.
+    /// The entries of the log that the cache is processing.
     draining: Vec<MappedExtent>,
 }
 
@@ -197,8 +197,8 @@ impl TryMap for FaultServer {
             self.space.clear(&(to..to + length));
         }
         self.frames.note_move(&part);
-        // SAFETY: by the state machine the content is in the frames, and the pages belong to a
-        // region.
+        // SAFETY: by the state machine of the cache the content is in the frames. The pages belong
+        // to a region.
         let moved = unsafe { self.handle.userfault.move_pages(to, frame, length, TRY_MAP_TRIES) };
         let moved_bytes = moved.map_or_else(|(bytes, _)| bytes, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
@@ -206,7 +206,7 @@ impl TryMap for FaultServer {
         let fault = PageFault { thread, page, offset, is_write, node };
         self.mapped.push(MappedExtent { fault, id, moved_bytes });
         if moved_bytes < length {
-            // The fault server maps the rest, also by other means than a move.
+            // The fault server maps the rest, if necessary by other means than a move.
             MapOutcome::Defer
         } else if is_prefetched || self.mapped.len() >= MAPPED_NOTIFY {
             MapOutcome::MappedAndNotify
@@ -319,7 +319,7 @@ impl FaultServer {
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         self.yield_if_served();
-        // No page is mapped while a fork is prepared.
+        // While a fork is prepared, no page is mapped, so no fault is read.
         let skips_faults = self.cpu_sharing.skips_faults(self.transfers.are_done());
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
@@ -379,9 +379,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for, but only when no extent is left to unmap:
-    /// then prefetches into all freed frames become longer transfers. Returns true if there is
-    /// work.
+    /// Executes the actions that no thread waits for. Waits until no extent is left to unmap,
+    /// because prefetches into all freed frames together are longer transfers. Returns true if
+    /// there is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -392,8 +392,8 @@ impl FaultServer {
     }
 
     /// Unmaps some of the extents that are to be evicted. While no page is pinned, the number of
-    /// pages is limited, so that a fault that arrives during the call waits for less time than a
-    /// fast drive takes to read a page. Returns true if any extent was unmapped.
+    /// pages is limited. A fault that arrives during the call then waits for less time than a fast
+    /// drive takes to read a page. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {
@@ -469,8 +469,8 @@ impl FaultServer {
     }
 
     /// True if the program has mapped other memory at an address. The arena lock is only tried,
-    /// because a signal handler may fault while its thread holds the lock. A wrong `false` makes
-    /// the thread fault again.
+    /// because a signal handler may fault while its thread holds the lock. If the lock is taken,
+    /// the result is `false`. A wrong `false` only makes the thread fault again.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -645,7 +645,8 @@ impl FaultServer {
     fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // The missing pages are unknown, so all pages of the extent count as dirty.
+            // Some pages were missing. It is unknown which, so all pages of the extent count as
+            // dirty.
             Ok(true) => {
                 self.dirty.forget(span);
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))

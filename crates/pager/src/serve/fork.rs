@@ -2,8 +2,8 @@
 //! own.
 //!
 //! A frame belongs to one process. So before a fork all pages are unmapped, and dirty pages are
-//! written back. After the fork, parent and child map the pages that they touch, each from its own
-//! frames, and write changed pages to their own layers of the store
+//! written back. After the fork, parent and child each map the pages that they touch from frames of
+//! their own. Each writes changed pages to its own layer of the store
 //! ([`interleaf_store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
@@ -55,8 +55,8 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// True if this process owns the memory. False in a child that a system call made without the
-    /// library: the parent still owns the memory.
+    /// True if this process owns the memory. False in a child that was forked by a system call past
+    /// the preloaded library: the parent still owns the memory.
     pub fn is_served(&self) -> bool {
         self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }
@@ -106,7 +106,7 @@ impl Fork<'_> {
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Omitted {
                 let addresses = context.addresses(&pages);
-                // SAFETY: as above.
+                // SAFETY: this advice changes no content.
                 let _ = unsafe { memory::advise(&addresses, Advice::LinuxDontFork) };
             }
         }
@@ -139,7 +139,8 @@ impl Fork<'_> {
         let context = &self.pager.context;
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {
-            // The thread that waits for the reply does not exist in the child.
+            // The thread that waits for the reply does not exist in the child, so the channel is
+            // forgotten.
             if let Request::Discard(_, done) = request {
                 mem::forget(mem::replace(done, channel::channel().0));
             }
@@ -152,7 +153,7 @@ impl Fork<'_> {
                 cache.reset_to_zeros(&pages);
             }
         }
-        // The parent keeps its slot in the ledger.
+        // The parent keeps its slot in the ledger, and the child takes a new one.
         if let Some((slot, frames)) = self.slot.as_ref().map(|slot| slot.for_child()).transpose()? {
             let slot = Arc::new(slot);
             *self.slot = Some(Arc::clone(&slot));
@@ -162,7 +163,8 @@ impl Fork<'_> {
         let frames = Frames::new(cache.division(), context.nodes.numbers())?;
         let addresses = reserved(&self.arena, context);
         let handle = Arc::new(FaultHandle::new(addresses, &frames, context.mode)?);
-        // The parent's fault server holds a reference too, which is never dropped in the child.
+        // The parent's fault server holds a reference to the old handle, which is never dropped in
+        // the child. Therefore the descriptors of the old handle are closed by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
             // SAFETY: the descriptors were the parent's, and no code here uses them any more.

@@ -138,7 +138,8 @@ impl Pager {
         self.advise(pages, Advice::Unpin);
     }
 
-    /// Records that a region, or a part of a region, is the block at an address.
+    /// Records the pages of an allocated block, a region or a part of a region, by the block's
+    /// address.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
         lock(&self.context.arena).set_block(address, Some(region));
     }

@@ -112,7 +112,7 @@ impl Transfers {
                 let (token, offset) = (self.last, joined[0].first * PAGE_BYTES as u64);
                 self.in_flight.insert(token, joined.iter().map(|run| run.id).collect());
                 let transfer = Transfer { token, is_write, offset, pieces: &pieces };
-                // SAFETY: by the caller.
+                // SAFETY: the caller upholds the contract of this function.
                 if unsafe { store.begin(transfer) }.is_err() {
                     failed.push(token);
                 }

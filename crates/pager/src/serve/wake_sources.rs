@@ -34,9 +34,9 @@ impl WakeSources {
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.
     pub(crate) unsafe fn wait(&self) -> io::Result<()> {
-        // SAFETY: by the caller.
+        // SAFETY: the caller upholds the contract of this function.
         let store = unsafe { BorrowedFd::borrow_raw(self.store) };
-        // SAFETY: by the caller.
+        // SAFETY: the caller upholds the contract of this function.
         let faults = unsafe { BorrowedFd::borrow_raw(self.faults) };
         let flags = if self.reads_faults { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [

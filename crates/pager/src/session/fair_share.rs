@@ -1,5 +1,5 @@
-//! Divides a budget among processes: evenly, except that a process gets no more than it can use
-//! while other processes can use the rest.
+//! Divides a budget evenly among processes. A process that cannot use its even share leaves the
+//! rest to processes that can.
 
 /// Pages of `budget` for each process, which can use `wanted` pages at most. The unneeded part of a
 /// process's share is divided among the other processes (max-min fairness: Bertsekas and Gallager,

@@ -17,8 +17,8 @@
 //! The ledger has no lock, because the holder of a lock may be killed. A process that wants more
 //! pages first writes the new number of held pages into its slot. It then sums `held` over all
 //! slots, lowers its number by the excess over the budget, and only then uses the pages. Of two
-//! processes that claim pages at the same time, at least one sees the claim of the other, so the
-//! pages claimed in this way never exceed the budget.
+//! processes that claim pages at the same time, at least one sees the claim of the other. Therefore
+//! the pages claimed in this way never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -54,7 +54,7 @@ pub const SLOTS: usize = 256;
 /// Number of words for the counters of [`Counts`]; a few are spare.
 const COUNTS: usize = 16;
 
-/// Each process has at least this number of pages, even above the budget: fewer pages cannot hold
+/// Each process has at least this number of pages, even above the budget, because fewer cannot hold
 /// both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
 
@@ -104,7 +104,7 @@ pub struct BudgetLedger {
 
 // SAFETY: all shared memory is accessed by atomic operations.
 unsafe impl Send for BudgetLedger {}
-// SAFETY: as above.
+// SAFETY: all shared memory is accessed by atomic operations.
 unsafe impl Sync for BudgetLedger {}
 
 /// A process that has a slot, or had one.
@@ -179,8 +179,8 @@ impl BudgetLedger {
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: the file is mapped as long as the value lives, is not truncated (it is private to
-        // its owner), and any bytes are a valid layout.
+        // SAFETY: the file is mapped as long as the value lives. It is private to its owner, who
+        // does not truncate it. Any bytes are a valid layout.
         unsafe { self.layout.as_ref() }
     }
 
@@ -652,7 +652,7 @@ mod tests {
                     let guard = Arc::clone(ledger).join(some(at), "one of them", 1000).unwrap();
                     for lap in 0..2000_u64 {
                         let has = guard.grow((u64::from(at) * 97 + lap * 31) % 900);
-                        // Pages are used only between `grow` and `shrink`.
+                        // The thread uses its pages only between `grow` and `shrink`.
                         let all = held.fetch_add(has, SeqCst) + has;
                         assert!(all <= 1000, "{all}");
                         held.fetch_sub(has, SeqCst);

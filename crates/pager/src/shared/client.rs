@@ -32,7 +32,8 @@ use std::{
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// Kept open as long as a region is mapped: otherwise missing pages would read as zeros.
+    /// Kept open as long as a region is mapped, because missing pages would read as zeros after a
+    /// close.
     faults: Userfault,
     pieces: MappedPieces,
 }
@@ -99,7 +100,7 @@ impl Client {
     /// Maps in a child the memory that its parent shared at the fork.
     ///
     /// # Errors
-    /// When a region cannot be served: then the region is not mapped.
+    /// When a region cannot be served. The region is then not mapped.
     pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;
@@ -119,8 +120,8 @@ impl Client {
             self.serve(addresses, page, *protection)?;
         }
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent holds a reference too. In the child, this reference is never
-        // dropped.
+        // A thread of the parent holds a reference too, which is never dropped in the child.
+        // Therefore the descriptor is closed by number.
         std::mem::forget(parents);
         // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };

@@ -39,8 +39,8 @@ const EVENTS: usize = 16;
 /// there repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Bytes of resident pages behind a faulting page that are mapped with that page: 64 KiB in all, as
-/// the kernel does for files (`fault_around_bytes`).
+/// Bytes of resident pages behind a faulting page that are mapped with that page. Together they are
+/// 64 KiB, as for files in the kernel (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
 /// The timeout of a poll that does not wait.
@@ -104,7 +104,7 @@ impl Peers {
         Ok(other)
     }
 
-    /// The file of a page, and its first page.
+    /// The first page of the file that contains a page, and the file.
     pub(super) fn file(&self, page: usize) -> Option<(usize, File)> {
         let table = self.table();
         let (file, offset) = table.file_of(page)?;
@@ -146,8 +146,8 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // The process may still have the descriptor: then the descriptor would stay in the
-            // epoll set.
+            // The process may still have the descriptor. Without this call, the descriptor would
+            // then stay in the epoll set.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
@@ -284,7 +284,7 @@ impl AddressSpace for SharedSpace {
         let pages = page..page + part.len();
         let waiters = self.take_waiters(&pages);
         let table = self.peers.table();
-        // A page of a removed file is mapped nowhere.
+        // A page of a removed file is mapped nowhere, so its content is dropped.
         if let Some((file, offset)) = table.file_of(page)
             && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
         {
@@ -298,7 +298,8 @@ impl AddressSpace for SharedSpace {
             if mapped.iter().all(|range| space.faults.continue_pages(range).is_ok()) {
                 continue;
             }
-            // A range that is not mapped as a whole is mapped page by page, at each fault.
+            // If a range cannot be mapped as a whole, the pages that threads wait for are mapped
+            // one by one.
             waiters
                 .iter()
                 .filter(|it| it.space == id)

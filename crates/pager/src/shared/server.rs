@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to share memory.
 struct Connection {
-    /// `None` after the process has closed its end: then the server polls for the end of the
+    /// `None` after the process has closed its end. The server then polls for the end of the
     /// process.
     wire: Option<Wire>,
     space: Option<u64>,
@@ -70,7 +70,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
     while !server.step(&listener, Some(&keeper))? {}
     if !server.connections.is_empty() {
         stays();
-        // The keeper may have been killed.
+        // The write fails if the keeper was killed.
         let _ = keeper.write_all(&[1]);
     }
     drop(keeper);

@@ -1,4 +1,4 @@
-//! A machine that executes each action of a page cache at once: no transfer is late, so the traffic
+//! A machine that executes each action of a page cache at once. No transfer is late, so the traffic
 //! depends on the policies alone. [`replay`] counts the traffic of a workload.
 
 use interleaf_extend_forecast::{

@@ -34,7 +34,7 @@ impl World {
         self.random.next_u64() % end
     }
 
-    /// Frames in rotated order, in one or several pieces.
+    /// The first `count` frames in rotated order, in one or two pieces.
     fn pieces(&mut self, count: u64) -> Vec<Piece> {
         let start = self.frames.0.as_ptr() as usize;
         let at = |frame: u64| start + (frame * BLOCK) as usize;
@@ -203,8 +203,8 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
     let mut children = vec![];
     for seed in 2..5 {
-        // The "child" of this test is in the same process: do not call the function that closes the
-        // parent's descriptors in a real child.
+        // The "child" of this test is in the same process. Therefore `Store::fork` is not called,
+        // because its function closes the parent's descriptors.
         let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
         let child = World { expected, ..World::new(store, seed) };
         children.push(child);

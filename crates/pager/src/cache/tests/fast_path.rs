@@ -67,7 +67,8 @@ impl Simulation {
     }
 }
 
-/// Some extents are pinned, discarded or evicted by advice during the test.
+/// Threads map extents on the fast path, while extents are pinned, discarded, or evicted by advice.
+/// Each thread reads the content that was written last.
 #[test]
 fn threads_on_the_fast_path_see_the_last_content() {
     for seed in 0..20 {
@@ -91,7 +92,7 @@ fn threads_on_the_fast_path_see_the_last_content() {
     }
 }
 
-/// Before a fork no extent is mapped any more.
+/// A thread may map an inactive extent. While the process forks, the thread has to wait instead.
 #[test]
 fn no_extent_is_mapped_while_the_process_forks() {
     let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);

@@ -1,4 +1,4 @@
-//! No fault waits unless an event is pending that will serve it.
+//! For each fault that waits, an event is pending that will serve the fault.
 
 use super::*;
 

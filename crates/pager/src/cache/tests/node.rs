@@ -9,8 +9,8 @@ const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 /// Pages of a thread's own array: twice its even share.
 const ARRAY: usize = 1024;
 
-/// Maximum number of pages of the second array on the first node: the stream of the first thread
-/// may prefetch past the end of its own array.
+/// Maximum number of pages of the second array on the first node. The stream of the first thread
+/// may prefetch them, past the end of its own array.
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
