@@ -35,8 +35,8 @@ use guard::Guards;
 use window::Window;
 
 /// Maximum number of periods to wait for a migration to begin. DAMON begins within two seconds, or
-/// later if the CPUs are busy. The wait has a limit, because pages that cannot be moved never
-/// begin.
+/// later if the CPUs are busy. The wait is limited, because the migration of pages that cannot be
+/// moved never begins.
 const BEGIN_MAX: usize = 3;
 
 /// The intervals and limits of the control loop.
@@ -53,8 +53,8 @@ pub struct Settings {
     /// span the same time, because a sample takes longer on a busy machine. Default: 5, which span
     /// one second.
     pub quiet_min: usize,
-    /// Periods after which the loop no longer waits for the end of migration, and uses all samples.
-    /// Default: 20, which is two minutes: 400 GB migrate in this time at 3.5 GB/s.
+    /// Maximum number of periods to wait for the end of a migration. After them, the loop decides
+    /// by all samples. Default: 20, which is two minutes: 400 GB migrate in this time at 3.5 GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
     /// 0.002.

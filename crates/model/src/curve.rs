@@ -41,7 +41,8 @@ pub const BACKGROUND_MAX: f64 = 0.95;
 pub struct CurvePoint {
     /// Bandwidth of the tier, GB/s.
     pub bandwidth_gbps: f64,
-    /// Latency of a line at that load, ns, from the core's miss to its data.
+    /// Latency of a cache line at this bandwidth, ns: from the miss in the core to the arrival of
+    /// the data.
     pub latency_ns: f64,
     /// The source of the point.
     pub figure: Figure,
@@ -97,7 +98,7 @@ pub enum CurveError {
          cannot be when the load does"
     )]
     LoadFalls {
-        /// The second of the two points.
+        /// The index of the second of the two points.
         point: usize,
         /// The first point, as text.
         from: String,
@@ -107,7 +108,7 @@ pub enum CurveError {
 }
 
 impl CurveError {
-    /// The remedy.
+    /// The advice that errors print: what to write instead.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::NoBandwidth => "add a point with what the tier carries at most",
@@ -120,7 +121,7 @@ impl CurveError {
         }
     }
 
-    /// The 0-based index of the point in error.
+    /// The 0-based index of the point in error; `None` if the whole curve is in error.
     pub const fn point(&self) -> Option<usize> {
         match self {
             Self::Empty | Self::NoBandwidth => None,
@@ -250,8 +251,8 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest gap, in points, between two neighbours in the result of [`rising_subset`]. It limits
-/// the time for files with very many points.
+/// The largest gap, in points, between two neighbours in the result of [`rising_subset`]. The limit
+/// keeps the running time short for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
@@ -329,8 +330,8 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// The response to traffic of two kinds at the same bytes in flight: the fraction `share` (0 to
-    /// 1) of the traffic has the response `self`, the rest `other`.
+    /// The response to traffic of two kinds with the same number of bytes in flight. The fraction
+    /// `share` (0 to 1) of the traffic has the response `self`, the rest has the response `other`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -354,9 +355,9 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response beside `background_gbps` of other traffic. The bandwidth of the other traffic
-    /// does not depend on latency, as for a device, so the curve is shifted to lower bandwidth. The
-    /// background takes at most [`BACKGROUND_MAX`] of the maximum.
+    /// The response beside `background_gbps` of other traffic. The other traffic keeps its
+    /// bandwidth at any latency, as the traffic of a device does, so the curve is shifted to lower
+    /// bandwidth. The other traffic takes at most [`BACKGROUND_MAX`] of the maximum.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -385,7 +386,8 @@ impl Response {
         self.points[0].1
     }
 
-    /// The lowest latency, ns: the idle latency, unless the latency first falls with the load.
+    /// The lowest latency of the curve, ns. It is below the idle latency if the latency first falls
+    /// with the load.
     pub fn least_latency_ns(&self) -> f64 {
         self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
     }
@@ -401,15 +403,15 @@ impl Response {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow if `bytes` circulate and each line is requested again `pause_ns` after its arrival:
-    /// `bandwidth x (latency + pause) = bytes`.
+    /// The flow if `bytes` circulate and each line is requested again `pause_ns` after its arrival.
+    /// The flow satisfies `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }
 
-    /// [`Self::with_pause`] with a search for `bytes` that begins at the point with index `next`
+    /// Like [`Self::with_pause`], but the search for `bytes` begins at the point with index `next`
     /// (at least 1). Sets `next` to the point at which the search ended. With the same pause, a
-    /// search for more bytes ends at this point or later.
+    /// later search for more bytes cannot end before this point.
     fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
         let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
         let mut a = self.points[*next - 1];
@@ -427,11 +429,12 @@ impl Response {
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
 
-    /// The flow of threads with `bytes` of outstanding lines, which compute for `compute_ns` on
-    /// each `bytes` that arrive.
+    /// The flow of threads that request `bytes` in each round, wait for them, and compute on them
+    /// for `compute_ns`.
     ///
     /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is no
-    /// overlap, 1 is perfect overlap. A round takes `max + (1 - overlap) x min`.
+    /// overlap, 1 is perfect overlap. Of compute time and latency, let `max` be the longer and
+    /// `min` the shorter: a round takes `max + (1 - overlap) x min`.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         self.closed_loops(compute_ns, overlap)(bytes)
     }
@@ -447,16 +450,18 @@ impl Response {
                 return waiting;
             }
             if exposed * bytes < LINE_BYTES * f64::EPSILON {
-                // Perfect overlap and a longer compute time: the compute time sets the bandwidth.
+                // The overlap is perfect and the compute time exceeds the latency, so the compute
+                // time alone determines the bandwidth.
                 return self.at_bandwidth(bytes / compute_ns);
             }
-            // A round takes compute + exposed x latency: `exposed` times (latency + a pause).
+            // The round takes `compute_ns + exposed x latency`, which is `exposed` times (latency +
+            // pause) with a pause of `compute_ns / exposed`.
             self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
     }
 
-    /// The flow at `bandwidth_gbps` before saturation, or at the first point with the maximum
-    /// bandwidth.
+    /// The flow at `bandwidth_gbps` on the part of the curve before saturation. A bandwidth above
+    /// the maximum gives the first point that has the maximum bandwidth.
     pub fn at_bandwidth(&self, bandwidth_gbps: f64) -> Flow {
         for pair in self.points.windows(2) {
             let (a, b) = (pair[0], pair[1]);
@@ -472,9 +477,9 @@ impl Response {
     }
 }
 
-/// The position (0 to 1) between `a` and `b`, each (bandwidth, latency), at which bandwidth times
-/// (latency plus `pause_ns`) has risen by `rise`: the root of a quadratic, in the form without
-/// cancellation.
+/// The position (0 to 1) between the points `a` and `b`, each (bandwidth, latency), at which
+/// bandwidth times (latency plus `pause_ns`) has risen by `rise`. The position is the root of a
+/// quadratic equation, computed by the form of the solution without cancellation.
 fn way_between(a: (f64, f64), b: (f64, f64), pause_ns: f64, rise: f64) -> f64 {
     let bandwidth = b.0 - a.0;
     let latency = b.1 - a.1;
@@ -618,8 +623,8 @@ mod tests {
             let (a, b) = (a.response(), b.response());
             let x = a.blend(share, b).at(bytes).bandwidth_gbps;
             let ends = [a.at(bytes).bandwidth_gbps, b.at(bytes).bandwidth_gbps];
-            // Between two points the blend is a straight line in both coordinates, so it may
-            // deviate slightly from the weighted mean.
+            // The blend is the weighted mean only at the points of both curves. Between two points
+            // it is a straight line, so it may deviate slightly from the weighted mean.
             let slack = 0.05 * ends[0].max(ends[1]);
             prop_assert!(x >= ends[0].min(ends[1]) - slack && x <= ends[0].max(ends[1]) + slack);
         }

@@ -17,8 +17,8 @@ pub struct Mix {
 
 /// The named mixes: name, read share of the bytes, and true for non-temporal stores.
 ///
-/// If two names have the same traffic (`W2` and `W7` differ only in the stores, `W3` and `W11` only
-/// in the number of buffers), the first name is printed.
+/// If two names have the same traffic, as `W10` and `W7`, the first name is printed. `W3` and `W11`
+/// differ only in the number of buffers.
 pub const NAMED: [(&str, f64, bool); 13] = [
     ("R", 1.0, false),
     ("W2", 2.0 / 3.0, false),

@@ -11,9 +11,10 @@
 //! A comparison that looks at growing data repeatedly reports a false difference more often than a
 //! single look does: with an interval of 95 % and ten looks about 19 % of the time (Armitage,
 //! McPherson and Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks
-//! are few and fixed beforehand, and divide the error among them (Bonferroni). The first look, for
-//! large differences only, has a tenth of the error, the second four tenths, and the other looks
-//! share the rest: with 0.95 and looks after 6, 10, 20 and 40 rounds, the looks have intervals of
+//! are few and fixed beforehand, and divide the error (1 minus the confidence) among them
+//! (Bonferroni). The first look has a tenth of the error, so it finds only large differences. The
+//! second look has four tenths, and the other looks share the rest. Example: with a confidence of
+//! 0.95 and looks after 6, 10, 20 and 40 rounds, the intervals of the looks have the confidences
 //! 0.995, 0.98, 0.9875 and 0.9875. The sum of the errors is at most 0.05, however the looks are
 //! correlated. An evaluation between two looks replaces the next look.
 //!
@@ -38,7 +39,8 @@ use rand_pcg::{
     rand_core::{RngCore as _, SeedableRng as _},
 };
 
-/// The rounds of the first looks; each later look doubles the rounds.
+/// The first looks are after these numbers of rounds. Each later look is after twice as many rounds
+/// as the look before.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
 /// The fractions of the error for the first looks; later looks share the rest evenly.
@@ -77,7 +79,7 @@ pub struct Judgement {
     /// The speed-up over the first configuration: the cost of the first configuration divided by
     /// the cost of this configuration.
     pub speedup: Interval,
-    /// The effect of the change.
+    /// The conclusion from the position of the interval.
     pub effect: Effect,
 }
 
@@ -164,7 +166,8 @@ impl Design {
     }
 }
 
-/// Random numbers of a seed. Streams of different numbers are independent.
+/// The random numbers of the stream with number `stream`, for a seed. Different streams are
+/// independent.
 fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     let mut random =
         Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));

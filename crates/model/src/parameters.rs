@@ -43,7 +43,8 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The platform with the parameters of `text`, in their order. Its name has them, too.
+/// The platform with the parameters of `text`, applied in their order. The parameters are added to
+/// the name of the platform.
 ///
 /// # Errors
 /// A tier that the platform does not have, an unknown parameter, or a value out of range.
@@ -152,7 +153,7 @@ mod tests {
         assert!((max(&half) / max(&platform) - 0.5).abs() < 1e-9);
         assert_eq!(half.tiers[0].capacity.get(), 64 << 30);
         assert_eq!(half.tiers[0].curves, platform.tiers[0].curves);
-        // All expanders are the platform itself, except for its name.
+        // With all eight expanders the platform is unchanged, except for its name.
         let all = apply(&platform, "far.count=8").unwrap();
         assert_eq!(all.tiers, platform.tiers);
     }

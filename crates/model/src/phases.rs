@@ -1,12 +1,13 @@
 //! The phases of a run, found in its bandwidth over time.
 //!
 //! A run is partitioned into stretches of even bandwidth so that the sum of squared differences
-//! within them, plus a price for each cut, is minimal: the optimal partition of Jackson et al.
-//! (2005), by dynamic programming. The price is the price of Schwarz's criterion for a change with
-//! free position and level, `3 s^2 ln n`, where `s` is the noise between samples. The noise is
-//! computed from the median of the differences between neighbours, because a few jumps between
-//! phases do not change the median. Stretches that differ by less than a tenth are one phase at any
-//! noise. A run that alternates faster than the sampling is even.
+//! within them, plus a price for each cut, is minimal. This is the optimal partition of Jackson et
+//! al. (2005), by dynamic programming. The price of a cut is `3 s^2 ln n`, as in Schwarz's
+//! criterion for a change with free position and level; `s` is the noise between samples and `n`
+//! the number of samples. The noise is computed from the median of the differences between
+//! neighbours, because a few jumps between phases do not change the median. Stretches that differ
+//! by less than a tenth are one phase at any noise. A run that alternates faster than the sampling
+//! counts as even.
 //!
 //! Example: ten samples of 100 GB/s and ten of 20 GB/s are two stretches; with 5 GB/s of noise in
 //! each sample, still two; 100 and 105 GB/s are one.
@@ -123,7 +124,7 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
 /// The partition with the lowest cost, each cut at `price`.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
-    // For each number of first readings: the minimal cost, and the start of the last stretch.
+    // For the first 0, 1, ... readings: the minimal cost, and the start of the last stretch.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -273,7 +274,7 @@ mod tests {
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
         ) {
-            // Powers of two are exact.
+            // Multiplication by a power of two is exact.
             let scale = f64::from(1 << (power + 6)) / 64.0;
             let scaled = ranges(all.iter().map(|gbps| gbps * scale));
             prop_assert_eq!(ranges(all.iter().copied()), scaled);

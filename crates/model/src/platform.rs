@@ -121,7 +121,8 @@ pub struct Interleaving {
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
-    /// Fitted to the mixed points of the CXL white paper (`reproduce cxl-interleaving`).
+    /// The number of streams is fitted to those measurements of the CXL white paper that have pages
+    /// on both tiers (`reproduce cxl-interleaving`).
     fn default() -> Self {
         Self {
             page_streams: 16,

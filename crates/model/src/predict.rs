@@ -17,7 +17,8 @@ use crate::{platform::Platform, provenance::Provenance, statistics, weights::Wei
 /// The probability that an interval contains the true value.
 pub const INTERVAL: f64 = 0.9;
 
-/// Half of the width of such an interval of a normal distribution, in standard deviations.
+/// Half of the width of an interval with the probability [`INTERVAL`], for a normal distribution,
+/// in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// Standard deviation of the error of the model: the root mean square error of the speed-ups in
@@ -29,7 +30,7 @@ pub const MODEL_SPREAD: f64 = 0.025;
 /// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
 /// this value (next to no gain) or below, and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
-/// See [`NO_GAIN`].
+/// The lower limit of the end of the interval. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
 
 /// A predicted figure.

@@ -68,7 +68,8 @@ pub fn platform(layout: &Layout) -> Platform {
     }
 }
 
-/// Shares of all tiers, in the ratio of the rated bandwidths of the tiers near `domain`.
+/// Shares of all tiers. The tiers near `domain` have shares in the ratio of their rated bandwidths,
+/// all other tiers have 0.
 pub fn shares(layout: &Layout, domain: usize) -> Vec<f64> {
     let near = &layout.domains[domain].tiers;
     let all: f64 = near.iter().map(|at| layout.tiers[*at].rated_gbps).sum();

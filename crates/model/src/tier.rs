@@ -62,7 +62,7 @@ pub struct Tier {
     pub power: Option<TierPower>,
     /// The limit of the queue counters, if known.
     pub queue_counters: Option<QueueCounters>,
-    /// The number of channels or expanders that curves and capacity are of, if known.
+    /// The number of channels or expanders that the curves and the capacity describe, if known.
     pub count: Option<u32>,
 }
 
@@ -204,9 +204,9 @@ impl Curves {
 
     /// The response of the tier to `mix` from `domain`.
     ///
-    /// A mix between two known mixes of its family is interpolated by read share. For a mix outside
-    /// of the known read shares, or of an unknown family, the nearest known mix is used, and the
-    /// answer is marked as an extrapolation.
+    /// A mix between two known mixes of its family ([`Mix::is_of_family`]) is interpolated by read
+    /// share. For a mix outside of the known read shares, or of an unknown family, the nearest
+    /// known mix is used, and the answer is marked as an extrapolation.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();

@@ -1,25 +1,27 @@
 //! Finds the best static weights in few runs. From the results of the runs so far, [`Search::next`]
 //! returns the weights to run next, or the best weights.
 //!
-//! The proposal may be wrong, so runs decide: first with all pages on the first tier (the
-//! reference), then with the proposed weights (from rated bandwidths or curves), then with weights
-//! that may be better still. Lower bounds on the run time exclude the other weights. The bounds
-//! hold for every curve of the run time over the share on the first tier that satisfies the
-//! assumptions of [`curve`]. Example: the optimum is 3:1, and the machine is rated 22:9:
+//! Weights are proposed from rated bandwidths or curves. The proposal may be wrong, so runs decide.
+//! The first run has all pages on the first tier (the reference), the next run has the proposed
+//! weights. Later runs have weights that may be better still. Lower bounds of the run time exclude
+//! all other weights. The bounds hold for every curve of the run time over the share on the first
+//! tier that satisfies the assumptions of [`curve`]. Example: the optimum is 3:1, and the machine
+//! is rated 22:9:
 //!
 //! ```text
 //! run  weights  time    conclusion
-//!   1  1:0      1.333   bound by the first tier: with half of its pages at least 0.667
-//!   2  22:9     1.161   bound by the second tier: both bounds meet at a share of 0.75, at 1.0
+//!   1  1:0      1.333   lower bound of the first tier: with half of the pages on it, 0.667
+//!   2  22:9     1.161   lower bound of the second tier: meets the first at 0.75, at time 1.0
 //!   3  5:9      2.571   shares below 22:9 are worse: above the line through runs 2 and 3
 //!   4  3:1      1.000   no weights can be better by more than 2 %
 //!   5  3:1      1.004   repetition, to measure the noise
 //!   6  1:0      1.331   repetition: 3:1 is 1.33 times as fast, +- 0.02
 //! ```
 //!
-//! Then runs are repeated while the better weights are uncertain, as long as runs are left and
-//! could decide. Intervals are computed with Student's t at [`INTERVAL`]; the noise of a run is
-//! pooled over all weights, and the expected noise counts as two runs.
+//! Then runs are repeated while it is uncertain which weights are better. The repetitions end if no
+//! run is left, or if the remaining runs could not decide. Intervals are computed with Student's t
+//! at [`INTERVAL`]. The noise of a run is pooled over all weights, and the expected noise counts as
+//! two runs.
 //!
 //! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
 //! proposal: the search has one variable, not several.
@@ -39,14 +41,14 @@ use noise::Noise;
 /// to 1.
 const STEPS: u32 = 1000;
 
-/// Minimum distance from a share within which simpler weights count as equal to the share.
+/// Weights whose shares differ from the wanted shares by at most this count as equal to them.
 const NEAR_LEAST: f64 = 1e-3;
 
-/// Maximum number of pages in a round of simpler weights.
+/// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
 const ROUND_MAX: u16 = 100;
 
-/// Minimum share of the next run, as a fraction of the smallest share so far: a run that takes ten
-/// times as long is not worth its information.
+/// The share of the next run is at least this fraction of the smallest share so far. A run at a
+/// much smaller share may take ten times as long, which its information is not worth.
 const REACH: f64 = 0.5;
 
 /// If the smallest share so far is at most this, the next run may have any share, down to 0.
@@ -64,7 +66,7 @@ pub struct Search {
     pub only: Option<Vec<Weights>>,
     /// Maximum number of runs.
     pub runs: usize,
-    /// Minimum gain that counts, as a fraction: 0.02.
+    /// Minimum gain that counts, as a fraction, such as 0.02.
     pub min_gain: f64,
     /// The expected standard deviation of a run, as a fraction of its value.
     pub noise: f64,
@@ -124,7 +126,7 @@ pub struct Finding {
 /// The reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// No other weights can be better by the minimum gain that counts.
+    /// No other weights can be better by [`Search::min_gain`] or more.
     Settled,
     /// The difference is noise, and the remaining runs would not change this result.
     Noise,
@@ -204,9 +206,9 @@ impl Search {
         let part = |of: &f64| if rest > 0.0 { of / rest } else { even };
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
-        // By the bounds of the curve the value changes at most in proportion to the distance from 0
-        // or 1, so the tolerance is proportional too. At 0 and 1 it would be zero, so it has a
-        // minimum.
+        // By the bounds of the curve, the run time changes at most in proportion to the distance of
+        // the share from 0 or 1. The tolerance is therefore proportional to that distance too. At 0
+        // and 1 it would be zero, so it has a minimum.
         let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
@@ -274,7 +276,8 @@ impl<'a> Judged<'a> {
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
-        // Among equals, the first tier alone wins.
+        // If the best weights are no better than the first tier alone, the first tier alone is the
+        // best.
         let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
@@ -313,7 +316,7 @@ impl<'a> Judged<'a> {
         }
         let min_gain = libm::log1p(self.search.min_gain);
         let gain = self.behind(self.first);
-        // Half of the interval that all remaining runs would give.
+        // Half of the width of the interval after all remaining runs.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -338,7 +341,7 @@ impl<'a> Judged<'a> {
         self.points[at].mean() - self.points[self.best].mean()
     }
 
-    /// Half of the interval of [`Judged::behind`].
+    /// Half of the width of the interval of [`Judged::behind`].
     fn half(&self, at: usize) -> f64 {
         self.noise.half(self.points[at].logs.len(), self.points[self.best].logs.len())
     }

@@ -204,7 +204,7 @@ proptest! {
 }
 
 proptest! {
-    // Loads that share tiers need many rounds.
+    // Loads that share tiers need many rounds, so there are fewer cases.
     #![proptest_config(config(48))]
 
     #[test]

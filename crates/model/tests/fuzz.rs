@@ -175,8 +175,9 @@ fn sane(prediction: &Prediction) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that an error names its file, a remedy, and a line of the file; or, for a problem of the
-/// file as a whole (such as a missing key), the field or the mix.
+/// Checks that an error names its file and a remedy. It must also name a line of the file. If the
+/// problem is one of the file as a whole (such as a missing key), it must name the field or the mix
+/// instead.
 fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
     prop_assert_eq!(&why.file, file);
@@ -198,7 +199,8 @@ fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
 
 fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseError> {
     let tiers = platform.tiers.len();
-    // The caller checks the number of weights against the platform, which the parser does not know.
+    // The parser does not know the platform: its caller checks the number of weights. Demands with
+    // another number are therefore skipped here.
     let fits = demand.interleaved.iter().all(|run| run.weights.as_slice().len() == tiers);
     if !fits {
         return Ok(());
@@ -283,7 +285,8 @@ proptest! {
     #[test]
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
-        // Too many mutated numbers are accepted: a prediction from each would take minutes.
+        // No prediction is made: many files with mutated numbers are accepted, and a prediction
+        // from each would take minutes.
         let text = mutated(&file.text, &mutations);
         match demand_toml::parse(&file.name, &text) {
             Ok(demand) => {
@@ -296,7 +299,7 @@ proptest! {
 }
 
 proptest! {
-    // Inference of a workload's behaviour takes tenths of a second.
+    // Inference of a workload's behaviour takes tenths of a second, so there are fewer cases.
     #![proptest_config(config(100))]
 
     #[test]

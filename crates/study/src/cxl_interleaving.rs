@@ -154,8 +154,8 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Rows of section IV.A, with the platform's constants. These were fitted to all of MLC's points
-/// with pages on both tiers.
+/// Rows of section IV.A, with the platform's constants. The constants were fitted to all of MLC's
+/// points with pages on both tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);

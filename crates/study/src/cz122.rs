@@ -45,7 +45,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
         let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
-        // The link limits reads, and the speed of the link is not fitted to the measurements.
+        // Reads are limited by the link, whose speed is not fitted to the measurements. All other
+        // mixes were used for the fit.
         rows.push(row.used_for_fit(*mix != "R"));
         progress.inc(1);
     }

@@ -52,8 +52,8 @@ impl CounterRow {
     }
 }
 
-/// Relative difference below which predicted and counted traffic are considered equal. The speed-up
-/// then has an error that the traffic does not explain.
+/// Predicted and counted traffic count as equal if their relative difference is at most this.
+/// Traffic then does not explain an error of the speed-up.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up at some weights.

@@ -52,8 +52,8 @@ const LOADS: [f64; 17] = [
 /// A high load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
 const HIGH: f64 = 500.0;
 const SATURATED: f64 = 535.0;
-/// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. A copy of SPEC
-/// CPU 2017's programs takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
+/// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. For comparison:
+/// one copy of a program of SPEC CPU 2017 takes 2.3 GB/s at most (Singh and Awasthi, ICPE 2019).
 const POWERED: [f64; 2] = [125.0, 400.0];
 
 const RDIMM: &str = "rdimm-6400-2r";
@@ -117,7 +117,8 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // All loads run for equal time: weight each load by its bandwidth.
+        // All loads run for equal time, so the number of accesses of each load is proportional to
+        // its bandwidth, which is its weight here.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);

@@ -30,7 +30,8 @@ pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64
     };
-    // A sum of absolute values has its minimum where one of its terms is zero.
+    // A sum of absolute values has its minimum where one of its terms is zero, so only the values
+    // themselves are tried.
     let candidates = values.iter().map(|value| (*value, error(*value)));
     candidates.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1.0, 0.0))
 }

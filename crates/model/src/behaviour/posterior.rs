@@ -54,7 +54,7 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
                 low + part[axis] * (high - low)
             })
         };
-        // Each round continues the sequence of the previous round.
+        // Each round continues the Halton sequence of the previous round.
         let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
             .map(|at| within(round * points + at))
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
@@ -111,8 +111,8 @@ struct Evidence<'a> {
     traffic: TrafficPerWork,
 }
 
-/// If the read share is a range, responses of the first tier are prepared at the ends of this
-/// number of steps.
+/// A range of the read share is divided into this number of steps. The responses of the first tier
+/// are prepared at the ends of all steps.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {

@@ -20,9 +20,10 @@ use crate::{
 /// to reclaim at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// A tier is overloaded if its latency is above this multiple of its idle latency ...
+/// A tier is overloaded if its latency is above this multiple of its idle latency, and above
+/// [`OVER_FIRST`] times the latency of the first tier.
 const OVER_IDLE: f64 = 4.0;
-/// ... and above this multiple of the first tier's latency.
+/// A multiple of the latency of the first tier. See [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
 /// The guard acts if the bandwidth falls by at least this fraction. A smaller loss may be noise.
 const LOST: f64 = 0.05;

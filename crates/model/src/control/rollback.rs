@@ -17,12 +17,13 @@ const ERRORS: f64 = 3.0;
 /// Shares that differ by at most this (0 to 1) count as equal, because the kernel's weights are
 /// whole numbers.
 const SAME: f64 = 0.005;
-/// Shares within this distance (0 to 1) of a rejected change are not tried again ...
+/// A rejected change is not tried again: the guard refuses shares within this distance (0 to 1) of
+/// it.
 const NEAR: f64 = 0.03;
-/// ... for this number of periods ...
+/// Number of periods for which the guard refuses a rejected change.
 const PERIODS: usize = 20;
-/// ... while the bandwidth stays within this fraction of the bandwidth before the change. A larger
-/// difference means another load.
+/// The guard refuses a rejected change only while the bandwidth differs by at most this fraction
+/// from the bandwidth before the change. A larger difference means another load.
 const ALIKE: f64 = 0.1;
 
 /// The state of the roll-back guard of a domain.
@@ -177,13 +178,13 @@ mod tests {
     fn noise_and_the_end_of_a_load_are_not_blamed_on_a_change() {
         let mut guard = RollBack::default();
         guard.pass(&seen(1.0, 400.0), to(0.9));
-        // A loss of 4 %, within the limit.
+        // A loss of 4 % is within the limit: no roll-back.
         assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
-        // A loss without a change of shares.
+        // A loss without a change of shares: no roll-back.
         let mut guard = RollBack::default();
         guard.pass(&seen(0.9, 400.0), to(0.9));
         assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));
-        // A loss within the standard error of the counters.
+        // A loss within the standard error of the counters: no roll-back.
         let noisy = |first, gbps| Observation { error_gbps: 30.0, ..seen(first, gbps) };
         let mut guard = RollBack::default();
         guard.pass(&noisy(1.0, 400.0), to(0.9));

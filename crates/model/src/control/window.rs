@@ -8,20 +8,23 @@ use crate::{
 };
 use core::mem;
 
-/// The load varies if the range of the samples exceeds this multiple of their mean. Noise with a
-/// standard deviation of 5 % gives a range of 20 % in thirty samples.
+/// The load counts as varying only if the range of the samples (maximum minus minimum) exceeds this
+/// multiple of their mean. Noise stays below it: with a standard deviation of 5 %, thirty samples
+/// have a range of 20 %.
 const VARYING_RANGE: f64 = 0.5;
 
-/// A range of the samples up to this multiple of the median step between neighbours may be noise.
-/// Thirty samples of a normal distribution have a range of 4.1 standard deviations, and a median
-/// step of 0.95 standard deviations.
+/// The load counts as varying only if the range of the samples exceeds this multiple of the median
+/// step between neighbouring samples. Noise stays below it: thirty samples of a normal distribution
+/// have a range of 4.1 standard deviations, and a median step of 0.95 standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// A change of placement is a migration if at least this fraction of it was migrated. Allocation
-/// and release change the placement too: without this limit a busy machine would never be quiet.
+/// A change of placement counts as a migration if at least this fraction of its bytes was counted
+/// as migrated. Allocation and release change the placement too. If they counted as migrations, a
+/// busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of long samples: the scatter of a single sample is unknown.
+/// Minimum number of quiet samples, however long they are. The scatter of a single sample is
+/// unknown.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.
@@ -30,10 +33,10 @@ pub(super) struct Window {
     samples: Vec<Kept>,
     /// The placement of each scope's pages in the last sample.
     placements: Vec<Option<Vec<u64>>>,
-    /// Bytes that migrated since the placement last changed. A machine may sample the placement
-    /// less often than it counts migrations.
+    /// Bytes that migrated since the placement last changed. They are summed over samples, because
+    /// a machine may sample the placement less often than it counts migrations.
     since_bytes: u64,
-    /// The placement at the last decision, if the decision migrates pages; else empty.
+    /// The placement at the last decision, if that decision migrates pages; else empty.
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
@@ -185,8 +188,9 @@ impl Window {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// Returns the quiet samples since the last migration, if they suffice; else all quiet samples;
-    /// else all counted samples. Quiet samples before a migration show another placement.
+    /// Returns the quiet samples since the last migration, if they suffice. Earlier quiet samples
+    /// show another placement, so all quiet samples are returned only if those do not suffice.
+    /// Without quiet samples, returns all counted samples.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
@@ -268,8 +272,8 @@ impl Window {
     }
 }
 
-/// The largest change of a tier's share of a scope, in bytes; 0 if the share changed by at most
-/// `floor`.
+/// The largest change of a tier's share of a scope, converted to bytes; 0 if no share changed by
+/// more than `floor`.
 fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
@@ -291,7 +295,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // The upper median.
+    // Of two middle values, this is the higher one.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -379,14 +383,15 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migrated bytes are few compared with the traffic, but many for the scope. Until the
-    /// migration ends, the counters do not show the new placement.
+    /// The migrated bytes are few compared with the traffic, but many compared with the scope.
+    /// Until the migration ends, the counters do not show the new placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
         let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
-        // Migrations are counted at once, and visible with the next placement sample.
+        // The bytes of a migration are counted at once. The placement may show the migration only
+        // in the next sample.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
         for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
             let mut sample = sample([100.0 + at as f64, 0.0], migrated);
@@ -405,15 +410,16 @@ mod tests {
             window.add(&sample, 0, &[0, 1], &[0], &settings);
             assert_eq!(window.quiet(), quiet, "{bytes:?}");
         }
-        // A program that allocates much memory on one tier has migrated nothing.
+        // A program allocates much memory on one tier. This is no migration, so the sample is
+        // quiet.
         let mut grown = sample([100.0, 0.0], 100);
         grown.scopes[0].used_bytes = Some(vec![2100, 900]);
         window.add(&grown, 0, &[0, 1], &[0], &settings);
         assert_eq!(window.quiet(), 4);
     }
 
-    /// The migration may begin later than a period after the decision; until then the placement is
-    /// the old one.
+    /// The migration may begin more than a period after the decision. Until it begins, the pages
+    /// have the old placement.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };
@@ -434,7 +440,8 @@ mod tests {
         assert!(window.has_begun(&settings), "they are there");
         window.send(&[0, 1], &[0.5, 0.5], &[0.5, 0.5], &settings);
         assert!(window.has_begun(&settings), "they were sent there before");
-        // The placement is unknown or not sampled.
+        // With an unknown placement, or without sampling of the placement, no migration is waited
+        // for.
         let mut blind = Window::new(2);
         blind.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
         assert!(blind.has_begun(&settings));

@@ -8,9 +8,9 @@
 //! f_i(n) = visit_i^n / (rate_i(1) rate_i(2) ... rate_i(n)),
 //! ```
 //!
-//! divided by G(customers). G is the sum of this product over all distributions of customers; it is
-//! computed by folding one station after another. The throughput is G(customers - 1) /
-//! G(customers).
+//! divided by G(customers). G is the sum of this product over all distributions of customers. It is
+//! computed by convolving the factors of one station after another (`fold`). The throughput is
+//! G(customers - 1) / G(customers).
 
 /// A station of the network.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Factors {
         Self { scale, of_station: stations.iter().map(factors).collect() }
     }
 
-    /// Folds the factors of the stations before and after each station: `before[i]` has all
+    /// Convolves the factors of the stations before and after each station: `before[i]` has all
     /// stations before `i`, and the last entry of `before` has all stations.
     fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let mut none = vec![0.0; self.of_station[0].len()];
@@ -72,7 +72,7 @@ impl Factors {
         (before, after)
     }
 
-    /// The factors of all stations before the last one, folded; `None` if there is only one
+    /// The convolved factors of all stations before the last one; `None` if there is only one
     /// station.
     fn before_last(&self) -> Option<Vec<f64>> {
         let (first, rest) = self.of_station.split_first()?;
@@ -140,7 +140,7 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec
     (0..chances.len()).map(at).collect()
 }
 
-/// Folds the factors of two stations (or networks): entry n sums over all distributions of n
+/// Convolves the factors of two stations (or networks): entry n sums over all distributions of n
 /// customers.
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
     (0..a.len()).map(|n| fold_at(a, b, n)).collect()

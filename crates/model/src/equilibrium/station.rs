@@ -5,9 +5,11 @@ use crate::curve::{Flow, Response};
 
 /// A tier from the view of one load.
 pub(super) struct TierView<'a> {
-    /// The responses of the tier, weighted by their fraction of the traffic; the weights sum to 1.
+    /// The tier's response to the mix of each load, with the fraction of that load in the traffic
+    /// of the tier. The fractions sum to 1.
     pub(super) responses: Vec<(f64, &'a Response)>,
-    /// The reachable fraction of the curve's bandwidth (0 to 1).
+    /// The fraction (0 to 1) of the curve's bandwidth that the access pattern of the load can
+    /// reach.
     pub(super) bandwidth_factor: f64,
     /// Bytes in flight of other loads on this tier.
     pub(super) others_bytes: f64,
@@ -20,8 +22,8 @@ impl TierView<'_> {
         let stream_bytes = load.circulating_bytes() / streams as f64;
         let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
         if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
-            // All bandwidths of the curve shrink by this factor, and so do the bytes at each
-            // latency.
+            // The factor scales all bandwidths of the curve. At each latency, it therefore scales
+            // the bytes in flight too.
             let factor = self.bandwidth_factor;
             let mut flow = response.closed_loops(compute_ns, load.overlap);
             let scaled = |flow: Flow| Flow { bandwidth_gbps: flow.bandwidth_gbps * factor, ..flow };

@@ -6,11 +6,12 @@ use crate::{
     platform::Platform,
 };
 
-/// The fraction of bandwidth that a tier keeps under any traffic elsewhere: traffic slows a tier
-/// down, but does not stop it.
+/// The fraction of its bandwidth that a tier keeps at least when traffic on other tiers lowers it.
+/// Such traffic slows a tier down, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
-/// Maximum number of rounds for loads that share tiers; the last round is the result.
+/// Maximum number of rounds for loads that share tiers. After them, the result of the last round is
+/// used.
 const ROUNDS_MAX: usize = 200;
 
 /// The equilibrium of one load.
@@ -90,8 +91,8 @@ impl<'a> System<'a> {
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // The background takes a larger part of the curve if the pattern reaches only a
-            // fraction of the curve's bandwidth.
+            // The pattern of the load reaches only the fraction `factor` of the curve's bandwidth,
+            // so the background takes a larger part of the curve.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -169,8 +170,9 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves one load. Only the coupling of tiers feeds back: higher traffic lowers the available
-    /// bandwidth. The bandwidth is a root between zero and the bandwidth without coupling.
+    /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
+    /// the traffic of the load in turn. The bandwidth is therefore a root: it lies between zero and
+    /// the bandwidth without coupling.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -222,9 +224,10 @@ impl<'a> System<'a> {
     }
 
     /// Solves several loads that share tiers. In each round, each load in turn is solved with the
-    /// traffic of the others held fixed, and its traffic moves half of the way to that solution;
-    /// all the way in the first round, if no traffic is known. The rounds end when no load changes
-    /// its bandwidth on a tier by `tolerance` of its bandwidth or more, or after [`ROUNDS_MAX`].
+    /// traffic of the others held fixed. The traffic of the load then moves half of the way to that
+    /// solution. If no traffic is known at the start, it moves all of the way in the first round.
+    /// The rounds end when no load changes its bandwidth on a tier by `tolerance` of its bandwidth
+    /// or more, or after [`ROUNDS_MAX`].
     fn solve_together(
         &self,
         loads: &[Load],
@@ -436,8 +439,8 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // The link lowers the rate by `held_back`: bytes on which the threads would compute
-                // at the unlimited rate wait at the link instead.
+                // The link lowers the rate by `held_back`. At the unlimited rate, threads would
+                // compute on more bytes. These bytes wait at the link instead.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

@@ -48,7 +48,8 @@ pub struct Mlc {
 pub struct Matrix {
     /// The nodes with memory.
     pub memory: Vec<u32>,
-    /// The nodes with CPUs, each with a figure for each node in `memory`; `None` for a dash.
+    /// The nodes with CPUs, each with a figure for each node in `memory`; `None` where MLC prints a
+    /// dash.
     pub rows: Vec<(u32, Vec<Option<f64>>)>,
 }
 
@@ -99,7 +100,8 @@ enum Part {
     Loaded,
 }
 
-/// The first words of sections. A matrix of bandwidths differs from one of latencies by one word.
+/// The first words of each section. They are needed because a matrix of bandwidths looks like a
+/// matrix of latencies.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),
@@ -276,7 +278,7 @@ fn iteration(rest: &str) -> &str {
 
 /// Reads the maximum bandwidth of a traffic; `None` for another line.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
-    // The names contain colons too.
+    // The names contain colons too, so the line is split at its last colon.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
     let Some((traffic, _)) = TRAFFIC.iter().find(|(traffic, _)| *traffic == name.trim()) else {
         return Ok(None);

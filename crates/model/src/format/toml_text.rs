@@ -1,7 +1,8 @@
 //! TOML with line numbers in errors, for every TOML format of the workspace.
 //!
-//! The fields of a file are read into structs of [`Spanned`] values. Each conversion of a field to
-//! a number of the model takes the field's name, and returns the number or an error with its line.
+//! The fields of a file are read into structs of [`Spanned`] values. Each function that converts a
+//! field to a number of the model takes the field's name. It returns the number, or an error that
+//! names the field and its line.
 
 use super::{
     FileError,
@@ -204,7 +205,7 @@ impl<'a> TomlText<'a> {
         limit: f64,
     ) -> Result<f64, FileError> {
         let number = *value.get_ref();
-        // Logarithms and ratios of numbers near 0 are not finite.
+        // Numbers near 0 are refused too, because their logarithms and ratios may not be finite.
         if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
@@ -379,10 +380,10 @@ struct Head {
     schema: Option<Spanned<String>>,
 }
 
-/// The parser's message without the names of Rust types.
 /// The form of figures with their source, such as the timings of a module.
 const PAIR: &str = "expected a list of a value and its source";
 
+/// The parser's message without the names of Rust types.
 fn in_plain_words(message: &str) -> String {
     let words = [
         ("expected i64", "expected a whole number"),
@@ -398,7 +399,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected a tuple of size 2", PAIR),
     ];
     let message = message.trim().replace('\n', ", ");
-    // The name of the struct follows and is left out.
+    // The name of a Rust struct follows these words, and is left out.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => format!("{before}expected a table"),
         None => message,

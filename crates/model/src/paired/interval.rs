@@ -64,8 +64,8 @@ impl StratumSums {
     }
 }
 
-/// The interval of the geometric mean over the strata, which have logarithms. Each stratum has two
-/// values or more. Without noise the interval is a point.
+/// The interval of the geometric mean over the strata, whose values are logarithms. Each stratum
+/// has two values or more. Without noise the interval is a point.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
     let centred: Vec<Vec<f64>> = strata
@@ -88,7 +88,7 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
             Some(index) => index.sample(random) as usize,
             None => at,
         });
-        // A resample of equal values has no standard error.
+        // A resample of equal values has no standard error, and is left out.
         if resample.error > DEGENERATE * error {
             deviations.push((resample.mean / resample.error).abs());
         }

@@ -12,7 +12,7 @@ struct Machine {
     random: Pcg64Mcg,
     /// Standard deviation of the logarithm of a run.
     noise: f64,
-    /// The logarithm of the slowdown by the number of the run.
+    /// The logarithm of the slowdown of a run, as a function of the number of the run.
     drift: fn(usize) -> f64,
     runs: usize,
     /// The probability that a run takes 50 % longer.
@@ -146,7 +146,7 @@ fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     let drifts: [fn(usize) -> f64; 2] = [
         // Linear: 8 % over 40 runs.
         |run| 0.002 * run as f64,
-        // A step in the middle: another program starts.
+        // A step in the middle: from then on, another program runs on the machine.
         |run| if run < ROUNDS { 0.0 } else { 0.06 },
     ];
     for drift in drifts {
@@ -229,7 +229,7 @@ proptest! {
         let (a, b) = (design.judge(&[logs]).unwrap(), design.judge(&[swapped]).unwrap());
         prop_assert!(a.speedup.low <= a.speedup.mean && a.speedup.mean <= a.speedup.high);
         prop_assert!((a.speedup.mean * b.speedup.mean - 1.0).abs() < 1e-9);
-        // Both intervals are from the same resamples.
+        // Both intervals are from the same resamples, so they have the same width.
         prop_assert!((half_width(a.speedup) / half_width(b.speedup) - 1.0).abs() < 1e-6);
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }

@@ -12,26 +12,28 @@
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
-//! - [`Watermark`], the rule of the paper: a binary search for p between two marks, the values at
-//!   which p was too low and too high; Δp is the distance to their middle.
+//! - [`Watermark`], the rule of the paper: a binary search for p between two marks. The marks are
+//!   the last values at which p was too low and too high; Δp is the distance of p from their
+//!   middle.
 //!
-//! Example: p = 0.8, 300 ns on D and 200 ns on A. The closed form moves 0.8 · 0.2 · 100 = 16 by 0.2
-//! · 300 + 0.8 · 200 = 220, which is 0.073: 7.3 percentage points. The marks, 0 and 1 at first,
-//! become 0 and 0.8, and Δp = 0.4.
+//! Example: p = 0.8, 300 ns on D and 200 ns on A. The numerator of the closed form is
+//! 0.8 · 0.2 · 100 = 16, its denominator 0.2 · 300 + 0.8 · 200 = 220, and Δp = 0.073: 7.3
+//! percentage points leave D. The marks of the other rule are 0 and 1 at first. As p is too high,
+//! they become 0 and 0.8. Their middle is 0.4, so Δp = 0.4.
 //!
 //! Differences from the source. Colloid decides every 10 ms and picks single pages by their
 //! hotness. Here a policy decides once a period on the share of pages of each tier, so Δp is a
 //! change of this share. A tier without requests has no O / I; its latency is assumed to be the
-//! rated latency, its *floor*. With all requests on one tier p (1 − p) = 0, and the closed form
-//! would never move a page: then it moves one percentage point, the minimum change, so the other
-//! tier gets traffic to measure. (A tier with less than a thousandth of the requests, as from a
-//! stray process, counts as a tier without requests, because the closed form would need hundreds of
-//! periods to leave such a state.)
+//! rated latency, its *floor*. With all requests on one tier, p (1 − p) is 0 and the closed form
+//! would never move a page. In this case it moves one percentage point, so that the other tier gets
+//! traffic to measure. A tier with less than a thousandth of the requests, as from a stray process,
+//! counts as a tier without requests, because the closed form would need hundreds of periods to
+//! leave such a state.
 //!
-//! A limit: the closed form does not know the slope of the curves. With both tiers nearly saturated
-//! it overshoots for ever. With a demand of 140 GB/s on tiers of 100 and 60 GB/s, whose latency
-//! grows to four times the idle latency, the closed form oscillates between 64 and 71 %; the marks
-//! converge at 68 %.
+//! A limit: the closed form does not know the slope of the curves, so it overshoots for ever if
+//! both tiers are nearly saturated. Example: a demand of 140 GB/s on tiers of 100 and 60 GB/s,
+//! whose latency grows to four times the idle latency. The closed form oscillates between 64 and 71
+//! %; the marks converge at 68 %.
 //!
 //! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
 //! migration, because migration loads the tiers too. The averages start at 0: only their ratios
@@ -49,7 +51,7 @@ const ALPHA: f64 = 1.0 / 16.0;
 /// A tier with a smaller fraction of the requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
-/// The change of the closed form when one tier gets all requests: a point of a hundred.
+/// The change of the closed form when one tier gets all requests: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
 /// Latencies with a smaller relative difference are equal; δ in the paper.
@@ -353,7 +355,7 @@ mod tests {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
         }
-        // The first tier is faster than that floor: no change.
+        // The first tier is faster than the floor of the second: no change.
         for mut policy in both(&[100.0, 200.0]) {
             let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
             assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));

@@ -1,9 +1,9 @@
 //! The calibrator of dynamic memory interleaving: hill climbing to the highest bandwidth.
 //!
-//! The problem: find the number of pages of a hundred (*points*) on the first tier at which all
-//! tiers together have the highest bandwidth. The optimum depends on the program, so the calibrator
-//! searches for it on the running machine: it takes a step, waits for the migration, and compares
-//! the bandwidth.
+//! The problem: of each hundred pages, find the number (the *points*) on the first tier at which
+//! all tiers together have the highest bandwidth. The optimum depends on the program, so the
+//! calibrator searches for it on the running machine: it takes a step, waits for the migration, and
+//! compares the bandwidth.
 //!
 //! Terms. The *ratio* is the points on the first tier. The *step* is the last change of the ratio,
 //! negative towards the other tiers. Memory is *saturated* when the bandwidth is at least the
@@ -12,14 +12,17 @@
 //!
 //! At the end of each period of some seconds:
 //!
-//! - Not saturated: step towards the first tier by half of the last step, at least 2 points; repeat
-//!   that step while memory stays unsaturated. At 100 the next search starts anew.
+//! - Not saturated: step towards the first tier by half of the last step, at least 2 points. Repeat
+//!   this step while memory stays unsaturated. At a ratio of 100 the last step is forgotten: the
+//!   next search begins like the first one.
 //! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
-//! - At 100: probe downwards with half of the last step.
-//! - Bandwidth rose: repeat the step, 8 points at most. If the gain in percent was less than 90 %
-//!   of the step in points, a step away from the first tier shrinks in that proportion.
-//! - Bandwidth fell: half of the step in the opposite direction.
-//! - A step below 2 points: rest, at the previous ratio if its bandwidth was higher.
+//! - At a ratio of 100: probe. Half of the last step leaves the first tier.
+//! - Bandwidth rose: repeat the step, 8 points at most. A step away from the first tier whose gain
+//!   in percent was less than 90 % of its points is shortened: the next step has as many points as
+//!   the gain has percent.
+//! - Bandwidth fell: make half of the step in the opposite direction.
+//! - A step would be below 2 points: rest. If the bandwidth was higher at the previous ratio,
+//!   return to that ratio.
 //!
 //! Example, the log of a real server (CloverLeaf, 119 threads): 409, 441, 483, 515, 558 and 587
 //! GB/s from a ratio of 100 down to 62, less at 56, and rest at 65, after about 11 periods. From
@@ -30,28 +33,30 @@
 //!
 //! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
 //! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
-//! such steps need no gain in bandwidth, and a migration without effect is undone. A search at rest
-//! starts again away from the first tier when bandwidth rose (demand grew), towards the first tier
-//! when bandwidth fell, and in the opposite direction at the end of the range. A return to the
-//! previous ratio also restores the bandwidth at that ratio for comparison; otherwise the return
-//! itself would start a search.
+//! pages return to it even if the bandwidth gains little. At rest, a rise of bandwidth means that
+//! demand grew, so the new search begins with a step away from the first tier. After a fall of
+//! bandwidth it begins with a step towards the first tier. At the end of the range the step goes in
+//! the opposite direction. After a return to the previous ratio, the bandwidth that was measured at
+//! that ratio is the reference again. Otherwise the change by the return itself would start a
+//! search.
 //!
 //! # The dead band
 //!
 //! Counters are noisy: a program has phases, and 30 samples that scatter by 5 % give a 90th
 //! percentile that scatters by 1.6 %. The prototype attributes every change to its step, and at
-//! rest it compares two single periods, so noise sometimes starts a search (on the server, ±6
-//! points at 30 threads). With a dead band ([`DmiSettings::documented`]):
+//! rest it compares two single periods. Noise therefore sometimes starts a search (on the server,
+//! ±6 points at 30 threads). With a dead band ([`DmiSettings::documented`]):
 //!
 //! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and*
 //!   appears in two consecutive periods. The reference is the mean of all periods of this rest, not
 //!   the last period.
-//! - While searching, a change within 1 standard error of the difference is measured again, over up
-//!   to three periods, of which the mean counts. A change still within the error is not a gain:
-//!   half of the step is taken back, towards the first tier. The gain required of a step is reduced
-//!   by the same error.
-//! - Saturation begins and ends only 4 standard errors beyond the cutoff; at rest, its end too must
-//!   appear in two consecutive periods.
+//! - While searching, a change within 1 standard error of the difference is measured again, for up
+//!   to three periods, whose mean counts. If the change is still within the error, it is not a
+//!   gain: the next step has half of the length and goes towards the first tier. The gain required
+//!   of a step is reduced by the same error.
+//! - Memory becomes saturated only 4 standard errors above the cutoff, and unsaturated only 4
+//!   standard errors below it. At rest, the end of saturation must also appear in two consecutive
+//!   periods.
 //!
 //! The table is simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers
 //! with a maximum of 601 GB/s together. *Away* is the fraction of periods after the first rest that
@@ -76,16 +81,16 @@ use crate::machine::TierLayout;
 /// the prototype's manual settings (200 to 250).
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// Minimum change at rest that starts a search, percentage points; also the first step of that
-/// search.
+/// Minimum change at rest that starts a search, in points: the ratio times the relative change of
+/// the bandwidth. This is also the length of the first step of that search, in points.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// Minimum gain in percent, as a fraction of the step in percentage points, for which the step is
-/// repeated in full.
+/// A step is repeated in full if its gain in percent is at least this fraction of its points.
 const FULL_GAIN: f64 = 0.9;
 
-/// The standard error of a 90th percentile as a multiple of the standard error of the mean: √(0.9 ·
-/// 0.1) / φ(1.28), for a normal distribution.
+/// The standard error of a 90th percentile as a multiple of the standard error of the mean, for a
+/// normal distribution: √(0.9 · 0.1) / φ(1.28), where φ is the density of that distribution and
+/// 1.28 its 90th percentile.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
 /// The step sizes and thresholds of the calibrator.
@@ -97,7 +102,8 @@ pub struct DmiSettings {
     pub max_step: f64,
     /// The smallest step, points; above 0.
     pub min_step: f64,
-    /// The assumed last step when a search begins at 100, points; the first probe is half of it.
+    /// The step that is assumed as the last one when a search begins at a ratio of 100, points. The
+    /// first probe is half of it.
     pub first_step: f64,
     /// The noise model; `None` for none, as in the prototype.
     pub dead_band: Option<DeadBand>,
@@ -106,14 +112,14 @@ pub struct DmiSettings {
 /// The noise model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
-    /// Standard errors that a change must exceed to end the rest or to cross the cutoff.
+    /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
     pub change_errors: f64,
-    /// Standard errors that a change must exceed to be a gain or a loss while searching.
+    /// While searching, a change must exceed this number of standard errors to be a gain or a loss.
     pub gain_errors: f64,
     /// Consecutive periods with a change that end the rest; at least 1.
     pub periods: u32,
-    /// Maximum number of periods over which a change is measured during a search; after them the
-    /// change counts as no gain. At least 1.
+    /// Maximum number of periods over which a change is measured during a search. If the change is
+    /// then still within the error, it counts as no gain. At least 1.
     pub looks: u32,
 }
 
@@ -246,7 +252,8 @@ impl Calibrator {
         let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
-            // Demand may rise again in the same period in which the last pages return.
+            // The demand rose again in the period in which the last pages returned to the first
+            // tier. The step was therefore not reset by `towards_first`.
             (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
         if !saturated {
@@ -259,7 +266,8 @@ impl Calibrator {
         }
     }
 
-    /// True if memory is saturated. Within the dead band around the cutoff the last state stays.
+    /// True if memory is saturated. Within the dead band around the cutoff the previous state
+    /// stays.
     fn is_saturated(&self, now: Level) -> bool {
         let errors = self.settings.dead_band.map_or(0.0, |band| band.change_errors);
         let margin = if self.saturated { -errors } else { errors } * now.error_gbps;

@@ -152,7 +152,7 @@ mod tests {
             Fixed::bandwidth(&[tier(500.0), tier(200.0)]).start(),
             [22.0 / 31.0, 9.0 / 31.0]
         );
-        // Bandwidths are first rounded to whole MB/s.
+        // Bandwidths are first rounded to whole MB/s, here to 300 and 100.
         assert_eq!(Fixed::bandwidth(&[tier(0.3004), tier(0.0996)]).start(), [0.75, 0.25]);
     }
 

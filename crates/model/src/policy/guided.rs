@@ -12,9 +12,9 @@
 //!    time from memory latency; the next proposal is close to the optimum. After at most two
 //!    corrections the best *measured* shares stay.
 //! 4. *Settle.* No page moves until the traffic has changed by more than noise in two consecutive
-//!    periods. Then the search begins at 1, from the current placement. If the first tier alone is
-//!    as good again, pages return to it. If the demand rises again soon after a return, the wait
-//!    before the next return doubles: a return gains little, and the migrations cost much.
+//!    periods. Then the search begins again with *Look*, from the current placement. If the first
+//!    tier alone is as good, pages return to it. If the demand rises again soon after a return, the
+//!    wait before the next return doubles: a return gains little, and the migrations cost much.
 //!
 //! The curves shorten the search but never decide alone: of two measured shares the better one
 //! stays.
@@ -47,19 +47,20 @@ const CORRECTION_POINTS: f64 = 1.0;
 /// Maximum number of corrections after the first proposal.
 const CORRECTIONS: u32 = 2;
 
-/// The largest distance between traffic and target at which the migration counts as complete, in
-/// percentage points, and the number of periods to wait for its completion.
+/// The migration counts as complete if each tier's share of the traffic is within this number of
+/// percentage points of its target. The policy waits for its completion for at most `WAIT_PERIODS`
+/// periods.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The change of traffic that restarts the search: a fraction of the traffic, and a number of
-/// standard errors.
+/// The search restarts if the traffic changes by more than this fraction of itself, and by more
+/// than this number of standard errors.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Queue counters are at their limit if the outstanding reads that they count equal the limit
-/// within this fraction, the error of a period. Counters that count more reads do not have this
-/// limit.
+/// Queue counters are at their limit if the number of outstanding reads that they count differs
+/// from the limit by at most this fraction, the error of a period. Counters that count more reads
+/// evidently do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
 /// Proposals whose gains differ by less than this fraction are equally good. Of these, the proposal
@@ -103,8 +104,9 @@ enum State {
     Look,
     /// Waits until the pages have moved.
     Moving { corrections: u32, waited: u32 },
-    /// Keeps the best measured shares: their bandwidth and its standard error, GB/s, and the number
-    /// of consecutive periods in which the bandwidth differed.
+    /// Keeps the best measured shares. `gbps` and `error_gbps` are the bandwidth of these shares
+    /// and its standard error, GB/s. `changed` is the number of consecutive periods in which the
+    /// bandwidth differed.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
 }
 
@@ -206,7 +208,7 @@ impl Guided {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = self.traffic(seen);
-        // The best measured shares win unless the difference is within noise.
+        // Shares measured earlier win only if their bandwidth is higher by more than noise.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -304,9 +306,10 @@ struct Proposal {
     shares: Vec<f64>,
     /// Gain over the current placement, as a fraction.
     gain: f64,
-    /// Gain of the first tier alone, as a fraction; negative for a loss.
+    /// Gain over the current placement with all pages on the first tier, as a fraction; negative
+    /// for a loss.
     local_gain: f64,
-    /// Fraction of the first tier's bandwidth in use with all pages on that tier.
+    /// Fraction of the first tier's bandwidth that is in use if all pages are on that tier.
     first_tier_used: f64,
 }
 

@@ -11,8 +11,9 @@
 //!
 //! An observation has the target placement of the steered pages, not their actual placement. The
 //! policy assumes that pages are at their target, within the capacity of the tier. During a
-//! migration this assumption counts arriving pages as room: the share starts too high and falls by
-//! 2 % in each period in which nothing is free.
+//! migration, memory for arriving pages is therefore counted twice: as free, and as occupied by
+//! these pages. The share starts too high, and falls by 2 % in each period in which nothing is
+//! free.
 //!
 //! Source: the common principle of HeMem, MEMTIS and TPP, which Colloid (SOSP '24) argues against.
 
@@ -24,7 +25,7 @@ use crate::machine::{Order, TierLayout};
 /// MiB at several GB/s needs more.
 const USED: f64 = 0.98;
 
-/// A smaller change of shares is not worth a migration: half a point of a hundred.
+/// A smaller change of shares is not worth a migration: half a percentage point.
 const SAME: f64 = 0.005;
 
 /// Fills the tiers in order, with the hottest pages first.

@@ -13,7 +13,7 @@ use crate::{
 /// Maximum number of threads that [`saturating_load`] tries, as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// Up to this fraction of the first tier's bandwidth, the steps of a sweep are even in bandwidth.
+/// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.
@@ -171,8 +171,9 @@ pub fn load_curve(
     loads.iter().map(|load| load.point(platform, weights)).collect()
 }
 
-/// Loads from nearly none to the maximum: first in even steps of the first tier's bandwidth, up to
-/// near its saturation; then in even steps of the remaining pause, down to no pause.
+/// Loads from nearly none to the maximum. The first loads are in even steps of the first tier's
+/// bandwidth, up to near its saturation. The other loads are in even steps of the pause, down to no
+/// pause.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,

@@ -34,9 +34,10 @@ pub struct Program {
     pub local_result: f64,
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
-    /// Set if the runs leave open whether DRAM limits the workload: weights at which no speed-up
-    /// and a considerable speed-up both agree with the runs, and the estimate of this speed-up. The
-    /// program is only one of the behaviours that agree.
+    /// `None` if the runs determine whether DRAM limits the workload. Otherwise weights at which no
+    /// speed-up and a considerable speed-up both agree with the runs, and the estimate of the
+    /// speed-up at these weights. The program is then only one of several behaviours that agree
+    /// with the runs.
     pub undecided: Option<(Weights, Estimate)>,
     threads: f64,
     traffic: TrafficPerWork,
@@ -144,7 +145,7 @@ impl Forecast<'_> {
                 std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
             })
             .collect();
-        // The first answer is the bandwidth on the first tier.
+        // The first answer is the bandwidth on the first tier, so the speed-ups begin at index 1.
         let speedup = |at: usize| {
             let own = answers.iter().map(|answer| libm::exp(answer[1 + at])).collect();
             (weights[at].clone(), Estimate::of(own).with_model_spread())

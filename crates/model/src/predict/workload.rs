@@ -236,7 +236,7 @@ impl<'a> Forecast<'a> {
     }
 
     /// Work per traffic divided by work per traffic on the first tier alone, if the traffic grows
-    /// by `gain`.
+    /// by the factor `gain`.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -244,9 +244,9 @@ impl<'a> Forecast<'a> {
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
-    /// The highest speed-up if the traffic grows by at most `gain`. Traffic per work is linear
-    /// between the pressures of the runs, so the speed-up is highest at `gain` or at one of these
-    /// pressures.
+    /// The highest speed-up if the traffic grows at most by the factor `gain`. Traffic per work is
+    /// linear between the pressures of the runs, so the speed-up is highest at `gain` or at one of
+    /// these pressures.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -274,7 +274,8 @@ impl<'a> Forecast<'a> {
             .iter()
             .map(|behaviour| {
                 let loads = self.loads(behaviour, threads, &first_tier);
-                // Phases have the mix and the domains of the whole run.
+                // Phases have the mix and the domains of the whole run, so one system serves all
+                // loads.
                 let system = System::new(self.platform, &loads[..1]);
                 let gbps = |load| reach(&system, load, &mut extrapolated).bandwidth_gbps;
                 let gbps: Vec<f64> = loads.iter().map(gbps).collect();

@@ -3,22 +3,23 @@
 //! Three assumptions about this curve:
 //!
 //! - It is convex: each tier adds a time that grows at least in proportion to its share, and the
-//!   total is their sum, their maximum, or a value between. A straight line through two runs is
-//!   below the curve outside of them.
-//! - A fraction of the first tier's pages costs at least that fraction of the time: the saving is
-//!   at most the traffic that was removed. The curve is therefore above the line from a run to zero
-//!   at a share of 0.
-//! - The same holds for the other tiers: the curve is above the line from a run to zero at a share
-//!   of 1.
+//!   total is the sum of these times, their maximum, or a value between. A straight line through
+//!   two runs is therefore below the curve outside of them.
+//! - If the first tier keeps a fraction of its pages, the run takes at least that fraction of its
+//!   time, because no more than the removed traffic is saved. At smaller shares than that of a run,
+//!   the curve is therefore above the line from the run to a time of zero at a share of 0.
+//! - The same holds for the other tiers: at larger shares than that of a run, the curve is above
+//!   the line from the run to a time of zero at a share of 1.
 //!
-//! Between two runs the lowest possible time is where these lines meet. Runs have noise: first a
-//! least-squares fit moves the values to satisfy all three assumptions; then each slope is trusted
-//! only to half a standard deviation, so that noise does not exclude possible optima.
+//! Between two runs the lowest possible time is where these lines meet. Runs have noise. First, a
+//! least-squares fit moves the values to satisfy all three assumptions. Then each slope is taken to
+//! be uncertain by half a standard deviation, so that noise does not exclude possible optima.
 
-/// Sweeps over the constraints of a fit; a few dozen suffice for the few points of a search.
+/// Number of sweeps over the constraints of a fit. A few dozen would suffice for the few points of
+/// a search.
 const SWEEPS: usize = 400;
 
-/// The tolerance of a slope, in standard deviations.
+/// The assumed uncertainty of a slope, in standard deviations.
 const TRUST: f64 = 0.5;
 
 /// The curve that is fitted to runs.
@@ -93,7 +94,8 @@ impl TimeCurve {
     }
 }
 
-/// Sums of weighted values that must not be negative.
+/// The three assumptions as linear constraints: sums of weighted values that must not be negative.
+/// A constraint has pairs of the index of a value and its weight.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {
@@ -148,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_fit_satisfies_the_assumptions() {
-        // The input is concave, and below the line to zero.
+        // The input violates the assumptions: it is concave, and the first value is below the line
+        // from the second value to zero.
         let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
         assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");

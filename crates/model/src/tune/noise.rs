@@ -2,7 +2,7 @@
 
 use crate::statistics;
 
-/// The number of runs that the expected noise counts as.
+/// The weight of the expected noise when it is pooled with the runs, as a number of runs.
 const EXPECTED_RUNS: usize = 2;
 
 /// Quantiles of Student's t for an interval of 0.9, for 1, 2, ... degrees of freedom.
@@ -21,8 +21,9 @@ pub(super) struct Noise {
 }
 
 impl Noise {
-    /// Pools the noise of `groups` with the noise `expected` beforehand: the mean of a scaled
-    /// inverse chi-squared distribution. A group has the logarithms of runs with the same weights.
+    /// Pools the noise of `groups` with the noise `expected` beforehand: the mean of the variances,
+    /// weighted by their degrees of freedom. A group has the logarithms of runs with the same
+    /// weights.
     pub(super) fn of<'a>(groups: impl Iterator<Item = &'a [f64]>, expected: f64) -> Self {
         let mut degrees = EXPECTED_RUNS;
         let mut squares = EXPECTED_RUNS as f64 * expected * expected;
@@ -34,12 +35,13 @@ impl Noise {
         Self { sigma: (squares / degrees as f64).sqrt(), degrees }
     }
 
-    /// Half of the interval of the difference between the means of `some` and of `others` runs.
+    /// Half of the width of the interval of the difference between the mean of `some` runs and the
+    /// mean of `others` runs.
     pub(super) fn half(&self, some: usize, others: usize) -> f64 {
         self.quantile() * self.sigma * (1.0 / some as f64 + 1.0 / others as f64).sqrt()
     }
 
-    /// Half of the interval of the mean of `runs` runs.
+    /// Half of the width of the interval of the mean of `runs` runs.
     pub(super) fn half_of_one(&self, runs: usize) -> f64 {
         self.quantile() * self.sigma / (runs as f64).sqrt()
     }

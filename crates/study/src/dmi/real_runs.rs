@@ -1,9 +1,9 @@
 //! Real runs of the prototype of DMI and of Colloid, and the same runs on the simulated server.
 //!
-//! A group has the runs of one policy with one workload, number of threads and cutoff: the
-//! bandwidth below which the calibrator does not interleave. A group's published figures are
-//! medians over the campaigns. The campaigns differ by up to a fifth; the note of a row has their
-//! range.
+//! A group has the runs of one policy with one workload, one number of threads and one cutoff. The
+//! cutoff is the bandwidth below which the calibrator does not interleave. A group's published
+//! figures are medians over the campaigns of measurement. The campaigns differ by up to a fifth;
+//! the note of a row has their range.
 
 use super::{DURATION, PLATFORM};
 use crate::published::table;
@@ -160,7 +160,7 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     Ok(SimulatedRun { speedup, points: median_points(&outcome) })
 }
 
-/// The median over the first run of the target's percentage on the first tier.
+/// The median of the target share of the first tier, in percent, over the periods of the first run.
 fn median_points(outcome: &Outcome) -> f64 {
     let end_s = outcome.tasks[0].runtime_s.unwrap_or(f64::INFINITY);
     let during = outcome.periods.iter().filter(|period| period.time_s <= end_s);

@@ -10,9 +10,10 @@
 //!
 //! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` follows from the
 //! gain of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores:
-//! a is 0.74 ns and c is 2.9 ns. Ten iterations take 36 ns an integral, and 10.3 ns with integrals
-//! in memory. At a footprint of four times the DRAM, each iteration reads nearly all integrals from
-//! the drives, 1.7 ns an integral at 9.6 GB/s: 19 ns with the first computation.
+//! a is 0.74 ns and c is 2.9 ns. Ten direct iterations take 36 ns an integral. With integrals in
+//! memory, the first computation and ten iterations take 10.3 ns. At a footprint of four times the
+//! DRAM, each iteration reads nearly all integrals from the drives, which takes 1.7 ns an integral
+//! at 9.6 GB/s: 19 ns with the first computation.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
 use interleaf_extend_forecast::{
@@ -37,8 +38,8 @@ const ITERATIONS: f64 = 10.0;
 /// Bytes of a stored integral: a value of eight bytes and four indices of two bytes each.
 const INTEGRAL: f64 = 16.0;
 
-/// Cycles for adding an integral. It updates six elements of the Fock matrix in the L2 cache, whose
-/// latency is 12 cycles. This is assumed.
+/// Cycles for adding an integral. The number is assumed: adding updates six elements of the Fock
+/// matrix in the L2 cache, whose latency is 12 cycles.
 const ADD_CYCLES: f64 = 72.0;
 
 /// Speed with integrals in memory divided by the speed of direct computation, for small stacks. The
@@ -73,7 +74,7 @@ pub(super) struct Times {
 impl HartreeFock {
     pub(super) fn new(drive: Drive) -> Self {
         let add_s = ADD_CYCLES / CYCLES / CORES;
-        // I (c + a) = G (c + I a), solved for c.
+        // With I iterations and the gain G, I (c + a) = G (c + I a). This is solved for c.
         let compute_s = add_s * ITERATIONS * (GAIN - 1.0) / (ITERATIONS - GAIN);
         let touch = |block| Touch { block, offset: 0, is_write: false };
         let touches = (0..BLOCKS).map(touch).collect();
@@ -88,7 +89,7 @@ impl HartreeFock {
         self.compute_s / self.add_s
     }
 
-    /// Seconds of a calculation at a footprint in units of the cache.
+    /// Seconds of a calculation whose footprint is `ratio` times the DRAM of the node with drives.
     pub(super) fn times(&self, ratio: f64) -> Times {
         let integrals = ratio * CACHE / INTEGRAL;
         let Self { compute_s, add_s, .. } = *self;
@@ -109,7 +110,8 @@ impl HartreeFock {
         }
     }
 
-    /// The speed with drives divided by the speed with DRAM only, in core or direct by `key`. The
+    /// The speed with drives divided by the speed with DRAM only. The speed with DRAM only is that
+    /// of direct computation if `key` is [`AGAINST_DIRECT`], else that of integrals in memory. The
     /// figures are for random, LRU and optimal replacement.
     pub(super) fn efficiency(&self, key: &str, ratio: f64) -> [f64; 3] {
         let Times { direct, in_core, extended } = self.times(ratio);

@@ -36,7 +36,7 @@ const SAMPLE: usize = 4096;
 
 /// A comparison that was measured on this machine, with the workload of each pattern.
 pub struct MeasuredRun<'a> {
-    /// The patterns at all footprints, with the same number of threads.
+    /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
     /// The setting of each pattern's workload.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
@@ -239,7 +239,7 @@ struct Planner {
     model: Model,
     kind: Kind,
     setting: Setting,
-    /// Seconds of a round in DRAM per byte of the footprint, at [`SEEN`].
+    /// Seconds of a round in DRAM at [`SEEN`].
     compute_s: f64,
     /// The miss curve from the counted traffic at [`SEEN`]. It is used if the workload has no
     /// trace.
@@ -285,7 +285,8 @@ fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curves of a round, with a share of demand reads; `None` if the workload has no trace.
+/// The miss curves of a round; `None` if the workload has no trace. `demand_share` is the fraction
+/// of page reads that threads wait for.
 fn pager_curves(
     kind: Kind,
     setting: &Setting,

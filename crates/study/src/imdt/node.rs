@@ -7,8 +7,8 @@
 //!
 //! With drives no access is remote, because the product places pages on the node that uses them
 //! (section 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take 0.3 ns with
-//! DRAM only. Random replacement misses 80 % of them: it reads 19.2 bytes and writes 6.4, which
-//! takes 2.7 ns at 9.6 GB/s. The efficiency is 0.11.
+//! DRAM only. Random replacement misses 80 % of these bytes: it reads 19.2 bytes and writes 6.4,
+//! which takes 2.7 ns at 9.6 GB/s. The efficiency is 0.3 / 2.7 = 0.11.
 
 use super::{DEGREES, RATIOS};
 use interleaf_console::Failure;
@@ -41,7 +41,8 @@ pub(super) const DRAM_RATE: f64 = 80e9;
 /// Bandwidth between the sockets, both directions, bytes per second (section 6).
 const REMOTE_RATE: f64 = 20e9;
 
-/// Bytes of a trace, whatever the footprint in the study is.
+/// The footprint of a simulated trace, bytes. It stays the same for all footprints of the study:
+/// the ratio of footprint to DRAM changes the budget instead.
 const TRACE_BYTES: u64 = 64 << 20;
 
 /// Number of budgets in the simulated miss curve.
@@ -154,7 +155,8 @@ fn bytes(touches: &[Touch], kind: Kind) -> f64 {
 }
 
 impl Predicted {
-    /// Seconds of a pass with DRAM only: with the node's placement, and with local placement.
+    /// Seconds of a pass with DRAM only: with the remote accesses of the workload, and without
+    /// remote accesses.
     fn dram_s(&self, degree: u32) -> [f64; 2] {
         let degree = if self.is_polynomial { f64::from(degree) } else { 1.0 };
         let compute = degree * self.flops / (self.workload.peak_share * PEAK_FLOPS);

@@ -104,7 +104,7 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
             ]);
         }
     }
-    // The rows of each section are together.
+    // The rows are sorted by section, so that the rows of a section are together.
     rows.sort_by_key(|row: &ReproduceRow| {
         [SPEED, ENERGY, LATENCY].iter().position(|it| *it == row.section)
     });
@@ -133,7 +133,8 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
     Ok(Applications { rows, tables })
 }
 
-/// The errors of the predicted speeds and energies.
+/// The mean and the maximum error of the predicted speeds, energies and latencies of misses, as
+/// text.
 pub(super) fn remark(rows: &[ReproduceRow]) -> String {
     let of = |section: &str| {
         let own = rows.iter().filter(|row| row.section == section);
@@ -164,7 +165,8 @@ impl OnMachine {
         Estimate::of(ratios.collect()).with_model_spread()
     }
 
-    /// Watts times seconds for the work that takes a second at speed 1: joules.
+    /// The energy, in joules, of the work that takes a second at speed 1: the power divided by the
+    /// mean speed.
     fn energy(&self) -> f64 {
         self.power_w * self.speeds.len() as f64 / self.speeds.iter().sum::<f64>()
     }

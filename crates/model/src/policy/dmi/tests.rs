@@ -63,8 +63,8 @@ fn soft(ratio: f64) -> f64 {
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
 }
 
-/// The six bandwidths of the log; the other points are invented, with the maximum at the ratio of
-/// the log's rest.
+/// Ratio, and bandwidth in GB/s. Six of the bandwidths are from the log in the module header. The
+/// others are invented so that the maximum is at 65, where the log's search comes to rest.
 const SERVER: [(f64, f64); 12] = [
     (100.0, 409.0),
     (92.0, 441.0),
@@ -174,8 +174,8 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// At rest at a ratio between both ends, a rise probes fewer points on the first tier, a fall more
-/// points.
+/// The policy rests at a ratio between both ends. After a rise of bandwidth it probes fewer points
+/// on the first tier, after a fall more points.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -193,7 +193,7 @@ fn a_change_at_rest_is_probed_in_its_direction() {
     }
 }
 
-/// A change within the noise is measured in three periods; then half of the step is taken back.
+/// A change within the noise is measured in three periods. Then half of the step is taken back.
 #[test]
 fn half_a_step_is_taken_back_where_a_change_may_be_noise() {
     let [_, mut policy] = both();
@@ -265,8 +265,8 @@ proptest! {
     }
 }
 
-/// A source of normal deviates (SplitMix64, then Box and Muller): its state, and the scatter of
-/// samples.
+/// A source of normal deviates (SplitMix64, then Box and Muller). The fields are its state, and the
+/// relative scatter of samples.
 struct Noise(u64, f64);
 
 impl Noise {

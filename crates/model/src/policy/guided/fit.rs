@@ -1,11 +1,12 @@
 //! Fits a model of threads and tiers to a few observations.
 //!
-//! Threads keep `circulating` bytes in flight and compute `compute_ns` between a line and the next
-//! request for it; each tier reaches a factor times its curve. By Little's law one observation
-//! gives the bytes in flight at the tiers; a second observation at other shares separates
-//! circulating bytes from compute time. The parameters are a least-squares fit of logarithms to all
-//! observations, with a prior: one observation leaves some parameters to the curves; further
-//! observations overrule the prior.
+//! Threads circulate a number of bytes: each line is requested, arrives, is computed on for
+//! `compute_ns`, and is replaced by the next request. Each tier reaches the bandwidth of its curve
+//! times a factor. By Little's law one observation gives the bytes in flight at the tiers. A second
+//! observation at other shares separates circulating bytes from compute time. The parameters are a
+//! least-squares fit of logarithms to all observations and to a prior. One observation does not
+//! determine all parameters, so the prior decides the others. Further observations overrule the
+//! prior.
 
 use crate::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
@@ -21,13 +22,14 @@ const LATENCY_SPREAD: f64 = 0.03;
 /// The prior of a tier's factor: standard deviation of its logarithm.
 const FACTOR_SPREAD: f64 = 0.2;
 
-/// The prior of the compute time between two requests for a line, ns, and the standard deviation of
-/// its logarithm: from 20 ns (a loop that only copies) to about 1 us.
+/// The prior of the compute time between the arrival of a line and the next request, ns, and the
+/// standard deviation of its logarithm. The range is from 20 ns (a loop that only copies) to about
+/// 1 us.
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
-/// The prior of the circulating bytes: all outstanding requests of the cores, with this standard
-/// deviation of the logarithm.
+/// The median of the prior of the circulating bytes is all outstanding requests of the cores. This
+/// is the standard deviation of the logarithm.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
 /// Tiers with a smaller share of the traffic do not enter the fit.
@@ -126,8 +128,8 @@ impl<'a> Belief<'a> {
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
-            // The circulating bytes are the bytes in flight (Little's law) and the lines on which
-            // threads compute.
+            // The circulating bytes are the bytes in flight (by Little's law) plus the bytes on
+            // which threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -150,8 +152,8 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // A successful direction is repeated, because a valley of the misfit may run across the
-            // axes.
+            // A change that lowered the misfit is repeated, because a valley of the misfit may be
+            // oblique to the axes.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;
