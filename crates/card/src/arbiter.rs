@@ -48,8 +48,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // A second pass with fresh weights, in case each class with commands has used up its
-        // weight.
+        // The first pass finds nothing if each class with commands has used up its weight. The
+        // second pass begins a new round, with fresh weights.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

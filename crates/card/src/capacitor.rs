@@ -8,12 +8,14 @@
 //! E = 1/2 C (V1^2 - V2^2)
 //! ```
 //!
-//! less what its series resistance (ESR) and the converter dissipate. A load of constant power P
-//! draws I = P / Vt at the terminals, where Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2.
-//! Of the energy that leaves the capacitor at V, the fraction Vt / V reaches the terminals. The
-//! converter stops when the terminals are at V2.
+//! less the energy that its series resistance (ESR) and the converter dissipate. Let V be the inner
+//! voltage, R the ESR and Vt the voltage at the terminals. A load of constant power P draws the
+//! current I = P / Vt, and Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2. Of the energy that
+//! leaves the capacitor at V, the fraction Vt / V reaches the terminals. The converter stops when
+//! the terminals are at V2.
 //!
-//! With 12.5 F from 5.0 V to 2.5 V: 117 J, of which a load behind a converter of 85 % gets 99 J.
+//! Example: 12.5 F from 5.0 V to 2.5 V deliver 117 J. A load behind a converter with an efficiency
+//! of 85 % gets 99 J.
 //!
 //! # Ageing
 //!
@@ -87,7 +89,7 @@ impl CapacitorSpec {
     /// terminals drops below the cut-off at once.
     pub fn usable_j(&self, watts: f64) -> f64 {
         let drawn = watts / self.efficiency;
-        // The inner voltage at which the terminals reach the cut-off.
+        // The inner voltage, before the ESR, at which the terminals reach the cut-off voltage.
         let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
         if stop >= self.charged_v {
             return 0.0;

@@ -1,7 +1,7 @@
 //! A card as data: link, NVMe front end, controller, memory, and the host in which it is used.
 //!
 //! The built-in cards are files in `devices/cards/` with the schema `interleaf.card/1`; a user's
-//! file has the same form. Each number has a source. Times are femtoseconds.
+//! file has the same form. Each number in a built-in file has a source. Times are femtoseconds.
 
 mod file;
 
@@ -29,12 +29,12 @@ pub struct Card {
     pub host: HostSpec,
     /// The card's behaviour at a power failure.
     pub power: PowerSpec,
-    /// Power of link and controller.
+    /// The power that the link and the controller draw.
     pub energy: EnergySpec,
 }
 
 /// A base address register through which the host reads and writes the memory, and the flow control
-/// credits of the card's port for such writes.
+/// credits of the card's port for writes to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSpec {
     /// Bytes of the range.
@@ -91,7 +91,7 @@ pub struct NvmeSpec {
     pub arbitration_burst: u32,
     /// Completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
-    /// The longest time for which a completion waits for that number of completions; 0 for no
+    /// The longest time for which a completion waits for others to share its interrupt; 0 for no
     /// coalescing.
     pub coalescing_time_fs: u64,
     /// Atomic write unit at power failure (AWUPF), bytes.
@@ -105,9 +105,9 @@ pub struct NvmeSpec {
 pub struct ControllerSpec {
     /// Processor cores of the firmware.
     pub cores: u32,
-    /// Time of a core before the transfer of each command.
+    /// Time that a core works on each command before its data transfer.
     pub command_fs: u64,
-    /// Time of a core after the transfer of each command.
+    /// Time that a core works on each command after its data transfer.
     pub completion_fs: u64,
     /// Maximum number of commands in the controller.
     pub commands: u32,
@@ -117,7 +117,7 @@ pub struct ControllerSpec {
     pub dma_engines: u32,
     /// Data buffers, bytes.
     pub buffer_bytes: u32,
-    /// Latency of encoding or decoding of error correction.
+    /// Latency of the error correction, for encoding or decoding.
     pub ecc_fs: u64,
 }
 
@@ -133,7 +133,7 @@ pub enum Durable {
 /// The memory channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySpec {
-    /// The module in each channel, with the ranks of the card.
+    /// The memory module of each channel, with the card's number of ranks.
     pub device: Device,
     /// Channels.
     pub channels: u32,
@@ -146,15 +146,15 @@ pub struct MemorySpec {
 /// The host's costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
-    /// Time of a processor to submit an I/O, with its doorbell.
+    /// Time that a processor works to submit an I/O, including the write of its doorbell.
     pub submit_fs: u64,
-    /// Time of a processor to complete an I/O.
+    /// Time that a processor works to complete an I/O.
     pub completion_fs: u64,
-    /// From the arrival of an MSI-X write to its handler on an idle processor.
+    /// Time from the arrival of an MSI-X write to the start of its handler on an idle processor.
     pub interrupt_fs: u64,
-    /// From the arrival of a read request at the root complex to its data.
+    /// Time from the arrival of a read request at the root complex until it has the data.
     pub memory_read_fs: u64,
-    /// From the arrival of a write at the root complex to the release of its credits.
+    /// Time from the arrival of a write at the root complex to the release of its credits.
     pub memory_write_fs: u64,
 }
 

@@ -9,8 +9,8 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// Neighbouring segments are in different banks of a rank; after the last bank follows the next
-/// rank.
+/// Neighbouring segments are in different banks of a rank; the segment after the last bank of a
+/// rank is in the next rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
@@ -52,12 +52,12 @@ impl Clock {
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }
 
-    /// The first clock after a time. A time on a clock edge may give this edge, because the factor
-    /// is rounded down.
+    /// The first clock edge after the time `fs`. If the time is on an edge, the result may be this
+    /// edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // Without its 16 low bits the factor is clocks per femtosecond, times 2^64. The product of
-        // this factor and a time of 64 bits fits 128 bits.
+        // The shift makes the factor clocks per femtosecond, times 2^64. The product of such a
+        // factor and a time of 64 bits fits 128 bits.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 

@@ -2,11 +2,11 @@
 //!
 //! # The problem
 //!
-//! A card acknowledges a write when it has queued the completion. From then on NVMe without a
-//! volatile write cache promises that a read returns these data, or data of a later write, also
-//! after a power failure (NVM Express 1.4, section 5.15.2.2, VWC bit 0). Whether a card keeps the
-//! promise depends on the moment of the failure, to the nanosecond. A run of a second has more
-//! moments than can be simulated one by one.
+//! A card acknowledges a write when it has queued the completion. From then on, NVMe makes a
+//! promise for a card without a volatile write cache. A read returns these data, or data of a later
+//! write, even after a power failure (NVM Express 1.4, section 5.15.2.2, VWC bit 0). Whether a card
+//! keeps the promise depends on the moment of the failure, to the nanosecond. A run of a second has
+//! more moments than can be simulated one by one.
 //!
 //! # The method
 //!
@@ -14,23 +14,25 @@
 //! array, and durable. The model stores no data: the content of a block is the number of the write
 //! that wrote it, 0 before the first write. The content that a power failure leaves is a step
 //! function of the time of the failure. One pass over a run therefore finds *all* times at which a
-//! block would be lost or torn ([`TimelineBuilder::finish`]). A binary search then finds the damage
-//! at a given time.
+//! failure would lose or tear a block ([`TimelineBuilder::finish`]). A binary search then finds the
+//! damage at a given time.
 //!
 //! # Terms
 //!
-//! - *piece*: the part of a write that must be whole or absent: the entire write if it is not
-//!   larger than the atomic write unit, else each aligned unit of it. NVMe promises this only for
-//!   writes up to the unit (section 6.4.2, AWUPF); the rule for larger writes is stricter than
-//!   NVMe.
-//! - *block*: an aligned range of the medium. Its size is the largest power of two, at most the
-//!   atomic write unit, to which the start and the end of every piece of a run are aligned.
-//! - *lost*: an acknowledged write whose block contains older data. A completed FLUSH or FUA is a
-//!   stronger promise, which a card with a volatile write cache must keep as well (sections 6.8 and
-//!   6.15).
+//! - *piece*: the part of a write that must be whole or absent after a power failure. A write of at
+//!   most the atomic write unit is one piece. A larger write is cut at the multiples of the unit,
+//!   and each part is a piece. NVMe promises whole or absent only for writes of at most the unit
+//!   (section 6.4.2, AWUPF), so the rule for larger writes is stricter than NVMe.
+//! - *block*: an aligned range of the medium. All blocks of a run have the same size. It is the
+//!   largest power of two that divides the start and the end of every piece, but at most the atomic
+//!   write unit.
+//! - *lost*: a write that was acknowledged, and whose block contains older data. A completed FLUSH
+//!   or FUA makes a stronger promise for a write, which a card with a volatile write cache must
+//!   keep as well (sections 6.8 and 6.15).
 //! - *torn*: a piece that is partly new, and partly old or undefined.
 //!
-//! Two outstanding writes of the same block have no order: the block may contain either.
+//! Two outstanding writes of the same block have no order: the block may contain the data of
+//! either.
 
 mod history;
 
@@ -122,7 +124,7 @@ pub struct Timeline {
     block_bytes: u64,
     /// All damage, sorted by its first moment.
     intervals: Vec<DamageInterval>,
-    /// For each interval, the latest end of this interval and all before it.
+    /// Element `i` is the latest end of the intervals `0..=i`.
     latest_ends: Vec<u64>,
     /// For each write the moment from which FLUSH or FUA promises its durability.
     promised: Vec<u64>,
@@ -144,7 +146,8 @@ impl TimelineBuilder {
     /// Begins a run without writes.
     ///
     /// # Panics
-    /// If the atomic write unit is not a power of two; the reader of card files refuses it.
+    /// If the atomic write unit is not a power of two. The parser of card files refuses such a
+    /// unit.
     pub fn new(rules: Rules) -> Self {
         assert!(rules.atomic_bytes.is_power_of_two(), "the atomic write unit is a power of two");
         Self { rules, writes: vec![], flushes: vec![], pieces: vec![], limit: u64::MAX }
@@ -231,12 +234,12 @@ impl TimelineBuilder {
     }
 }
 
-/// For each write the moment from which a flush promises its durability: the acknowledgement of the
-/// first flush that was submitted after the acknowledgement of the write (NVMe 1.4, section 6.8),
-/// or with FUA the acknowledgement of the write itself.
+/// Returns for each write the moment from which its durability is promised. For a write with FUA it
+/// is the acknowledgement of the write. For other writes it is the earliest acknowledgement of a
+/// flush that was submitted after the write was acknowledged (NVMe 1.4, section 6.8).
 fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec<u64> {
     flushes.sort_unstable_by_key(|flush| flush.submitted);
-    // By index of a flush: the earliest acknowledgement among this flush and all later ones.
+    // Element `i` is the earliest acknowledgement of the flushes `i..`.
     let mut earliest = vec![u64::MAX; flushes.len() + 1];
     for (at, flush) in flushes.iter().enumerate().rev() {
         earliest[at] = earliest[at + 1].min(flush.acknowledged);
@@ -294,15 +297,16 @@ impl Timeline {
         self.promised[write as usize - 1] <= moment
     }
 
-    /// The number of writes up to `moment`.
+    /// The numbers of acknowledged and of outstanding writes at `moment`.
     pub fn counts(&self, moment: u64) -> WriteCounts {
         let up_to = |times: &[u64]| times.partition_point(|time| *time <= moment) as u64;
         let acknowledged = up_to(&self.acknowledgements);
         WriteCounts { acknowledged, outstanding: up_to(&self.submissions) - acknowledged }
     }
 
-    /// The moment from which each range of `bytes` has data of this run in the memory: pairs of
-    /// range number and moment, sorted by range.
+    /// Divides the medium into ranges of `bytes` bytes. Returns for each range that the run writes
+    /// the moment at which its first data reach the memory: pairs of range number and moment,
+    /// sorted by range.
     pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
         let mut firsts = std::collections::BTreeMap::new();
         for piece in &self.pieces {
@@ -315,9 +319,9 @@ impl Timeline {
         firsts.into_iter().collect()
     }
 
-    /// The last acknowledged write of each block in the range: pairs of a block number and the
-    /// number of the write. Of the writes acknowledged up to `moment`, it is the one that was
-    /// submitted last.
+    /// The last acknowledged write of each block that overlaps `range` (bytes of the medium): pairs
+    /// of a block number and the number of the write. The last one is the write that was submitted
+    /// last, among the writes acknowledged up to `moment`.
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self
             .entries

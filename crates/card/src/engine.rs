@@ -9,10 +9,10 @@
 //! completion ◀── host processor ◀── interrupt ◀── link ◀── completion queue entry, MSI-X
 //! ```
 //!
-//! Link, cores and memory channels are servers: a server computes the end of a piece of work as
-//! soon as the work arrives. Buffers, tags, DMA engines and credits are pools. A write is
-//! acknowledged when all its data are safe: in DRAM that is saved on a power failure, or in
-//! STT-MRAM whose row is precharged.
+//! Link, cores and memory channels are servers in the sense of queueing: a server computes the end
+//! of a piece of work as soon as the work arrives. Buffers, tags, DMA engines and credits are
+//! pools. A write is acknowledged when all its data are safe: in DRAM that is saved on a power
+//! failure, or in STT-MRAM whose row is precharged.
 //!
 //! Units in names: `at` and `now` are femtoseconds since the start.
 
@@ -36,7 +36,8 @@ use interleaf_sim::dimm::command;
 use std::collections::VecDeque;
 pub use usage::{Usage, Utilisation};
 
-/// A row segment of a write, with the times that matter for a power failure.
+/// A part of a write within one row segment ([`SEGMENT_BYTES`](crate::card::SEGMENT_BYTES)), with
+/// the times that matter for a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenSegment {
     /// The command.
@@ -56,23 +57,24 @@ pub struct WrittenSegment {
 /// An observer of writes, for models of power failure and energy. `()` ignores all writes at no
 /// cost.
 pub trait WriteObserver {
-    /// A segment of a write got its position in the order of the memory channel. The times of the
-    /// segment may be in the future.
+    /// The memory channel has scheduled a segment of a write. The times of the segment may be in
+    /// the future.
     fn segment(&mut self, segment: &WrittenSegment) {
         let _ = segment;
     }
 
-    /// The controller decided at `at` to complete a command; a core has yet to build the
-    /// completion. The data of the command were safe at `safe`, which is not after `at` unless the
-    /// card acknowledges early. A card must not rely on the time that the core takes: with a faster
-    /// core it would acknowledge writes before they are safe.
+    /// The controller decided at `at` to complete a command; a core builds the completion next.
+    /// `safe` is the time from which the data of the command are safe. `safe` is at most `at`,
+    /// except on a card that acknowledges early ([`Settings::acknowledge_early`]). Data that become
+    /// safe only while the core works would be an error, because a faster core would acknowledge
+    /// them before they are safe.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
 
-    /// At `at` the controller sent the completion of a command of any operation. The command was
-    /// submitted at `submitted`, and its data were safe at `safe`, which is not after `at` unless
-    /// the card acknowledges early.
+    /// At `at` the controller sent the completion of a command, of any operation. The host
+    /// submitted the command at `submitted`. The data of the command are safe from `safe` on.
+    /// `safe` is at most `at`, except on a card that acknowledges early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
@@ -159,8 +161,9 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-// Each kind of event has a lane. The payload is a slot or a queue. Some kinds add a number of bytes
-// or entries.
+// The kinds of events. Each kind has a lane of the `EventQueue`. The payload of an event is the
+// slot of a command (an index of `Engine::flights`) or the number of a queue. Some kinds add a
+// second number to the payload, such as bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
 const ENTRIES_READ: usize = 2;
@@ -191,9 +194,10 @@ struct InFlight {
     sent: u32,
     /// Bytes of a write that arrived in buffers.
     arrived: u32,
-    /// Bytes that the memory channel has received, or that are on the way to the host.
+    /// Bytes of a write that were given to the memory channel, or bytes of a read that were sent to
+    /// the host.
     moved: u32,
-    /// The time at which all bytes of `moved` are safe.
+    /// The time from which the `moved` bytes of a write are safe, fs.
     safe: u64,
 }
 
@@ -208,7 +212,7 @@ struct Queue {
     head: u32,
     /// Commands between submission and completion.
     outstanding: u32,
-    /// Completion queue entries in host memory or on the way: arrival time and slot.
+    /// Completion queue entries in host memory or on the way to it: arrival time and slot.
     entries: VecDeque<(u64, u32)>,
     /// Completion queue entries for which no interrupt has been sent.
     coalesced: u32,
@@ -250,7 +254,8 @@ pub struct Engine {
     tags: Pool,
     /// Chunks that a DMA engine requests at once.
     burst: u32,
-    /// The time of the scheduled retry, at which a buffer returns; `u64::MAX` if none is scheduled.
+    /// The time of the scheduled retry of requests for data, at which a buffer is free again;
+    /// `u64::MAX` if no retry is scheduled.
     retry: u64,
     memory: Memory,
 }
@@ -337,7 +342,8 @@ impl Engine {
         self.event_queue.next_at()
     }
 
-    /// Submits a command at the time `at`: the host's processor then writes entry and doorbell.
+    /// Submits a command at the time `at`: from then on, the host's processor writes the submission
+    /// queue entry and the doorbell.
     ///
     /// # Errors
     /// If the command cannot be accepted; the engine is then unchanged.

@@ -2,9 +2,10 @@
 //!
 //! Most events follow from an earlier event after a constant delay, or after a server that works in
 //! order of arrival. Therefore the events of one kind are created almost in order of time. Each
-//! kind has a *lane*: a queue in order of time, in which a rare early event moves the entries
-//! behind it. A tournament tree over the lanes has the lane with the earliest event at its root. An
-//! event costs some tens of instructions, however many events are pending.
+//! kind has a *lane*: a queue in order of time, in which an event that is earlier than the last
+//! entry moves the later entries back. Such events are rare. A tournament tree over the lanes has
+//! the lane with the earliest event at its root. An event costs some tens of instructions, however
+//! many events are pending.
 
 use crate::ring::Ring;
 
@@ -43,8 +44,8 @@ impl EventQueue {
         lanes
     }
 
-    /// Adds an event. Events with equal times keep the order in which they were added if they are
-    /// in one lane; otherwise the events of the lane with the lower number come first.
+    /// Adds an event. Events with equal times in one lane keep the order in which they were added.
+    /// Of events with equal times in two lanes, those of the lane with the lower number come first.
     #[inline]
     pub(crate) fn push(&mut self, lane: usize, at: u64, payload: u64) {
         if self.lanes[lane % LANES].push(at, payload) {

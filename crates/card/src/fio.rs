@@ -1,12 +1,13 @@
-//! Loads by the options of fio: options of the command line, and job files.
+//! Loads that are described by the options of fio, on the command line or in job files.
 //!
 //! fio (<https://fio.readthedocs.io>) is the load generator of storage benchmarks. A *job* is a
 //! stream of I/O with a pattern (`rw`), a block size (`bs`) and a number of outstanding requests
 //! (`iodepth`), started `numjobs` times. [`FioOptions`] holds the options that are set, [`Job`] a
 //! complete job with fio's defaults, [`file::parse`] reads a job file.
 //!
-//! An option is modelled, or has no effect on a simulated card ([`WITHOUT_EFFECT`]); any other
-//! option is an error. Jobs are time-based: they run for `runtime`, however large `size` is.
+//! An option is modelled ([`MODELLED`]), or has no effect on a simulated card ([`WITHOUT_EFFECT`]).
+//! Any other option is an error. Jobs are time-based: they run for `runtime`, however large `size`
+//! is.
 
 pub mod file;
 pub mod load;
@@ -18,7 +19,7 @@ use value::{Size, ValueError, in_range};
 
 /// Options of a job file that are accepted and change nothing, with the reason.
 ///
-/// `ioengine` and `direct` are not among them: [`FioOptions::set`] checks their values.
+/// `ioengine` and `direct` are not in this list, because [`FioOptions::set`] checks their values.
 pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
     ("allow_mounted_write", "no file system is simulated"),
     ("allrandrepeat", "all randomness has a seed"),
@@ -114,7 +115,7 @@ pub struct FioOptions {
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
-    /// The part of the card that a job covers, from its first byte.
+    /// The part of the card that a job covers, from the first byte of the card.
     pub size: Option<Size>,
     /// Random offsets without fio's map of used blocks. With the map, every block is used once
     /// before any block is used twice.
@@ -126,8 +127,8 @@ pub struct FioOptions {
 }
 
 impl FioOptions {
-    /// Sets the option `name` to `value`, a text as in a job file; "" for an option without a
-    /// value. Returns false for an option that this function does not know.
+    /// Sets the option `name` to `value`, which is written as in a job file. For an option without
+    /// a value, `value` is "". Returns false if the option is unknown here.
     ///
     /// # Errors
     /// When the value is invalid.
@@ -152,7 +153,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options, replaced by the options that `over` sets.
+    /// These options; each option that `over` sets has the value of `over`.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),
@@ -307,7 +308,8 @@ pub fn direct(text: &str) -> Result<(), ValueError> {
     Err(ValueError::new(problem.into(), "1, or leave the option out".into()))
 }
 
-/// The I/O engine if it waits for each request, `None` if it is asynchronous.
+/// Checks the I/O engine `text`. Returns its name if it waits for each request, and `None` if it is
+/// asynchronous.
 fn engine(text: &str) -> Result<Option<&'static str>, ValueError> {
     if ASYNCHRONOUS.contains(&text) {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Commands of a host to a card, and their completions: the seam between sources of I/O (a
+//! Commands of a host to a card, and their completions: the interface between sources of I/O (a
 //! simulated load, a real driver) and the engine that times them.
 //!
 //! Times are femtoseconds since the start of a run: 64 bits hold 5 hours.
@@ -6,9 +6,9 @@
 /// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Card to host.
+    /// Transfers data from the card to the host.
     Read,
-    /// Host to card.
+    /// Transfers data from the host to the card.
     Write,
     /// All acknowledged writes become durable.
     Flush,

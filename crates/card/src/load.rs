@@ -4,9 +4,9 @@
 //! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one of
 //! its I/Os completes, or at a given rate. Several groups run at once.
 //!
-//! Times as fio defines them: *slat* from the thread's decision to the doorbell, *clat* from the
-//! doorbell to the completion in the host, *lat* their sum. I/Os that complete in the ramp time are
-//! not counted.
+//! Times as fio defines them: *slat* is from the thread's decision to submit to the doorbell,
+//! *clat* from the doorbell to the completion in the host, and *lat* is their sum. I/Os that
+//! complete in the ramp time are not counted.
 
 pub(crate) mod addresses;
 mod measure;
@@ -120,7 +120,7 @@ impl Default for Group {
 /// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// `runtime`: after this time without the ramp time, fs.
+    /// `runtime`: this time after the end of the ramp time, fs.
     Time(u64),
     /// After this number of counted I/Os of all groups.
     Ios(u64),
@@ -166,7 +166,7 @@ const JOBS_MAX: u32 = 4096;
 /// The longest ramp time or run time, fs: an hour.
 const TIME_MAX: u64 = 3_600_000_000_000_000_000;
 
-/// fio's name of the time that is above [`TIME_MAX`], if any.
+/// fio's name of the option whose time is above [`TIME_MAX`], if any.
 pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
     match stop {
         _ if ramp_fs > TIME_MAX => Some("ramp_time"),
@@ -176,7 +176,8 @@ pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
 }
 
 impl Load {
-    /// A load of one group that ends after `ios` I/Os. Before, a ramp of 100 us fills the queues.
+    /// A load of one group that ends after `ios` counted I/Os. Before they are counted, a ramp time
+    /// of 100 us fills the queues.
     pub fn single(group: Group, ios: u64) -> Self {
         Self { groups: vec![group], ramp_fs: 100_000_000_000, stop: Stop::Ios(ios), seed: 1 }
     }

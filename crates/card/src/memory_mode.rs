@@ -6,21 +6,21 @@
 //! persist    read request behind the stores; its data return when all stores are safe
 //! ```
 //!
-//! A load is a non-posted read: it costs a round trip. Stores are posted, 64 bytes at a time from a
-//! write-combining buffer, and the processor does not wait for them; credits of the card stop them
-//! when the memory is slower than the link. A store is persistent when its data are durable by the
-//! card's rule. The processor learns this by reading back, because a read does not pass posted
-//! writes (PCI Express Base Specification 3.1, 2.4.1). A peer device does the same with larger
-//! packets, through the root complex or a switch.
+//! A load is a non-posted read: it costs a round trip. Stores are posted writes of 64 bytes from a
+//! write-combining buffer, and the processor does not wait for them. When the memory is slower than
+//! the link, the credits of the card run out and stop the stores. A store is persistent when its
+//! data are durable by the card's rule. The processor reads back to learn that its stores are
+//! persistent, because a read does not pass posted writes (PCI Express Base Specification 3.1,
+//! 2.4.1). A peer device does the same with larger packets, through the root complex or a switch.
 //!
 //! An access is 8 to 4096 bytes. A processor issues it as lines of 64 bytes, a peer as packets up
 //! to the maximum payload, all at once. The memory serves a row segment (512 bytes) of an access at
 //! once, when all packets of the segment have arrived. Segments of different accesses are not
-//! merged: each segment opens its row, and waits for the cycle of its bank. All requests pass one
-//! direction of the link, so their order on the link is the order at the memory channel.
+//! merged: each segment opens its row, and waits for the row cycle of its bank. All requests pass
+//! one direction of the link, so their order on the link is the order at the memory channel.
 //!
-//! Not modelled: the 10 to 16 line fill buffers of a core. No processor can run a load with more
-//! outstanding lines in each thread (`outstanding * bytes / 64`).
+//! Not modelled: a core has only 10 to 16 line fill buffers. No processor can run a load whose
+//! threads have more outstanding lines each (`outstanding * bytes / 64`).
 
 mod run;
 
@@ -80,7 +80,7 @@ pub struct MemoryLoad {
     /// True for random addresses with repetition. If false, each address is used once before any
     /// address is used again.
     pub repeats: bool,
-    /// The number of bytes that are used, from the start of the range; `None` for all.
+    /// The number of bytes that are used, from the start of the BAR; `None` for all.
     pub size: Option<u64>,
     /// Stores of a thread between two reads that make them persistent; 0 for never.
     pub persist_every: u32,
@@ -135,7 +135,7 @@ impl std::error::Error for MemoryLoadError {}
 pub struct MemoryOutcome {
     /// Loads. Latencies are from the request to the data; there is no submission latency.
     pub loads: DirectionResult,
-    /// Stores. Latencies are until the write-combining buffer is free.
+    /// Stores. Latencies are from the store until its write-combining buffer is free.
     pub stores: DirectionResult,
     /// Latencies of reads that make stores persistent.
     pub persists: Latencies,
@@ -164,7 +164,7 @@ impl MemoryOutcome {
 /// The smallest and the largest access, bytes: a register, and a page.
 pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 
-/// Maximum number of outstanding accesses of all threads.
+/// Maximum number of outstanding accesses of all threads together.
 const OUTSTANDING_MAX: u64 = 1 << 16;
 
 impl MemoryLoad {
@@ -210,7 +210,7 @@ impl MemoryLoad {
         }
     }
 
-    /// Runs the load on `card`. Of `settings`, only the components without limits are used.
+    /// Runs the load on `card`. Of `settings`, only `ideal` has an effect.
     ///
     /// # Errors
     /// If the card does not allow the load.
@@ -219,7 +219,7 @@ impl MemoryLoad {
         Ok(Run::new(self, card, bar, settings).all())
     }
 
-    /// Bytes of the range that are used.
+    /// Bytes of the BAR that are used.
     fn size_on(&self, bar: &BarSpec) -> u64 {
         self.size.unwrap_or(bar.bytes)
     }

@@ -32,10 +32,10 @@
 //! | checkerboard | all | some | some | some | some | some | none |
 //! | random, one cycle | some | some | all | some | some | some | none |
 //!
-//! MATS+ and March C-: van de Goor, chapter 4, as remembered. Walking ones and address in address:
-//! Barr, Software-Based Memory Testing (2000); walking ones tests data lines, address in address
-//! tests address lines. A random background tells two addresses apart with a probability above
-//! 0.999.
+//! The rows of MATS+ and March C- are from van de Goor, chapter 4, quoted from memory. Walking ones
+//! and address in address are from Barr, Software-Based Memory Testing (2000): the first tests data
+//! lines, the second tests address lines. A random background has different values at two addresses
+//! with a probability above 0.999.
 
 mod algorithm;
 mod array;

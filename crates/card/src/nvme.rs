@@ -1,7 +1,8 @@
 //! The NVMe controller of a card as a driver sees it: registers, queues, commands, status codes.
 //!
 //! The controller is pure: it reaches the host's memory through [`HostMemory`] and the data of the
-//! namespace through [`Contents`], and reads no clock. A driver works with it in five steps.
+//! namespace through [`Contents`], and reads no clock. A driver works with the controller in five
+//! steps.
 //!
 //! ```text
 //! host                                   controller
@@ -13,9 +14,9 @@
 //! ```
 //!
 //! [`NvmeController::fetch`] executes admin commands at once and returns I/O commands as
-//! [`IoCommand`](crate::io::IoCommand)s, so any pacer (none, real time, the engine of this crate)
-//! decides when [`NvmeController::complete`] is called. Data move at completion: until then the
-//! blocks of a write keep their old contents.
+//! [`IoCommand`](crate::io::IoCommand)s, so a pacer decides when [`NvmeController::complete`] is
+//! called: at once, after real time, or after the time of the engine of this crate. Data move at
+//! completion: until then the blocks of a write keep their old contents.
 //!
 //! Nothing that a guest does makes the controller panic: each invalid command is completed with
 //! the status code of the specification, each invalid doorbell is an asynchronous event, and queues

@@ -5,7 +5,8 @@
 
 use crate::ring::Ring;
 
-/// A tick is 2^10 femtoseconds: the sums do not overflow within hours.
+/// A tick is 2^`TICK` femtoseconds. The sums are in ticks, so that they do not overflow within
+/// hours.
 const TICK: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -17,15 +18,17 @@ pub(crate) struct Pool {
     /// The sum of units times the ticks for which they were taken, modulo 2^64: the time of a
     /// return is added, and the time of a take is subtracted.
     held: u64,
-    /// The total time for which requests waited for units, and the start of the present wait.
+    /// The total time for which requests waited for units, fs, without the present wait.
     waited: u64,
+    /// The start of the present wait, fs; `None` if no request waits.
     waits_since: Option<u64>,
     limited: bool,
 }
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // A return has at least one unit, so these entries suffice for pools up to this size.
+        // A return has at least one unit, so `total` entries suffice. The ring of a pool of more
+        // than 4096 units may grow.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }
@@ -71,7 +74,7 @@ impl Pool {
     }
 
     /// Takes units at the first time from `now` at which enough are free, and returns that time.
-    /// All units in use must have a known return.
+    /// The time of return must be known for all units in use.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
         let (mut at, units) = (now, units.min(self.total));
@@ -81,7 +84,7 @@ impl Pool {
         at
     }
 
-    /// Returns units at the time `at`.
+    /// Returns units at the time `at`, which may be in the future.
     #[inline]
     pub(crate) fn give(&mut self, at: u64, units: u32) {
         if !self.limited {
@@ -135,10 +138,10 @@ mod tests {
         assert_eq!(pool.take_from(at(15), 4), at(30));
         assert_eq!(pool.in_use(at(30)), 4);
         pool.give(at(40), 4);
-        // Of 4 units, 2 are in use for 10, 1 for 20, and 4 for 5 or 10.
+        // 2 units are in use for 10 ticks, 1 unit for 20 ticks, and then all 4 for 5 or 10 ticks.
         assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
-        // A request waits from 11, and again from 15, to 30.
+        // The request at 11 fails, and the request at 15 succeeds at 30: one wait from 11 to 30.
         assert_eq!(pool.waited(at(40)), at(30 - 11));
         assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));

@@ -56,8 +56,8 @@ impl WriteRecorder {
         Self { builder: TimelineBuilder::new(rules), outstanding: BTreeMap::new() }
     }
 
-    /// The contents over time. The timeline ends before the first arrival of data of a write that
-    /// the run leaves outstanding: later moments are not fully observed.
+    /// Returns the contents over time. A write that is outstanding at the end of the run is not in
+    /// the timeline. The timeline therefore ends before the first data of such a write arrive.
     pub fn finish(self) -> Timeline {
         let Self { mut builder, outstanding } = self;
         let arrivals = outstanding.values().flatten().map(|segment| segment.received);
@@ -89,7 +89,8 @@ impl WriteObserver for WriteRecorder {
             Operation::Flush => {
                 self.builder.flush(FlushTimes { submitted, acknowledged: at });
             }
-            // A deallocated block may be read with any content.
+            // A read changes no content. A deallocated block may have any content, so a power
+            // failure cannot damage it.
             Operation::Read | Operation::Deallocate => {}
         }
     }

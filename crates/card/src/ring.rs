@@ -39,8 +39,8 @@ impl Ring {
         }
     }
 
-    /// Adds an entry behind all entries that are not later. Returns true if the new entry is the
-    /// first.
+    /// Adds an entry in order of time, behind the entries with an equal time. Returns true if the
+    /// new entry is the first.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, value: u64) -> bool {
         if self.count == self.entries.len() {

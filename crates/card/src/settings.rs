@@ -1,6 +1,6 @@
 //! Choices of a run that are not properties of the card.
 
-/// Detection of completions by the host, and the driver costs that the engine adds.
+/// How the host learns of completions, and which times of its driver the engine adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -8,8 +8,8 @@ pub enum HostMode {
     Interrupts,
     /// The processor of each queue polls its completion queue; the card sends no interrupts.
     Polling,
-    /// A real or emulated host submits the commands: its processors cost nothing here. A command
-    /// completes when its interrupt arrives.
+    /// A real or emulated host submits the commands, so the engine adds no time for processors. A
+    /// command completes when its interrupt arrives.
     External,
 }
 
@@ -18,12 +18,12 @@ pub enum HostMode {
 pub enum Priority {
     /// Before all others.
     Urgent,
-    /// Weighted.
+    /// Weighted: the class has weight 0 of [`Arbitration::Weighted`].
     High,
-    /// Weighted.
+    /// Weighted: the class has weight 1 of [`Arbitration::Weighted`].
     #[default]
     Medium,
-    /// Weighted.
+    /// Weighted: the class has weight 2 of [`Arbitration::Weighted`].
     Low,
 }
 
@@ -95,17 +95,17 @@ impl Component {
     }
 }
 
-/// The components without limits: infinitely fast, or of unlimited number. For ablations.
+/// A set of components without limits, for ablations: infinitely fast, or of unlimited number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ideal(u16);
 
 impl Ideal {
-    /// Only this component.
+    /// The set of this component alone.
     pub const fn of(component: Component) -> Self {
         Self(1 << component as u16)
     }
 
-    /// Also this component.
+    /// The set with this component added.
     #[must_use]
     pub const fn and(self, component: Component) -> Self {
         Self(self.0 | 1 << component as u16)
@@ -126,7 +126,7 @@ pub struct Settings {
     pub arbitration: Arbitration,
     /// Components without limits.
     pub ideal: Ideal,
-    /// A deliberate error, for tests of power failure: a write is acknowledged when its data are
-    /// in a buffer (`save`), or in the row buffers and not yet precharged (`precharge`).
+    /// A deliberate error, for tests of power failure: a write is acknowledged when all its data
+    /// are in buffers of the controller, and not yet safe in the memory.
     pub acknowledge_early: bool,
 }

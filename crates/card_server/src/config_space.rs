@@ -26,7 +26,7 @@ const FUNCTION_RESET: u16 = 1 << 15;
 /// Mass storage, non-volatile memory, NVM Express (PCI Code and ID Assignment Specification).
 const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
 
-/// The device identifier. Assumed: it is not the identifier of a product of the vendor.
+/// The device identifier: an assumption, not the identifier of a product of the vendor.
 const DEVICE: u16 = 0x4e56;
 
 /// The configuration space of a card.
@@ -40,7 +40,7 @@ pub struct ConfigSpace {
 /// The effect of a write beyond the bits that it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigEffect {
-    /// None.
+    /// No other effect.
     None,
     /// The host requested a function level reset.
     FunctionReset,
@@ -86,7 +86,8 @@ impl ConfigSpace {
         self.allow(0x3c, &[0xff]);
     }
 
-    /// PCI Bus Power Management Interface Specification 1.2, section 3.2.
+    /// The power management capability (PCI Bus Power Management Interface Specification 1.2,
+    /// section 3.2).
     fn power_management(&mut self) {
         self.put(POWER_MANAGEMENT, &[0x01, MSIX as u8]);
         self.put(POWER_MANAGEMENT + 2, &3_u16.to_le_bytes());
@@ -95,7 +96,7 @@ impl ConfigSpace {
         self.allow(POWER_MANAGEMENT + 4, &3_u16.to_le_bytes());
     }
 
-    /// PCI Local Bus Specification 3.0, section 6.8.2.
+    /// The MSI-X capability (PCI Local Bus Specification 3.0, section 6.8.2).
     fn msix(&mut self, vectors: u16) {
         self.put(MSIX, &[0x11, EXPRESS as u8]);
         self.put(MSIX + 2, &(vectors - 1).to_le_bytes());
@@ -104,7 +105,7 @@ impl ConfigSpace {
         self.put(MSIX + 8, &MSIX_PENDING.to_le_bytes());
     }
 
-    /// PCI Express Base Specification 3.0, section 7.8.
+    /// The PCI Express capability (PCI Express Base Specification 3.0, section 7.8).
     fn express(&mut self, generation: u8, lanes: u8) {
         self.put(EXPRESS, &[0x10, 0]);
         // Version 2, an endpoint.

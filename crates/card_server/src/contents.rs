@@ -82,7 +82,7 @@ impl Contents for FileContents {
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
-    /// Units that differ from the durable contents.
+    /// Units that differ from the durable contents, by number.
     cached: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -99,8 +99,9 @@ impl WriteBack {
         self.cached.len() as u64 * self.unit
     }
 
-    /// Applies a power failure. Each cached unit is lost unless `survives` returns true: a cache
-    /// that writes back in any order may have written any of its units.
+    /// Applies a power failure. Calls `survives` for each cached unit: a unit with true is written,
+    /// a unit with false is lost. Any unit may survive, because a cache may write its units back in
+    /// any order.
     ///
     /// # Errors
     ///
@@ -111,8 +112,8 @@ impl WriteBack {
         written
     }
 
-    /// Empties the cache, and writes the units for which `is_written` returns true. A unit that
-    /// cannot be written stays in the cache, with all later units.
+    /// Empties the cache: writes the units for which `is_written` returns true, and drops the
+    /// others. A unit that cannot be written stays in the cache, with all later units.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         while let Some(unit) = self.cached.first_entry() {
             if is_written() {

@@ -1,8 +1,8 @@
 //! The requests of a connection, applied to the controller.
 //!
-//! No request is answered by an error: the error reply of the crate `vfio_user` has no error
-//! number, and QEMU takes it for a short read. As on a PCI bus, reads outside of all registers
-//! return ones, and writes outside of all registers are ignored.
+//! No request is answered by an error, because the error reply of the crate `vfio_user` has no
+//! error number, and QEMU takes such a reply for a short read. As on a PCI bus, reads outside of
+//! all registers return ones, and writes outside of all registers are ignored.
 
 use std::{
     fs::File,
@@ -34,15 +34,16 @@ use crate::{
 pub enum Event {
     /// QEMU has connected.
     Connected,
-    /// QEMU has disconnected; the reason if the end was unexpected.
+    /// QEMU has disconnected. The text is the reason, if the end was unexpected.
     Disconnected(Option<String>),
     /// The guest's memory is not shared with the server: QEMU needs
     /// `-object memory-backend-memfd,share=on`.
     MemoryNotShared,
     /// The power of the card failed, with this many bytes in the volatile write cache.
     PowerLost(u64),
-    /// A cached unit that survives the power failure could not be written to the contents, at this
-    /// byte. This unit and all later units are lost.
+    /// A unit of the volatile write cache that survives the power failure could not be written to
+    /// the contents. The number is the unit's offset in bytes. This unit and all later units are
+    /// lost.
     WriteFailed(u64),
     /// The guest has rung a doorbell, and no plugin reports the guest's clock: QEMU needs
     /// `-plugin`.
@@ -51,9 +52,9 @@ pub enum Event {
     ControllerFailed,
 }
 
-/// A failure of the power. Commands without completion are lost, and so is each unit of the
-/// volatile write cache for which `survives` returns false: a cache that writes back in any order
-/// may have written any of its units. The card does not answer until the next connection.
+/// A failure of the power. Commands without completion are lost. A unit of the volatile write cache
+/// is lost if `survives` returns false for it. Any unit may survive, because a cache may write its
+/// units back in any order. After the failure, the card does not answer until the next connection.
 pub struct PowerCut {
     /// The power fails after this number of commands has completed.
     pub after: u64,
@@ -122,7 +123,8 @@ impl Device {
         self.has_power = true;
     }
 
-    /// Removes the state of the guest, at the end of a connection.
+    /// Removes the guest's memory and interrupts and resets the controller, at the end of a
+    /// connection.
     pub fn disconnect(&mut self) {
         self.memory.clear();
         self.vectors.fill_with(|| None);
@@ -137,7 +139,8 @@ impl Device {
         self.lose_power_if_due();
     }
 
-    /// True if the power is on. A failure switches it off until the wait for the next connection.
+    /// True if the power is on. A power failure switches it off. It is on again when the server
+    /// waits for the next connection.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.has_power
@@ -180,7 +183,7 @@ impl Device {
         self.pacer.as_ref().is_some_and(|pacer| pacer.clock() == Clock::Guest)
     }
 
-    /// Fetches and completes commands at a time of the guest.
+    /// Completes the commands that are due at the guest's time `guest`, then fetches new commands.
     pub(crate) fn tell(&mut self, guest: Duration) -> Answer {
         self.pacer.iter_mut().for_each(|pacer| pacer.tell(guest));
         self.advance();
@@ -217,7 +220,8 @@ impl Device {
         self.pacer.as_ref()?.wait()
     }
 
-    /// Removes the pacer's commands from before the latest reset of the controller.
+    /// If the controller was reset, removes the commands of the time before the reset from the
+    /// pacer.
     fn forget_after_reset(&mut self) {
         let resets = self.controller.resets();
         if resets != self.resets {
@@ -248,7 +252,8 @@ impl Device {
             if follows_guest {
                 raised.push(vector);
             } else if let Some(Some(eventfd)) = vectors.get(usize::from(vector)) {
-                // An eventfd accepts a write unless its counter would exceed 2^64 - 2.
+                // The result is ignored: an eventfd refuses a write only if its counter would
+                // exceed 2^64 - 2.
                 let _ = (&*eventfd).write(&1_u64.to_ne_bytes());
             }
         });
@@ -259,9 +264,9 @@ impl Device {
         self.has_failed = has_failed;
     }
 
-    /// True if the guest writes to a private copy of its memory file: the first entry of the admin
-    /// queue is zero although the guest has rung the doorbell of that queue. (Zeros are the command
-    /// "delete queue 0".)
+    /// True if the guest writes to a private copy of its memory file. The sign of a private copy:
+    /// the first entry of the admin queue is zero although the guest has rung the doorbell of that
+    /// queue. No driver writes such an entry, because zeros are the command "delete queue 0".
     fn memory_is_private(&self) -> bool {
         let mut base = [0; 8];
         self.controller.register_read(ADMIN_QUEUE, &mut base);
@@ -299,7 +304,7 @@ impl Shared {
         &self.clock
     }
 
-    /// Announces a doorbell to the guest's clock.
+    /// Announces a doorbell to the plugin that reports the guest's clock.
     fn ring(&self) {
         if !self.clock.ring() {
             let device = self.lock();
@@ -307,8 +312,8 @@ impl Shared {
         }
     }
 
-    /// Locks the device, even after a panic of another thread: each access leaves the device
-    /// consistent.
+    /// Locks the device, even after a panic of another thread, because each access leaves the
+    /// device consistent.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -340,8 +345,8 @@ impl Shared {
     }
 }
 
-/// A wait ends with polling for this time, because Linux by default wakes a thread up to 50 us late
-/// (prctl(2), PR_SET_TIMERSLACK).
+/// The last part of each wait, which the thread spends polling, because Linux by default wakes a
+/// thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
 /// The backend of a connection.
@@ -408,8 +413,8 @@ impl ServerBackend for Connection {
         size: u64,
         file: Option<File>,
     ) -> io::Result<()> {
-        // Ranges of firmware and devices have no file or are read-only: they cannot hold queues or
-        // data.
+        // Ranges of firmware and devices have no file or are read-only. They are not mapped,
+        // because they cannot hold queues or data.
         if let Some(file) = file.filter(|_| flags.contains(DmaMapFlags::READ_WRITE)) {
             self.device().memory.map(address, size, file, offset);
         }

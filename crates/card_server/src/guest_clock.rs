@@ -41,7 +41,8 @@ pub fn socket_of(card: &Path) -> PathBuf {
 /// The answer to a report of the guest's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The guest's time at which the plugin must report the time again; `None`: after a doorbell.
+    /// The guest's time at which the plugin must report the time again; `None` if it must report
+    /// only after the next doorbell.
     pub(crate) next: Option<Duration>,
     /// MSI-X vectors to raise.
     pub(crate) vectors: Vec<u16>,
@@ -107,7 +108,8 @@ impl GuestClock {
                 b'C' if stream.set_read_timeout(None).is_ok() => {
                     let tell = tell.clone();
                     let thread = thread::Builder::new().name("card-clock".to_string());
-                    // Without a thread the stream is closed, which the plugin reports.
+                    // If the thread cannot be started, the stream is closed, which the plugin
+                    // reports.
                     let _ = thread.spawn(move || answer_times(stream, &*tell));
                 }
                 _ => {}

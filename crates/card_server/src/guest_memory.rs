@@ -16,7 +16,7 @@ struct Mapping {
 /// The memory that QEMU has mapped for the device.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
-    /// By address, without overlaps.
+    /// Sorted by address, without overlaps.
     mappings: Vec<Mapping>,
 }
 

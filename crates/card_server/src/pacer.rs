@@ -7,8 +7,8 @@
 //! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed is too
 //! fast relative to the guest. With a slow-down of 100, the card takes 100 us for each microsecond
 //! of the model. Relative to the card, the costs of the emulation and the delays of this machine's
-//! scheduler are then a hundredth; the latencies that a guest measures, divided by 100, are the
-//! latencies of the model.
+//! scheduler are then a hundredth. The latencies of the model are those that a guest measures,
+//! divided by 100.
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +19,10 @@ use interleaf_card::{
     settings::{Arbitration, HostMode, Settings},
 };
 
-/// When commands are complete.
+/// The time that commands take.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency {
-    /// At once.
+    /// No time: commands complete at once.
     None,
     /// After the latency of a card, times a slow-down of at least 1.
     Card {
@@ -47,11 +47,12 @@ pub enum Clock {
 /// Femtoseconds of a nanosecond.
 const NANOSECOND: u128 = 1_000_000;
 
-/// The engine counts femtoseconds, at most 5 hours. An idle pacer is reset after one hour. A pacer
-/// that is never idle completes all commands after four hours, and is then reset.
+/// An hour, fs. The engine's time is 64 bits of femtoseconds, at most 5 hours, so it must be reset
+/// in time. An idle pacer is reset after one hour. A pacer that is never idle completes all
+/// commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
-/// A clock, with its time at which the engine's time was 0.
+/// The clock that a card follows, with the reading at which the engine's time was 0.
 enum Time {
     Host(Instant),
     Guest {
@@ -90,7 +91,7 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The guest's driver has the host's costs, so the engine adds none.
+        // The guest's driver takes the host's time itself, so the engine adds none.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -130,8 +131,8 @@ impl Pacer {
         self.outstanding.clear();
     }
 
-    /// The engine's time for the present time of the clock, femtoseconds; never before the last
-    /// event.
+    /// The engine's time that belongs to the present time of the clock, femtoseconds. It is never
+    /// before the last event.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
@@ -213,7 +214,8 @@ mod tests {
     #[test]
     fn commands_are_complete_after_the_latency_of_the_card() {
         let card = card::by_name("flashtec-dram").unwrap();
-        // A read takes microseconds of the model: more than an hour of this machine.
+        // With this slow-down, a read that takes microseconds of the model takes more than an hour
+        // of this machine.
         let mut pacer = Pacer::new(&card, u32::MAX, Clock::Host);
         assert_eq!((pacer.wait(), pacer.completed()), (None, vec![]));
         assert!(pacer.submit(read(1)) && pacer.submit(read(2)));

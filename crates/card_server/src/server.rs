@@ -57,7 +57,7 @@ pub struct ServeOptions {
     pub link_generation: u8,
     /// Lanes of the PCIe link, 1 to 16.
     pub link_lanes: u8,
-    /// When commands are complete.
+    /// The time that commands take.
     pub latency: Latency,
     /// Receives events.
     pub listener: Listener,
@@ -151,7 +151,8 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // If the socket of the clock cannot be made, the card is not served.
+                // A card whose clock has no socket is not served, so the card's own socket is
+                // removed.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,
@@ -236,8 +237,8 @@ fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report:
     while !ends.load(Ordering::SeqCst) {
         shared.lock().power_on();
         let mut backend = Connection { shared: shared.clone(), connected: false };
-        // The crate `vfio_user` panics on some malformed messages: a panic ends the connection, not
-        // the server.
+        // The crate `vfio_user` panics on some malformed messages. A panic is caught, so that it
+        // ends the connection and not the server.
         let served = catch_unwind(AssertUnwindSafe(|| server.run(&mut backend)));
         shared.lock().disconnect();
         if ends.load(Ordering::SeqCst) {

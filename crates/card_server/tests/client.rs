@@ -33,8 +33,8 @@ use vfio_user::Client;
 const BAR: u32 = 0;
 const CONFIG: u32 = 7;
 const MSIX: u32 = 2;
-/// Descriptors set the eventfds of vectors, which trigger them (`VFIO_IRQ_SET_DATA_EVENTFD` and
-/// `VFIO_IRQ_SET_ACTION_TRIGGER`).
+/// Flags of a message with one descriptor for each vector: the eventfd that receives its interrupts
+/// (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
 const TRIGGER_BY_EVENTFD: u32 = 0x24;
 
 /// Bus address of the driver's memory.
@@ -89,7 +89,8 @@ struct Driver {
     commands: [u32; 2],
 }
 
-/// Pages of the driver's memory: submission and completion queue of both queues, data.
+/// Offsets in the driver's memory: the submission queue of the admin queue and of queue 1, the
+/// completion queues of both, and data.
 const SUBMISSIONS: [u64; 2] = [0x1000, 0x3000];
 const COMPLETIONS: [u64; 2] = [0x2000, 0x4000];
 const DATA: u64 = 0x8000;
@@ -239,7 +240,7 @@ fn a_paced_card_completes_all_commands() {
         assert_eq!(driver.block(block), 7);
     }
     assert_eq!(driver.execute(1, entry(0, 0, [0; 3])), 0);
-    // A reset while nothing is outstanding, and a new start.
+    // The controller is reset while nothing is outstanding, and starts again.
     driver.register(0x14, 0);
     driver.memory.write_all_at(&[0; 0x5000], 0).unwrap();
     driver.commands = [0; 2];
@@ -248,8 +249,8 @@ fn a_paced_card_completes_all_commands() {
     assert_eq!(driver.block(39), 7);
 }
 
-/// The plugin of QEMU with the guest's clock. The clock advances by 1 us at each doorbell, and
-/// skips the time to the next completion.
+/// Stands in for the plugin of QEMU that reports the guest's clock. The clock advances by 1 us at
+/// each doorbell, and skips the time to the next completion.
 struct Plugin {
     doorbells: UnixStream,
     clock: UnixStream,
@@ -288,7 +289,8 @@ impl Plugin {
         (next != u64::MAX).then_some(next)
     }
 
-    /// Sends the latency of each I/O, ns, until the server ends.
+    /// Answers doorbells until the server ends, and sends the latency of each I/O to `latencies`,
+    /// ns.
     fn run(mut self, latencies: &Sender<u64>) {
         let mut byte = [0];
         while self.doorbells.read_exact(&mut byte).is_ok() {

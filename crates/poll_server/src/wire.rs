@@ -54,7 +54,7 @@ impl Wire {
         }
     }
 
-    /// Sends a message, and `fd` with it if it is given.
+    /// Sends a message, with the descriptor `fd` if there is one.
     ///
     /// # Errors
     /// The errors of sendmsg(2): `EPIPE` when the other end is closed.

@@ -13,7 +13,7 @@
 //!
 //! With `-icount shift=S,sleep=off` the guest's time, QEMU's virtual clock, is the number of
 //! executed instructions times 2^S ns, and skips idle time. The vCPU does not execute while the
-//! server works: the guest's times depend on neither the speed nor the load of the host.
+//! server works, so the guest's times depend on neither the speed nor the load of the host.
 //!
 //! ```sh
 //! qemu-system-x86_64 -plugin libinterleaf_qemu_clock.so,socket=card.sock.clock,device=card ...
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const std::ffi::c_char,
 ) -> c_int {
-    // SAFETY: as promised by the caller.
+    // SAFETY: QEMU passes a valid `info`, and `argc` strings in `argv`.
     let (is_system, arguments) = unsafe { (qemu::is_system(info), qemu::strings(argc, argv)) };
     let installed = if is_system {
         Options::of(&arguments).and_then(|options| install(&options))

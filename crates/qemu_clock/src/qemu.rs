@@ -13,7 +13,7 @@ use std::{
     ptr,
 };
 
-/// The beginning of `qemu_info_t` (`qemu-plugin.h`).
+/// The first fields of `qemu_info_t` (`qemu-plugin.h`).
 #[repr(C)]
 pub struct Info {
     target_name: *const c_char,
@@ -57,7 +57,7 @@ unsafe extern "C" {
 ///
 /// `info` is the argument of `qemu_plugin_install`.
 pub(crate) unsafe fn is_system(info: *const Info) -> bool {
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller passes the argument of `qemu_plugin_install`, which is valid.
     unsafe { (*info).system_emulation }
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe fn is_system(info: *const Info) -> bool {
 /// `argv` has `argc` strings.
 pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<String> {
     let count = usize::try_from(argc).unwrap_or(0);
-    // SAFETY: as promised by the caller.
+    // SAFETY: the caller guarantees that `argv` has `argc` strings.
     let string = |at| unsafe { CStr::from_ptr(*argv.add(at)).to_string_lossy().into_owned() };
     (0..count).map(string).collect()
 }
@@ -139,7 +139,8 @@ impl Timer {
         timer
     }
 
-    /// Sets the timer. A time in the past is due before the next translation block of the vCPU.
+    /// Sets the timer. If the time is in the past, the timer is due before the next translation
+    /// block of the vCPU.
     pub(crate) fn set(self, at: u64) {
         // SAFETY: the timer was initialized; any thread may set it.
         unsafe { timer_mod_ns(self.0, i64::try_from(at).unwrap_or(i64::MAX)) };

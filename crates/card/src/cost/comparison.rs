@@ -16,7 +16,7 @@ use interleaf_sim::dimm::device::Device;
 pub struct CostInputs {
     /// The name of the card.
     pub name: String,
-    /// The memory module of the card, with the ranks of the card.
+    /// The memory module of each channel, with the card's number of ranks.
     pub device: Device,
     /// The number of channels, each with such a module.
     pub channels: u32,
@@ -207,7 +207,7 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // No price per GB if the price of an item is missing: the sum would be too low.
+        // If the price of an item is missing, the sum is too low, so there is no price per GB.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -32,7 +32,7 @@ pub struct Wear {
 
 impl Wear {
     /// STT-MRAM with 10^9 cycles (Zuolo et al., FMS 2017, page 7). The levelling efficiency is that
-    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009, as remembered).
+    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009, quoted from memory).
     pub fn stt_mram(capacity: u64, row_bytes: u32) -> Self {
         Self { cycles: 1e9, capacity, row_bytes, levelling_efficiency: 0.97 }
     }
@@ -42,7 +42,7 @@ impl Wear {
         self.cycles * self.capacity as f64 * self.levelling_efficiency / rate / YEAR_S
     }
 
-    /// Years until the first cell fails without wear levelling.
+    /// Years until the first cell fails without wear levelling, at `rate` bytes written a second.
     pub fn unlevelled_years(&self, rate: f64, locality: Locality) -> f64 {
         let even = 1.0 / self.capacity as f64;
         let density = match locality {

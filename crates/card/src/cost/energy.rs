@@ -32,9 +32,9 @@ pub struct CardEnergy {
     /// Time of a core for a command and its completion, s.
     command_s: f64,
     segment_bytes: u32,
-    /// Energy of the memory to read and to write a segment of a row, `segment_bytes`, above
-    /// standby, J.
+    /// Energy of the memory to read `segment_bytes` of a row, above standby, J.
     read_j: f64,
+    /// Energy of the memory to write `segment_bytes` of a row, above standby, J.
     write_j: f64,
     /// Power of the memory without accesses and without refresh, W.
     standby_w: f64,
@@ -48,17 +48,17 @@ const TLP_OVERHEAD: f64 = 24.0;
 /// Data bytes of a TLP.
 const TLP_PAYLOAD: f64 = 256.0;
 
-/// Bytes on the link for the command (64 B), its completion (16 B), the interrupt and both
-/// doorbells (4 B each), each in a TLP of its own, and the request of the command.
+/// Bytes on the link for an I/O beside its data, in six TLPs: the request for the command, the
+/// command (64 B), its completion (16 B), the interrupt and both doorbells (4 B each).
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
 /// table 8).
 ///
 /// The currents of the part are not public, so they are assumed. Standby is that of DDR3
-/// (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3, in proportion to 1066 of
-/// 1600 MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of 8 bytes in 7.5 ns. Sensing
-/// a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
+/// (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3 times 1066 / 1600, the ratio
+/// of the transfer rates in MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of 8
+/// bytes in 7.5 ns. Sensing a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
 pub const fn stt_mram_currents() -> Currents {
     Currents {
         vdd_mv: 1500,
@@ -150,7 +150,7 @@ impl CardEnergy {
     }
 }
 
-/// Clocks of the host for which energies are compared: longer than any row cycle.
+/// The span of time for which energies are computed, clocks of the host: longer than any row cycle.
 const CLOCKS: u64 = 1 << 16;
 
 fn seconds(device: &Device) -> f64 {

@@ -69,7 +69,7 @@ impl Item {
 pub struct Price {
     /// The price of a GB or a piece.
     pub amount: f64,
-    /// The publication.
+    /// The publication that states the price.
     pub source: String,
     /// The date of the price: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
     pub date: String,

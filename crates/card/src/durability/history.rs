@@ -7,7 +7,7 @@ use super::{SegmentTimes, Survival, WriteTimes};
 pub enum Damage {
     /// The block contains data older than an acknowledged write.
     Lost,
-    /// Like [`Self::Lost`], for a write that a completed FLUSH or FUA covered.
+    /// The block contains data older than a write that a completed FLUSH or FUA covered.
     LostAfterFlush,
     /// The block contains a part of a write, or undefined data.
     Torn,
@@ -34,15 +34,16 @@ pub(super) struct Piece {
     pub(super) write: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// A power failure before this moment leaves nothing of the piece.
+    /// The moment at which the piece begins to reach the memory, fs. A power failure before this
+    /// moment leaves nothing of the piece.
     pub(super) begun: u64,
-    /// A power failure from this moment on leaves the whole piece.
+    /// The moment from which a power failure leaves the whole piece, fs.
     pub(super) whole: u64,
     /// The position in the memory's order of writes: a later piece overwrites an earlier one.
     pub(super) order: u64,
 }
 
-/// A block of a piece.
+/// A block that a piece covers: the number of the block, and the index of the piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) block: u64,
@@ -78,7 +79,8 @@ impl Piece {
         if covered < range.end - range.start {
             whole = u64::MAX;
         }
-        // A controller with hold-up begins no piece after the failure.
+        // In the hold-up time, the controller begins no piece. A piece that has not begun at the
+        // failure is therefore lost.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }
@@ -98,11 +100,11 @@ enum Change {
 
 /// Finds the spans of time in which a power failure would damage a block.
 ///
-/// `entries` are the pieces of the block in the order in which they reach the memory, `promised`
-/// the moments from which a flush covers each write. The content of the block is the last piece
+/// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
+/// are the moments from which a flush covers each write. The content of the block is the last piece
 /// whose transfer to the memory has begun. The block has lost data if a newer write has been
-/// acknowledged. A write is newer if it was submitted after the acknowledgement of the write of
-/// this piece.
+/// acknowledged. A newer write is one that was submitted after the write of the content was
+/// acknowledged.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],
@@ -123,8 +125,8 @@ pub(super) fn damage_of_block(
     changes.sort_unstable();
     let piece_at = |position: usize| &pieces[entries[position].piece as usize];
     let number = |position: usize| piece_at(position).write;
-    // The latest submission among the acknowledged writes, and among the writes that a flush
-    // covers.
+    // `last` is the acknowledged write that was submitted last, as submission time and number.
+    // `last_promised` is the same among the writes that a flush covers.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
     let mut open = None::<DamageInterval>;

@@ -89,8 +89,8 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
     assert_eq!(lost_after_flush(flush(25, 100), false), volatile);
     // A flush submitted before the acknowledgement promises nothing about the write.
     assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
-    // A flush acknowledged before the data are durable breaks its promise, and so does such a write
-    // with FUA.
+    // A flush acknowledged before the data are durable breaks its promise, and so does a write with
+    // FUA that is acknowledged before its data are durable.
     let broken =
         [(20, 50, Damage::Lost), (50, 90, Damage::LostAfterFlush), (90, 100, Damage::Torn)];
     assert_eq!(lost_after_flush(flush(20, 50), false), broken);

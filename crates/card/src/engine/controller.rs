@@ -108,14 +108,15 @@ impl Engine {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {
                 self.wait_for_engine(slot, observer);
             }
-            // The data of completed writes are safe already.
+            // The data of completed writes are safe already, so a flush completes at once.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
             // The controller reads the range list.
             Operation::Deallocate => self.request_list(slot),
         }
     }
 
-    /// Starts the completion on a core: the data of the command are safe, or sent to the host.
+    /// Starts the completion of a command on a core. The data of a write are safe now, and the data
+    /// of a read are sent to the host.
     pub(super) fn safe<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         observer.completing(&flight.io, flight.safe, self.now);
@@ -123,8 +124,8 @@ impl Engine {
         self.event_queue.push(FINISHED, end, slot.into());
     }
 
-    /// Writes the completion queue entry and, unless more completions are to share it, an
-    /// interrupt.
+    /// Writes the completion queue entry. If the host does not poll, also sends an interrupt, or
+    /// delays the interrupt so that several completions share it.
     pub(super) fn finished<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         observer.acknowledged(&flight.io, flight.submitted, flight.safe, self.now);
@@ -165,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Sends posted writes to the host with these credits of headers and data, and returns the time
-    /// of their arrival.
+    /// Sends posted writes to the host, and returns the time of their arrival. Each packet takes a
+    /// header credit, and all packets together take `data_credits` data credits.
     #[inline]
     pub(super) fn post(&mut self, bytes: u64, packets: u32, data_credits: u32) -> u64 {
         let start = self.credits[0].take_from(self.up.starts(self.now), packets);

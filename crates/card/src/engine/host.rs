@@ -41,8 +41,8 @@ impl Engine {
         sent + self.card.link.delay_fs
     }
 
-    /// Handles all entries of the queue that have arrived, on an interrupt or when a polling
-    /// processor sees an entry.
+    /// Handles all completion queue entries of a queue that have arrived. The cause is an
+    /// interrupt, or, on a polling processor, the arrival of an entry.
     pub(super) fn interrupt(&mut self, number: u32) {
         let now = self.now;
         let queue = &mut self.queues[number as usize];
@@ -69,8 +69,8 @@ impl Engine {
         queue.processor = queue.processor.max(free);
     }
 
-    /// The processor handled an entry; after the last one of a batch it writes the doorbell of the
-    /// completion queue.
+    /// The processor has handled an entry. After the last entry of a batch, it writes the doorbell
+    /// of the completion queue.
     pub(super) fn completed(&mut self, slot: u32, last: bool) -> IoCompletion {
         if last {
             self.ring();

@@ -12,10 +12,12 @@ use std::collections::VecDeque;
 
 /// Bytes of a page of the host (CC.MPS).
 const PAGE: u32 = 4096;
-/// Bytes of an entry of a PRP list, and of a range of a DATASET MANAGEMENT command.
+/// Bytes of an entry of a PRP list.
 const LIST_ENTRY: u32 = 8;
+/// Bytes of a range of a DATASET MANAGEMENT command.
 const RANGE: u32 = 16;
-/// Chunks that a DMA engine requests before the next engine's turn. Assumed: 8 of 512 bytes, 4 KiB.
+/// Chunks that a DMA engine requests before the next engine's turn. The number is an assumption: 8
+/// chunks of 512 bytes are 4 KiB.
 pub(super) const BURST: u32 = 8;
 
 impl Engine {
@@ -49,7 +51,7 @@ impl Engine {
         self.start_engines(observer);
     }
 
-    /// Bytes of the list of a command: PRP entries, or ranges.
+    /// Bytes of the list of a command in host memory: its PRP list, or the range of a deallocation.
     fn list_bytes(&self, slot: u32) -> u32 {
         let io = &self.flights[slot as usize].io;
         match io.operation {
@@ -58,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Reads the list of a command.
+    /// Requests the list of a command from host memory.
     pub(super) fn request_list(&mut self, slot: u32) {
         let requests = self.list_bytes(slot).div_ceil(self.card.link.max_read_request);
         let ready = self.request_reads(requests);
@@ -100,7 +102,8 @@ impl Engine {
         self.request_bursts(1 - first, observer);
     }
 
-    /// Requests bursts of reads (0) or writes (1). Returns true if at least one was requested.
+    /// Requests bursts for the commands of `active[kind]`: reads and writes of zeroes (0), or
+    /// writes (1). Returns true if at least one was requested.
     fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) -> bool {
         let limit = self.card.chunk_bytes();
         let mut has_requested = false;
@@ -109,13 +112,14 @@ impl Engine {
             let operation = flight.io.operation;
             let start = flight.io.offset + u64::from(flight.requested);
             let left = flight.io.bytes - flight.requested;
-            // A chunk ends at the boundary of a segment.
+            // Chunks end at multiples of `limit`, so the first chunk of a burst may be shorter.
             let within = (start % u64::from(limit)) as u32;
             let bytes = self.burst_bytes(slot, left.min(self.burst * limit - within));
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // The next write data that arrive return a tag, and trigger a new request for data.
+                // When data of a write arrive, `data_arrived` returns a tag and calls
+                // `request_data` again.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -139,9 +143,10 @@ impl Engine {
         has_requested
     }
 
-    /// The length of a burst of at most `bytes`. A burst of a write ends at the end of its atomic
-    /// write unit, because only one unit of each DMA engine is certain to fit the buffers: a burst
-    /// into a second unit might never get its buffers. A write of at most `unit` bytes is one unit.
+    /// The length of the next burst of a command, at most `bytes`. A burst of a write that reaches
+    /// past the end of an atomic write unit is cut there. The reason is that the buffers are
+    /// certain to hold only one unit for each DMA engine: a burst into a second unit might never
+    /// get its buffers. A write of at most `unit` bytes is never cut.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -237,15 +242,17 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Adds the next bytes of a command, which are in a buffer. Bytes stay there until their atomic
-    /// write unit is complete, so a power failure between two chunks tears nothing.
+    /// Notes that the next `bytes` of a command are in a buffer, and writes each complete atomic
+    /// write unit to the memory channel. Bytes of an incomplete unit stay in the buffer, so that a
+    /// power failure between two chunks tears no unit.
     #[inline]
     fn store<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let unit = self.card.nvme.atomic_write;
         let flight = &mut self.flights[slot as usize];
         flight.arrived += bytes;
         let (io, arrived) = (flight.io, flight.arrived);
-        // The end of the last unit that has arrived.
+        // The end of the last unit that has arrived completely, in bytes from the start of the
+        // command.
         let complete = if arrived == io.bytes {
             arrived
         } else if io.bytes <= unit {
@@ -303,7 +310,7 @@ impl Engine {
         }
     }
 
-    /// Sends data of a read to the host: they are in a buffer, and ECC has checked them.
+    /// Sends data of a read to the host. The data are in a buffer, and ECC has checked them.
     pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let packets = self.packets.writes(bytes);
         let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;
@@ -318,7 +325,8 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engine has moved all data of a command; or, for [`RETRY`], a buffer has returned.
+    /// The DMA engine has moved all data of a command. If the slot is [`RETRY`], a buffer is free
+    /// again.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {

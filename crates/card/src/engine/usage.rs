@@ -33,8 +33,8 @@ pub struct Utilisation {
 
 /// A server is the bottleneck from this utilisation on.
 const BOUND: f64 = 0.97;
-/// Without such a server, a pool is the bottleneck if requests wait for its units for this fraction
-/// of the time.
+/// If no server reaches `BOUND`, a pool is the bottleneck when requests wait for its units for at
+/// least this fraction of the time.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
@@ -64,8 +64,9 @@ impl Utilisation {
     /// throughput.
     ///
     /// Servers are checked first, because a saturated server also fills the pools in front of it.
-    /// Pools follow, from the end of the data path to its start: credits, for which buffers of
-    /// reads wait; buffers and tags, for which DMA engines wait; DMA engines.
+    /// Pools are checked next, from the end of the data path to its start. The first are the
+    /// credits, for which buffers of reads wait. Then come buffers and tags, for which DMA engines
+    /// wait. The DMA engines are last.
     pub fn bound_by(&self) -> Option<Component> {
         self.bound_with_credits_of(Component::LinkUp)
     }
@@ -94,7 +95,7 @@ impl Utilisation {
 }
 
 impl Engine {
-    /// The counters at `at`, not before the last event.
+    /// The counters at the time `at`, which must not be before the last event.
     pub fn usage(&self, at: u64) -> Usage {
         let processors = self.queues.iter().map(|queue| queue.processor_busy);
         let cores = self.cores_busy / self.cores.len().max(1) as u64;

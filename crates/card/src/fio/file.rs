@@ -17,7 +17,7 @@
 //! rw=read
 //! ```
 //!
-//! A line that begins with `;` or `#` is a comment. Options behind a section `[global]` hold for
+//! A line that begins with `;` or `#` is a comment. The options of a section `[global]` hold for
 //! the jobs that follow it, as in fio.
 
 use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
@@ -40,12 +40,13 @@ struct Section {
     stonewall: bool,
 }
 
-/// Reads the text of the job file `file`. Returns groups in their order; the jobs of a group run
-/// together. `over` are the options of the command line: they replace the options of every job.
-/// `check` refuses jobs that a card cannot run together.
+/// Reads the text of the job file `file`. Returns the groups in the order of the file; the jobs of
+/// a group run together. `over` are the options of the command line, which replace those of every
+/// job. `check` refuses jobs that a card cannot run together.
 ///
 /// # Errors
-/// When an option is not modelled, has an invalid value, or is refused by `check`, with its line.
+/// When an option is not modelled, has an invalid value, or is refused by `check`. The error has
+/// the line of the option.
 pub fn parse(
     file: &str,
     text: &str,

@@ -85,10 +85,10 @@ impl FromStr for Size {
     }
 }
 
-/// Sizes that are allowed.
+/// The allowed sizes, for error messages.
 const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
 
-/// A size in bytes: a whole number, and `k`, `m`, `g` or `t` for powers of 1024.
+/// A size in bytes: a whole number, which `k`, `m`, `g` or `t` multiplies by a power of 1024.
 ///
 /// # Errors
 /// When `text` is not such a size, or not below 2^63.
@@ -190,11 +190,10 @@ pub fn flag(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-/// A whole number in a range.
+/// Reads a whole number in a range. `kind` names the number in errors, for example "a queue depth".
 ///
 /// # Errors
-/// When `text` is not a whole number, or outside `range`. `kind` names the number in the error: "a
-/// queue depth".
+/// When `text` is not a whole number, or outside `range`.
 pub fn in_range<T: FromStr + PartialOrd + core::fmt::Display>(
     text: &str,
     kind: &str,

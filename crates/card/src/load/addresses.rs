@@ -5,7 +5,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The rounds of the Feistel network: enough for neighbours to be unrelated.
+/// The rounds of the Feistel network: enough to make the results of neighbouring indices unrelated.
 const ROUNDS: usize = 3;
 
 /// The seed of the next thread: a step of a linear congruential generator (Knuth, MMIX).
@@ -25,8 +25,9 @@ pub(super) enum Blocks {
     Permuted(Permutation),
 }
 
-/// A pseudo-random permutation of `0..count` that needs no memory: a Feistel network over the next
-/// even power of two, applied again to results that are too large (cycle walking).
+/// A pseudo-random permutation of `0..count` that needs no memory: a Feistel network over 2^n
+/// numbers, with the smallest even n for which 2^n is at least `count`. A result of `count` or more
+/// goes through the network again (cycle walking).
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
     half_bits: u32,
@@ -74,7 +75,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// `count` blocks in this order.
+    /// The addresses of `count` blocks: in random order, or one after the other. In random order,
+    /// `repeats` allows a block to be used twice before all are used once.
     pub(crate) fn new(random_order: bool, repeats: bool, count: u64, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let blocks = match (random_order, repeats) {

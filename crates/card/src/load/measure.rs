@@ -8,7 +8,8 @@ use hdrhistogram::Histogram;
 
 /// Femtoseconds of a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
-/// The longest latency that is counted as it is, ns: 1000 s. Longer latencies count as 1000 s.
+/// The largest latency of the histogram, ns: 1000 s. The histogram counts longer latencies as 1000
+/// s.
 const NS_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits of percentiles.
 const DIGITS: u8 = 3;
@@ -81,8 +82,9 @@ impl Latencies {
         self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
     }
 
-    /// Counts in bins of equal ratio, for a logarithmic axis: the end of each bin in ns, exclusive,
-    /// and its count. The first bin ends at `first_ns`; only bins up to the largest latency exist.
+    /// Counts in bins whose ends grow by the factor `ratio`, for a logarithmic axis. Returns the
+    /// exclusive end of each bin in ns, and its count. The first bin ends at `first_ns`; the last
+    /// bin has the largest latency.
     pub fn bins(&self, first_ns: u64, ratio: f64) -> Vec<(u64, u64)> {
         if self.count() == 0 {
             return vec![];
@@ -138,14 +140,14 @@ impl DirectionResult {
     }
 }
 
-/// The limit of the number of I/Os per second.
+/// The cause that limits the number of I/Os per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// A saturated component.
     Component(Component),
-    /// The latency at this number of outstanding I/Os.
+    /// The latency: with more outstanding I/Os, there would be more I/Os per second.
     Depth,
-    /// `rate_iops`.
+    /// The rate that the load sets (`rate_iops`).
     Rate,
 }
 

@@ -22,8 +22,9 @@ struct Thread {
     offset: u64,
     block_bytes: u32,
     force_unit_access: bool,
-    /// With a rate: the time between two I/Os, and the time of the next I/O, fs.
+    /// The time between two I/Os, fs; `None` without a rate.
     interval: Option<u64>,
+    /// With a rate: the time of the next I/O, fs.
     due: u64,
     /// Tags of I/Os that are not outstanding.
     idle: Vec<u32>,
@@ -50,7 +51,7 @@ pub(super) struct Threads {
     results: Vec<[DirectionResult; 2]>,
     submitted: u64,
     completed: u64,
-    /// Outstanding I/Os times femtoseconds in the counted time.
+    /// The number of outstanding I/Os, integrated over the counted time, fs.
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,

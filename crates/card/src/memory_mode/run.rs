@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     memory: Memory,
     threads: Vec<AccessThread>,
     slots: Vec<Slot>,
-    /// The time at which all stores are safe.
+    /// The time from which all stores so far are safe, fs.
     safe: u64,
     completed: u64,
     loads: DirectionResult,
@@ -71,7 +71,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// The run of a load that was checked, before the first access.
+    /// A run before its first access. The load has passed [`MemoryLoad::check`].
     pub(super) fn new(
         load: &'a MemoryLoad,
         card: &'a Card,
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests a segment.
+    /// Requests a segment of a load or a read-back from the card.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -269,7 +269,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(ISSUED, now, number as u64);
     }
 
-    /// The counters at `at`. Processors, cores, DMA engines and buffers have no part in an access.
+    /// The counters at `at`. They are 0 for processors, cores, DMA engines, buffers and read tags,
+    /// which accesses do not use.
     fn usage(&self, at: u64) -> Usage {
         let busy = |component| match component {
             Component::LinkUp => self.up.busy,

@@ -21,7 +21,8 @@ fn load(read_percent: u32, outstanding: u32) -> MemoryLoad {
 fn a_load_costs_a_round_trip_and_a_row() {
     let byte = 1.0 / 7.8557;
     for (name, row) in [("flashtec-dram", 33.75), ("all-mram", 88.5 + 15.0 + 6.0)] {
-        // Both ways of initiator and link, the request, the row, ECC, the completion.
+        // The sum, ns: both ways of the initiator (100), both ways of the link (250), the request
+        // of 24 bytes, the row, ECC (20), and the completion of 84 bytes.
         let expected = 100.0 + 250.0 + 24.0 * byte + row + 20.0 + 84.0 * byte;
         let found = run(name, &load(100, 1)).loads.lat;
         assert!((found.percentile_ns(50.0) as f64 - expected).abs() < 5.0, "{name}: {expected}");
@@ -72,7 +73,8 @@ fn a_larger_access_has_a_row_for_each_segment() {
         let of = |bytes, percent| MemoryLoad { bytes, ..load(percent, 1) };
         let mean = |bytes| run(name, &of(bytes, 100)).loads.lat.mean_ns();
         let (line, segment, page) = (mean(64), mean(512), mean(4096));
-        // A segment has 8 requests, 8 completions, and 7 more bursts in the row than a line.
+        // Compared with a line, a segment has 8 requests and 8 completions in place of one, and 7
+        // more bursts in its row.
         assert!(
             segment - line > 448.0 / 7.8557 && segment < 1.6 * line,
             "{name}: {line} {segment}"

@@ -8,41 +8,41 @@ use core::str::FromStr;
 pub enum Algorithm {
     /// Writes the pattern, cuts the power, and reads back.
     Pattern,
-    /// Writes and reads each single bit of a word, and zero.
+    /// Writes and reads each value of a word that has a single bit set, then zero.
     WalkingOnes,
-    /// MATS+.
+    /// MATS+, whose elements are in the documentation of the [module](super).
     MatsPlus,
-    /// March C-.
+    /// March C-, whose elements are in the documentation of the [module](super).
     MarchCMinus,
     /// Each word contains its own address, then the inverse.
     AddressInAddress,
-    /// Alternate bits and words, then the inverse.
+    /// Alternating bits, which are inverted from word to word; then the inverse of each word.
     Checkerboard,
-    /// Random values by seed, address and cycle.
+    /// Random values that depend on seed, address and cycle.
     Random,
 }
 
 /// The fraction of the faults of a class that an algorithm finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// All.
+    /// All faults of the class.
     All,
     /// Some, depending on the cells and their values.
     Some,
-    /// None.
+    /// No fault of the class.
     None,
 }
 
 /// The direction of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarchOrder {
-    /// From the start address.
+    /// From the start address to the stop address.
     Up,
-    /// From the stop address.
+    /// From the stop address to the start address.
     Down,
 }
 
-/// The value of an operation.
+/// The value that an operation writes or expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// The background of the algorithm at this address: `0` of a march test.
@@ -147,8 +147,8 @@ impl Algorithm {
         }
     }
 
-    /// The fraction of the faults of the class that one cycle finds, if all words were 0 before,
-    /// the fault is the only one, and coupled cells are in different words.
+    /// The fraction of the faults of the class that one cycle finds, under three conditions: all
+    /// words were 0 before, the fault is the only one, and coupled cells are in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

@@ -174,7 +174,7 @@ impl TestArray {
         }
     }
 
-    /// Loads a word, with the effects of faults that act on each read.
+    /// Applies the faults that act on each read to a word, then returns the word.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {
             match self.faults[at] {

@@ -1,4 +1,4 @@
-//! Faults of a memory, and how they are written.
+//! Faults of a memory, and their syntax as text.
 
 use core::{fmt, str::FromStr};
 
@@ -43,7 +43,7 @@ impl FaultClass {
     ];
 }
 
-/// A fault to inject. `up` is a change from 0 to 1.
+/// A fault to inject. The documentation of each variant has the syntax of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
     /// `stuck-at:ADDRESS.BIT=0|1`
@@ -57,7 +57,7 @@ pub enum InjectedFault {
     Transition {
         /// The faulty cell.
         cell: MemoryCell,
-        /// From 0 to 1.
+        /// True for the change from 0 to 1, false for the change from 1 to 0.
         up: bool,
     },
     /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: aggressor, then victim.
@@ -66,7 +66,7 @@ pub enum InjectedFault {
         aggressor: MemoryCell,
         /// The cell that is inverted.
         victim: MemoryCell,
-        /// From 0 to 1.
+        /// True if a change of the aggressor from 0 to 1 has the effect, false for 1 to 0.
         up: bool,
     },
     /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`
@@ -75,7 +75,7 @@ pub enum InjectedFault {
         aggressor: MemoryCell,
         /// The cell that is forced to the value.
         victim: MemoryCell,
-        /// From 0 to 1.
+        /// True if a change of the aggressor from 0 to 1 has the effect, false for 1 to 0.
         up: bool,
         /// The value of the victim.
         value: bool,
@@ -196,7 +196,7 @@ impl fmt::Display for InjectedFault {
     }
 }
 
-/// A fault that cannot be read.
+/// The error of a text that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct FaultSyntax {
@@ -236,7 +236,7 @@ fn bit(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads a fault of this kind from the part behind the colon.
+/// Parses a fault of the kind `kind` from `rest`, the text behind the colon.
 fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     let (place, value) = rest.split_once('=').unwrap_or((rest, ""));
     let cells = || {
@@ -286,7 +286,7 @@ fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     })
 }
 
-/// The forms of faults, by kind.
+/// An example of the syntax of each kind of fault.
 const FORMS: [(&str, &str); 9] = [
     ("stuck-at", "stuck-at:0x80.3=1"),
     ("transition", "transition:0x80.3=up"),

@@ -117,9 +117,9 @@ pub struct MemoryTestError {
 }
 
 impl AccessTimes {
-    /// The times of accesses that follow one another, as firmware without queues issues them: each
-    /// access activates and precharges its row. Refreshes lengthen the times. `power_cycle_s` is
-    /// the time of a save and a restore, s.
+    /// The times of accesses by firmware without queues, which issues one access after the other.
+    /// Each access therefore activates and precharges its row. Refreshes lengthen the times.
+    /// `power_cycle_s` is the time of a save and a restore, s.
     pub fn of(device: &Device, power_cycle_s: f64) -> Self {
         let t = &device.timing;
         let read = (t.t_rcd + t.cl + t.burst).max(t.t_ras).max(t.t_rcd + t.t_rtp) + t.t_rp;
@@ -136,10 +136,10 @@ impl MemoryTest {
     pub const LISTED_MAX: usize = 1000;
     /// Maximum number of operations in the log.
     pub const LOG_MAX: usize = 10_000;
-    /// Maximum number of words of a test, 256 MiB: limits the memory and the time of the
+    /// Maximum number of words of a test (256 MiB). It limits the memory and the time of the
     /// simulation.
     pub const WORDS_MAX: u64 = 1 << 26;
-    /// Maximum number of accesses of a test: limits the time of the simulation.
+    /// Maximum number of accesses of a test. It limits the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
 
     /// Checks the fields against a memory of `capacity` bytes.

@@ -1,7 +1,7 @@
 //! The figures of the NAND parts of a card.
 
-/// The NAND parts of a card, by the figures of a part's data sheet: the fields that section
-/// `[save]` of a card's file has.
+/// The NAND parts of a card, with the figures of a part's data sheet. The fields are those of
+/// section `[save]` of a card's file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
     /// Channels of the controller.
@@ -47,7 +47,7 @@ pub struct NandSpec {
 }
 
 impl NandSpec {
-    /// All dies of the card.
+    /// The number of dies of all channels.
     pub fn all_dies(&self) -> u64 {
         u64::from(self.channels) * u64::from(self.dies)
     }

@@ -79,7 +79,8 @@ pub struct MemoryContents {
 }
 
 impl MemoryContents {
-    /// Splits a range at page boundaries: page, first byte in the page, start and end in the data.
+    /// Splits a range at page boundaries. A piece is the number of the page, the first byte in the
+    /// page, and the start and the end in the data.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;
         std::iter::from_fn(move || {

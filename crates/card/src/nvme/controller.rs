@@ -43,7 +43,7 @@ pub struct NvmeController {
     submissions: Vec<Option<SubmissionRing>>,
     /// Completion queues by identifier.
     completions: Vec<Option<CompletionRing>>,
-    /// Arbitration among the I/O queues, the first of which has the number 0.
+    /// Arbitration among the I/O queues only; index 0 is I/O queue 1.
     arbitration: Arbitration,
     /// Arbitration among all queues.
     arbiter: Arbiter,
@@ -231,7 +231,8 @@ impl NvmeController {
         self.registers.status |= registers::SHUTDOWN_COMPLETE;
     }
 
-    /// Reports that the memory of a queue does not exist: the host must reset the controller.
+    /// Sets the fatal status, because the memory of a queue does not exist. The host must then
+    /// reset the controller.
     fn fail(&mut self) {
         self.registers.status |= registers::FATAL;
     }

@@ -13,8 +13,8 @@ const INTERRUPT_VECTOR: u8 = 0x09;
 const WRITE_ATOMICITY: u8 = 0x0a;
 const ASYNC_EVENTS: u8 = 0x0b;
 
-/// The over-temperature threshold by default, kelvins: 70 degrees Celsius, assumed, a usual limit
-/// of cards.
+/// The over-temperature threshold by default, kelvins: 70 degrees Celsius. The value is an
+/// assumption, a usual limit of cards.
 const TEMPERATURE_DEFAULT: u32 = 343;
 
 /// The current values.
@@ -57,8 +57,8 @@ impl Features {
         queues << 16 | queues
     }
 
-    /// Maximum number of commands that are fetched from a queue in its turn: 2^AB, but without
-    /// limit if AB is 7.
+    /// Maximum number of commands that are fetched from a queue in its turn: 2^AB, where AB is the
+    /// arbitration burst. An AB of 7 means no limit.
     pub(super) fn arbitration_burst(&self) -> u32 {
         match self.values[usize::from(ARBITRATION)] & 7 {
             7 => u32::MAX,

@@ -50,7 +50,7 @@ pub(super) fn identify(
     Ok(page)
 }
 
-/// Identify controller (figure 247).
+/// Fills the data structure Identify Controller (figure 247).
 fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 0, &settings.vendor.to_le_bytes());
     put(page, 2, &settings.subsystem_vendor.to_le_bytes());
@@ -96,7 +96,7 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     }
 }
 
-/// Identify namespace (figure 245).
+/// Fills the data structure Identify Namespace (figure 245).
 fn namespace(settings: &NvmeSettings, page: &mut Page) {
     // Size, capacity, use.
     for at in [0, 8, 16] {

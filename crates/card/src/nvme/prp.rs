@@ -45,7 +45,7 @@ pub(super) fn segments(
     }
     let mut list = prp2;
     // The first list may have only the slot that points to the next list; each further list names
-    // at least one page.
+    // at least one page. A longer chain of lists is refused.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

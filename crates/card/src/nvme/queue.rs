@@ -8,7 +8,8 @@ use super::{
 };
 use crate::settings::Priority;
 
-/// Maximum number of pairs of I/O queues: their doorbells are in one page.
+/// Maximum number of pairs of I/O queues: their doorbells and those of the admin queues fill one
+/// page of 4 KiB.
 pub const QUEUES_MAX: u16 = 511;
 
 /// Maximum number of entries of a queue.
@@ -52,7 +53,7 @@ impl SubmissionRing {
     }
 
     /// Commands that wait and may be fetched. A queue has at most as many outstanding commands as
-    /// entries; this bounds the outstanding commands of a host.
+    /// entries, which bounds the outstanding commands of a host.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()

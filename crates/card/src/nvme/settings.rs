@@ -76,7 +76,7 @@ pub struct SettingsError {
 }
 
 impl NvmeSettings {
-    /// The controller of a card. Completed writes of all cards are durable: there is no volatile
+    /// The controller of a card. Completed writes of all cards are durable, so there is no volatile
     /// write cache.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {

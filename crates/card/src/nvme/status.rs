@@ -56,8 +56,8 @@ impl NvmeStatus {
         }
     }
 
-    /// True if a retry of the same command would fail again. Faults of a transfer and aborts may
-    /// pass.
+    /// True if a retry of the same command would fail again. After a fault of a transfer, an
+    /// internal error or an abort, a retry may succeed.
     fn do_not_retry(self) -> bool {
         !matches!(
             self,

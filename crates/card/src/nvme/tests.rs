@@ -106,7 +106,7 @@ struct Driver {
     controller: NvmeController,
     host: Host,
     contents: Counting,
-    /// Tail of the submission queue, head of the completion queue, expected phase, of each queue.
+    /// For each queue: tail of the submission queue, head of the completion queue, expected phase.
     queues: [(u32, u32, bool); 2],
     identifier: u16,
 }

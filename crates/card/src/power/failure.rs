@@ -175,7 +175,8 @@ impl<'a> PowerFailures<'a> {
         }
     }
 
-    /// The acknowledged blocks in the pages at positions `absent` of the image.
+    /// The lost blocks: those with acknowledged writes in the pages at the positions `absent` of
+    /// the image.
     fn lost_with_pages(
         &self,
         at: u64,
@@ -197,7 +198,7 @@ impl<'a> PowerFailures<'a> {
             SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),
         };
         let block_bytes = self.timeline.block_bytes();
-        // Neighbouring pages with one cause are looked up together.
+        // Neighbouring pages that are lost for the same cause form one range.
         let mut ranges: Vec<(Cause, core::ops::Range<u64>)> = vec![];
         for position in absent {
             let Some(page) = page_of(*position) else { continue };

@@ -105,7 +105,7 @@ pub(crate) struct PoweredMemory<'a> {
 const FS_PER_US: f64 = 1e9;
 
 impl PowerSections<'_> {
-    /// Reads the sections and checks that the card keeps its promise.
+    /// Reads the sections, and checks the card ([`PowerSpec::check`]).
     pub(crate) fn read(
         &self,
         reader: &FigureReader<'_>,
@@ -165,7 +165,7 @@ impl PowerSections<'_> {
     }
 }
 
-/// The time from the first data of a row to the end of its precharge.
+/// The time from the first data of a row to the end of its precharge, fs.
 fn row_fs(device: &Device, segment_bytes: u32) -> u64 {
     let t = &device.timing;
     let bursts = segment_bytes.div_ceil(device.burst_bytes());

@@ -12,7 +12,8 @@ pub enum SaveOrder {
     DirtyFirst,
 }
 
-/// Power during a save, by component: fields of section `[save.power]` of a card's file.
+/// Power during a save, by component. The fields are those of section `[save.power]` of a card's
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveDraw {
     /// The controller, with its link off, W.
@@ -32,7 +33,8 @@ pub struct SaveDraw {
     pub working_w: f64,
 }
 
-/// Figures of link and controller: fields of section `[power]` of a card's file.
+/// Power and energy of link and controller. The fields are those of section `[power]` of a card's
+/// file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnergySpec {
     /// Power of the link's transceivers in L0, with or without data, W.
@@ -74,7 +76,7 @@ pub enum PowerSpec {
     },
 }
 
-/// The reason to refuse a card: it could not keep its promise.
+/// The reason why [`PowerSpec::check`] refuses a card.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct PowerError {
@@ -90,10 +92,10 @@ fn refused(field: &str, problem: String, hint: String) -> PowerError {
     PowerError { field: field.into(), problem, hint }
 }
 
-/// Maximum number of NAND blocks: keeps the list of bad blocks small.
+/// Maximum number of NAND blocks. The limit keeps the list of bad blocks small.
 const BLOCKS_MAX: u64 = 1 << 20;
 
-/// Maximum number of pages of an image: a save is computed in milliseconds.
+/// Maximum number of pages of an image. With this limit, a save is computed in milliseconds.
 const PAGES_MAX: u64 = 1 << 24;
 
 impl SaveSpec {
@@ -137,8 +139,8 @@ impl SaveSpec {
         self.switch_j() + time * 1e-15 * self.save_w()
     }
 
-    /// Refuses a card whose capacitor has not the energy for one page, whose NAND cannot hold the
-    /// memory, or whose capacitor is at the end of its life.
+    /// Refuses a card whose NAND cannot hold the memory, whose capacitor is at the end of its life,
+    /// or whose capacitor has not the energy to save one page.
     ///
     /// # Errors
     /// The first reason.
@@ -199,7 +201,9 @@ impl PowerSpec {
         }
     }
 
-    /// Refuses a card that cannot keep its promise for a memory of `capacity` bytes.
+    /// Refuses a card that saves if [`SaveSpec::check`] refuses its save of `capacity` bytes.
+    /// Refuses a card with precharged rows if its hold-up is shorter than the write and precharge
+    /// of a row.
     ///
     /// # Errors
     /// The first reason.

@@ -257,7 +257,7 @@ fn a_sweep_has_the_same_result_for_the_same_seed() {
     let failures = PowerFailures::new(&timeline, &power, SMALL, 1);
     let first = sweep(&failures, 200);
     assert_eq!(first, sweep(&failures, 200));
-    // Any partition of the moments gives the same counts.
+    // The counts do not depend on the order in which the moments are added.
     let moments = SweepOptions { moments: 200, seed: 5 }.moments_of(&failures);
     let mut reversed = PowerSweep::empty();
     moments.iter().rev().for_each(|(at, seed)| reversed.add(failures.at(*at, *seed)));

@@ -24,7 +24,7 @@ const CARDS: [&str; 3] = ["flashtec-dram", "all-mram", "all-mram-1gb"];
 
 #[test]
 fn nothing_is_lost_or_torn_at_10_000_moments_of_each_card_and_workload() {
-    // A small range so that writes of the same block are outstanding together.
+    // The range is small, so that several writes of the same block are outstanding together.
     let small =
         Group { size: Some(1 << 20), repeats: true, ..group(Access::RandomWrite, 4096, 64) };
     let workloads = [
@@ -61,8 +61,8 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // The completion takes a core some time, and this hides the bug: rows are still open before
-        // the host is told, and the hold-up completes them.
+        // A core takes time for the completion, which hides the bug: before the host is told, the
+        // data are in open rows, and the hold-up completes these rows.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {
@@ -75,7 +75,8 @@ fn acknowledging_before_precharge_is_caught() {
             assert!(worst.blocks.iter().all(|block| block.cause == Cause::NotDurable), "{name}");
             assert_eq!(sweep(&card, depth, &Settings::default()).harmless, 10_000, "{name}");
         }
-        // Without hold-up rows are undefined, and yet nothing acknowledged is lost.
+        // Without hold-up, a power failure leaves rows undefined, but no acknowledged write is
+        // lost.
         card.power = PowerSpec::Precharge { hold_up: 0, row_fs: 0 };
         let torn = sweep(&card, 64, &Settings::default());
         assert!(torn.torn_writes > 0 && torn.lost_writes == 0, "{name}");
@@ -143,8 +144,8 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Any mix of commands, of any length and alignment, on blocks that overlap: a power failure
-    /// harms nothing at any moment.
+    /// With any mix of commands, of any length and alignment, on blocks that overlap, a power
+    /// failure at any moment harms nothing.
     #[test]
     fn no_mix_of_commands_is_harmed(plans in plans()) {
         for name in CARDS {

@@ -49,7 +49,8 @@ fn a_list_of_pages_costs_a_round_trip() {
     let card = card("flashtec-dram");
     let of = |bytes| alone(&card, &Settings::default(), io(1, Operation::Read, 0, bytes));
     let (two, three) = (of(8192), of(12_288));
-    // 2 x 125 ns and 297 ns for the list, and the time of 4 KiB on the link.
+    // The third page adds the read of the list (2 x 125 ns on the link, 297 ns in host memory) and
+    // the time of 4 KiB on the link.
     let added = three - two;
     assert!((547 + 500..547 + 700).contains(&added), "{added} ns");
 }
@@ -189,8 +190,8 @@ fn a_write_is_acknowledged_when_its_data_are_safe() {
                 assert!(safety.acknowledged > 900);
                 safety
             };
-            // An early completion shows in the decision to complete. It shows in the
-            // acknowledgement only if the firmware takes no time for the completion.
+            // An early completion always shows in `early_writes`. It shows in `unsafe_writes` only
+            // if the firmware takes no time for the completion.
             let as_shipped = checked(&card);
             assert_eq!(as_shipped.early_writes > 0, acknowledge_early, "{name}");
             let mut faster = card.clone();

@@ -15,16 +15,19 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
-    // An ACK and an UpdateFC of 8 bytes each for two packets of the other direction.
+    // Two packets of the other direction are answered by an ACK and an UpdateFC of 8 bytes each,
+    // which are 8 bytes for a packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
-        // To the card: data, the command (one read fetches several, which share a header), a
-        // doorbell for each submission, less than one for each completion. To the host: 8 reads of
-        // data, the read of the command, the completion entry, an interrupt.
+        // To the card: data, the command (one read fetches several, which share a header), and a
+        // doorbell for each submission. The doorbells of completions, less than one for each, are
+        // left out. To the host, 11 packets to answer: 8 reads of data, the read of the command,
+        // the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
         // To the host: data, the read of the command, the entry with 16 bytes, an interrupt
-        // (address of 32 bits, 4 bytes). To the card: the command, two doorbells.
+        // (address of 32 bits, 4 bytes). To the card, 3 packets to answer: the command, two
+        // doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)
@@ -69,11 +72,12 @@ fn the_latency_of_one_read_is_the_sum_of_its_parts() {
     let clock = 1.5;
     let byte = 1.0 / 7.8557;
     let (way, memory) = (125.0, 297.0);
-    // Doorbell; read of the command; the firmware.
+    // The submission (250 ns); the doorbell; the read of the command.
     let fetch = 250.0 + (28.0 * byte + way) + (24.0 * byte + way + memory + 84.0 * byte + way);
-    // The first row; the further rows are faster than the link.
+    // The first row and its ECC (20 ns). The further rows add no time, because they are faster than
+    // the link.
     let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
-    // Sixteen packets of data; the completion and its interrupt.
+    // Sixteen packets of data; then the completion with its entry and interrupt.
     let data = 16.0 * 280.0 * byte;
     let finish = 300.0 + (40.0 + 24.0) * byte + way + 1000.0 + 200.0;
     let expected = fetch + 600.0 + rows + data + finish;

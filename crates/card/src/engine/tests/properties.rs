@@ -34,7 +34,8 @@ fn any_card() -> impl Strategy<Value = Card> {
         card.controller.dma_engines = engines;
         card.link.max_payload = 64 << payload;
         card.link.max_read_request = 1 << (7 + buffers % 6);
-        // A card's file is refused if the buffers hold no atomic write of each DMA engine.
+        // The buffers must hold an atomic write of each DMA engine; a card's file is refused
+        // otherwise.
         if engines * card.nvme.atomic_write > card.controller.buffer_bytes {
             card.nvme.atomic_write = card.chunk_bytes();
         }

@@ -55,7 +55,8 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// The index of a queue that a command creates, and the number of its entries.
+    /// Checks a command that creates a queue. Returns the index of the queue, and the number of its
+    /// entries.
     fn new_queue(&self, entry: &SubmissionEntry) -> Result<(usize, u16), NvmeStatus> {
         let (identifier, size) = (entry.dword(10) & 0xffff, entry.dword(10) >> 16);
         if identifier == 0 || identifier > u32::from(self.settings.queues) {

@@ -56,12 +56,13 @@ impl ErrorLog {
 pub(super) enum EventKind {
     /// A doorbell of a queue that does not exist.
     InvalidDoorbellRegister,
-    /// A value that is not valid for the queue.
+    /// A doorbell value that is not valid for the queue.
     InvalidDoorbellValue,
 }
 
 impl EventKind {
-    /// Dword 0 of the completion: type 0, information, log page.
+    /// Dword 0 of the completion: event type 0 (error status), event information, identifier of the
+    /// log page.
     fn result(self) -> u32 {
         let information = match self {
             Self::InvalidDoorbellRegister => 0,
@@ -126,7 +127,8 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes a request for an event. The request counts as outstanding again until then.
+    /// Completes a request for an event. The request counts as outstanding again, because its
+    /// completion reduces the count.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -139,8 +141,8 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Takes a request that waits for an event out of the outstanding commands: such requests would
-    /// fill a short admin queue.
+    /// Takes a request that waits for an event out of the outstanding commands, because such
+    /// requests would fill a short admin queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

@@ -10,7 +10,8 @@ use crate::nvme::{
 const HEALTH_PAGE: u8 = 0x02;
 const FIRMWARE_PAGE: u8 = 0x03;
 
-/// Temperature of the card, kelvins: 40 degrees Celsius, assumed, a usual value of a cooled card.
+/// Temperature of the card, kelvins: 40 degrees Celsius. The value is an assumption, usual for a
+/// cooled card.
 const TEMPERATURE: u16 = 313;
 
 /// Counters of the page of health information.
@@ -28,7 +29,8 @@ impl NvmeController {
     /// not supported.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
-        // Without extended data the offset is zero, and the length has 12 bits.
+        // The controller does not support extended data, so the length has 12 bits, and the offset
+        // must be zero.
         let bytes = ((dword >> 16 & 0xfff) as usize + 1) * 4;
         if entry.dword(12) != 0 || entry.dword(13) != 0 {
             return Err(NvmeStatus::InvalidField);

@@ -42,7 +42,8 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command. Keeps a valid command, and returns it; completes an invalid command.
+    /// Checks a command. Keeps a valid command until its completion, and returns it. Completes an
+    /// invalid command with its error status.
     pub(super) fn accept(
         &mut self,
         queue: u16,

@@ -67,7 +67,7 @@ fn round_robin_ignores_priorities_and_takes_bursts() {
     let one_each = order(0, 0, 28);
     let turns = one_each.chunks(4).all(|turn| (0..4).all(|queue| turn.contains(&queue)));
     assert!(turns, "{one_each:?}");
-    // A burst of 2^2.
+    // The value 2 of the feature is a burst of 2^2 commands.
     let bursts = order(0, 2, 16);
     assert!(bursts.chunks(4).all(|burst| burst.iter().all(|it| *it == burst[0])), "{bursts:?}");
     assert_eq!(order(0, 7, 7).iter().collect::<std::collections::HashSet<_>>().len(), 1);

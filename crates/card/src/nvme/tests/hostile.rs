@@ -70,7 +70,7 @@ fn a_chain_of_lists_without_end_is_refused() {
 #[test]
 fn invalid_doorbells_are_events() {
     let mut driver = Driver::new();
-    // Without a request the first event waits.
+    // The host has requested no events yet, so the first event waits.
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));
@@ -269,7 +269,7 @@ proptest! {
                 Action::Doorbell(number, value) => {
                     driver.register(registers::DOORBELLS + 4 * u64::from(number), value);
                 }
-                // Outside the memory nothing is written.
+                // The result is ignored: outside the memory, nothing is written.
                 Action::Memory(at, data) => drop(driver.host.write(at, &data)),
                 Action::Entry { queue, entry } => {
                     if driver.host.0.len() == MEMORY {

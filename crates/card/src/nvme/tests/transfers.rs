@@ -143,7 +143,8 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
             driver.ring(1);
             assert_eq!(driver.work().len(), 6);
         }
-        // Seven of twelve fit: one entry of the queue stays free.
+        // Only seven of the twelve completions fit at once, because one entry of the queue stays
+        // free.
         for identifier in 0..12 {
             assert_eq!(driver.take(1), Some((identifier, Ok(0))));
         }
