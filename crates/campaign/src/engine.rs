@@ -67,7 +67,7 @@ pub enum CampaignEnd {
     Failed(Failure),
 }
 
-/// The reason to stop measuring.
+/// The reason why the measurement stops before its last point.
 pub(crate) enum Stop {
     Signal(i32),
     Failed(Failure),

@@ -37,8 +37,8 @@ use setup::Setup;
 /// measurement.
 ///
 /// # Errors
-/// When the options do not fit the machine. An error after the first point is an end
-/// ([`CampaignEnd::Failed`]), whose record has the points before it.
+/// When the options do not fit the machine. An error during the measurement is returned as
+/// [`CampaignEnd::Failed`], and the record has the points before the error.
 pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignEnd), Failure> {
     let setup = Setup::new(root, options)?;
     let mut document = setup.document();

@@ -45,13 +45,9 @@ impl Measurement {
 /// subject and the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The subject.
     pub measurement: Measurement,
-    /// Options of the pointer chase.
     pub chase: ChaseOptions,
-    /// Options of the traffic.
     pub traffic: TrafficOptions,
-    /// The loads of a curve.
     pub load: LoadOptions,
     /// Options of [`Measurement::Interleave`].
     pub interleave: Option<InterleaveOptions>,
@@ -88,20 +84,18 @@ pub struct Options {
 pub struct ChaseOptions {
     /// The size of the memory of the chase.
     pub bytes: Option<Bytes>,
-    /// The distance between accesses in memory, before their order is shuffled.
+    /// The distance in memory from one line of the chase to the next.
     pub stride: Option<Bytes>,
 }
 
 /// The options of traffic.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficOptions {
-    /// The number of threads.
     pub threads: Option<u32>,
-    /// The mixes.
     pub mixes: Option<Vec<Traffic>>,
     /// True to access lines in random order.
     pub random: bool,
-    /// The size of a buffer of a thread; a mix has one or several buffers.
+    /// The size of the memory of each thread, which all buffers of a mix share.
     pub buffer: Option<Bytes>,
 }
 
@@ -110,14 +104,13 @@ pub struct TrafficOptions {
 pub struct LoadOptions {
     /// Pauses of the loading threads.
     pub delays: Vec<Duration>,
-    /// Bandwidths of the loading threads.
+    /// Bandwidths of the loading threads and the chase together.
     pub rates: Vec<Bandwidth>,
 }
 
 /// The options of interleaving by weights.
 #[derive(Clone, Debug, Default)]
 pub struct InterleaveOptions {
-    /// The weights.
     pub weights: Option<Vec<Weights>>,
     /// The mechanism that places pages.
     pub method: Option<Method>,

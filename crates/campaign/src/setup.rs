@@ -33,10 +33,12 @@ use std::time::Duration;
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Both sizes with --quick. A large last-level cache raises all default sizes.
+/// The size of the chase and of the memory per thread with --quick. A large last-level cache raises
+/// all default sizes.
 const QUICK_BYTES: u64 = 40_000_000;
 
-/// Default sizes take at most the free memory divided by this number.
+/// The chase and all buffers together take, by default, at most the free memory divided by this
+/// number. Each of the two takes at most half of that.
 const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs of a node that measure.
@@ -74,8 +76,9 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// Size of the last-level cache of the chasing CPU, and for each loading thread its share of a
-    /// last-level cache; `None` if the kernel does not report caches.
+    /// `last_level` is the size of the last-level cache of the chasing CPU, `last_level_per_thread`
+    /// the share of a loading thread in a last-level cache. `None` if the kernel does not report
+    /// caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
     /// Warnings of deviations from the options.
@@ -232,8 +235,8 @@ impl<'a> Setup<'a> {
             }
         }
         let interleaved = self.measurement == Measurement::Interleave;
-        // Interleaved memory may be nearly all on one node: each size must fit into the node with
-        // the least available memory.
+        // Interleaved memory may be nearly all on one node, so each size must fit into the node
+        // with the least available memory.
         let sizes = [
             ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
             ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),

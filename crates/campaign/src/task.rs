@@ -29,7 +29,7 @@ pub(crate) enum Loads {
     Found,
     /// Pauses of the loading threads.
     Delays(Vec<Duration>),
-    /// Bandwidths of the loading threads.
+    /// Bandwidths of the loading threads and the chase together.
     Rates(Vec<Bandwidth>),
 }
 

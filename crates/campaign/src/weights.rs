@@ -44,7 +44,8 @@ pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placemen
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// Returns the mechanism that places pages, with a warning if it falls back to single pages.
+/// Returns the mechanism that places pages. If no mechanism was requested and the kernel's weights
+/// cannot be used, returns [`Method::Pages`] with a warning.
 pub(crate) fn method(
     setup: &Setup<'_>,
     requested: Option<Method>,

@@ -111,7 +111,8 @@ pub fn check(
             Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
-    // If the kernel does not report MemAvailable, the mapping itself is the test.
+    // If the kernel does not report MemAvailable, nothing is checked: the later mapping fails if
+    // memory is short.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let available = found.usable_bytes();
     if bytes <= available {

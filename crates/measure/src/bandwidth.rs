@@ -35,7 +35,6 @@ impl Default for Windows {
 /// The bandwidth of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// The rate.
     pub rate: Rate,
     /// The rate of each window, GB/s of the program.
     pub windows_gbps: Vec<f64>,
@@ -60,7 +59,7 @@ pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Binding)> {
     nodes.iter().flat_map(of_node).collect()
 }
 
-/// Measures a load.
+/// Starts the threads of a load, measures its bandwidth in `windows`, and verifies the memory.
 ///
 /// # Errors
 /// When the load cannot be started, or a thread has read or written a wrong word.
@@ -90,8 +89,8 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
 const READS_MAX: u32 = 8;
 
 /// The bytes that a team has loaded and stored so far, and the time. The calling thread may be
-/// preempted in between. It therefore reads the clock before and after the bytes, and repeats the
-/// reading until the two times are at most `slack` apart.
+/// preempted between these two readings. It therefore reads the clock before and after the bytes,
+/// and repeats the reading until the two times are at most `slack` apart.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;
     loop {

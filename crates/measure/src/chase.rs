@@ -2,14 +2,14 @@
 //! overlap and the time of a load is the latency of memory.
 //!
 //! All lines are on one cycle, in an order from a seeded random generator. The *random* order jumps
-//! over all of the memory, so its latency includes TLB misses. The *local* order visits all lines
-//! of a block of 256 KiB, in random order, before the next block: the translations of the block
-//! stay in the TLB, and only the latency of memory remains.
+//! over all of the memory, so its latency includes TLB misses. The *local* order visits the lines
+//! of a block of 256 KiB, in random order, before the next block. The translations of the block
+//! stay in the TLB, so only the latency of memory remains.
 //!
-//! Some prefetchers fetch the other line of a pair of 128 bytes, or the next line; they would make
-//! every second load of a block a hit. Lines that are less than 128 bytes apart are therefore
-//! visited in separate passes over the whole memory: a line that such a prefetcher fetches is half
-//! a lap too early, and is evicted from the caches before the chase reaches it.
+//! Some prefetchers fetch the other line of a pair of 128 bytes, or the next line. Such a
+//! prefetcher would make every second load of a block a hit. Lines that are less than 128 bytes
+//! apart are therefore visited in separate passes over the whole memory. A prefetched line is then
+//! half a lap too early, and is evicted from the caches before the chase reaches it.
 //!
 //! The path of the chase is verified: after each slice the chase must be at the line to which its
 //! number of steps leads.
@@ -33,20 +33,22 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 /// spatial prefetcher completes pairs of lines of this size.
 const NEIGHBOURS_BYTES: usize = 128;
 
-/// Length of a slice: long against the two readings of the clock, short against disturbances (a
-/// scheduler tick is 1 to 10 ms).
+/// Length of a slice. It is long against the two readings of the clock, and short against the time
+/// between disturbances (a scheduler tick comes every 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
 /// The number of undisturbed slices that a result needs.
 const ALONE_MIN: usize = 3;
 
-/// The maximum number of slices, disturbed ones included.
+/// From this number of slices on, disturbed ones included, a measurement does not continue beyond
+/// its span.
 const TRIES_MAX: usize = 24;
 
 /// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Blocks in random order, and within a block all lines in random order before the next block.
+    /// Blocks in random order. The lines of a block, in random order, come before the next block.
+    /// Lines that are less than 128 bytes apart are in separate passes over all blocks.
     Local {
         /// Bytes of a block.
         block_bytes: usize,
@@ -71,7 +73,6 @@ pub struct ChaseShape {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ChaseError {
-    /// An invalid stride.
     #[error("a stride of {0} bytes is not a multiple of 8 from 8 to 1048576")]
     Stride(usize),
     /// Blocks that are smaller than two lines.
@@ -225,7 +226,6 @@ impl Chase {
         &self.shape
     }
 
-    /// The memory.
     pub const fn region(&self) -> &Region {
         self.ring.region()
     }
@@ -248,8 +248,8 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// If `new_laps` is true, and `loads` more loads would go beyond this lap: links the order of
-    /// the next lap.
+    /// Links the order of the next lap, if `new_laps` is true and `loads` more loads would go
+    /// beyond this lap.
     pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
@@ -333,14 +333,13 @@ pub(crate) struct Slice {
 /// Latency over slices, ns.
 ///
 /// If another thread ran on the CPU during a slice, the slice measures that thread as well. Such
-/// slices are left out, unless too few other slices remain.
+/// slices are left out if at least three other slices remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// Half of the slices were faster.
     pub median_ns: f64,
     /// The 5th percentile: the latency of undisturbed memory.
     pub p5_ns: f64,
-    /// The mean.
     pub mean_ns: f64,
     /// The number of slices.
     pub count: usize,
@@ -416,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_chase_at_a_wrong_line_is_detected() {
-        // Counters of several CPUs may differ.
+        // The thread stays on one CPU, because the counters of several CPUs may differ.
         team::pin(sched_getcpu() as u32).unwrap();
         let mut chase = chase(SHAPE).unwrap();
         for loads in [1, 128, 129, 5000] {

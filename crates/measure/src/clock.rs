@@ -1,4 +1,4 @@
-//! The time-stamp counter of a core: read in a few ns, without a system call.
+//! The time-stamp counter of a core, which is read in a few ns and without a system call.
 
 #![expect(unsafe_code, reason = "a counter is read by an instruction")]
 
@@ -12,8 +12,9 @@ use std::{
 /// error below a microsecond, so the error of the rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// Reads the counter. Its rate is independent of the core's frequency: `rdtsc` if CPUID reports an
-/// invariant TSC (Intel SDM vol. 3, 19.17), `CNTVCT_EL0` always (Arm ARM, D12).
+/// Reads the counter. The rate of the counter does not depend on the core's frequency: for `rdtsc`
+/// if CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17), for `CNTVCT_EL0` always (Arm ARM,
+/// D12).
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -73,8 +74,8 @@ mod tests {
         assert_eq!(clock.ns(250), 100.0);
         assert_eq!(clock.ticks(Duration::from_nanos(100)), 250);
         let rate = Clock::calibrated().ticks_per_ns;
-        // The range from the slowest generic timer of Arm servers to the fastest time stamp
-        // counters.
+        // Rates are between those of the slowest generic timer of Arm servers and the fastest
+        // time-stamp counter.
         assert!((0.01..10.0).contains(&rate), "{rate}");
     }
 }

@@ -1,8 +1,8 @@
 //! The distribution of the latencies of single accesses.
 //!
-//! The time-stamp counter is read before and after each load. The two readings take longer than a
-//! hit in the first-level cache. Their cost is measured with loads that hit this cache, and
-//! subtracted:
+//! The time-stamp counter is read before and after each load. The two readings themselves take
+//! longer than a hit in the first-level cache. This overhead is measured with loads that hit this
+//! cache, and is subtracted from each sample:
 //!
 //! ```text
 //! a load from memory, with the readings            150 ns
@@ -39,18 +39,19 @@ use interleaf_model::statistics::{quantile, sorted};
 use stamp::{Spin, Stamp};
 use std::time::{Duration, Instant};
 
-/// An upper bound of memory latency, ns. The slowest accesses of published expanders take a
-/// fraction of it ("Melody", ASPLOS 2025: a few µs at one of 10 000).
+/// An upper bound of memory latency, ns. The slowest accesses of published expanders are faster:
+/// one access in 10 000 takes a few µs ("Melody", ASPLOS 2025).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// Loads between two readings of the context switches: about a ms, in 32 KiB of stamps.
+/// Loads between two readings of the number of context switches. They take about a ms, and their
+/// stamps have 32 KiB.
 const BATCH: usize = 8192;
 
-/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. Each
-/// window also has slices of the chase, for comparison.
+/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. After
+/// each window, the chase runs for comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// The time of the chase in each window.
+/// The time for which the chase runs after each window.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
 /// Memory of the loads that calibrate the timer, bytes: at most half of the first-level cache of
@@ -86,20 +87,22 @@ pub struct Delay {
 /// The cost of reading the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
-    /// The cost that is subtracted from a sample, ns: the median over all batches of samples.
+    /// The cost that is subtracted from samples, ns. Each batch of samples has its own cost; this
+    /// is the median of all batches.
     pub overhead_ns: f64,
     /// The step of the counter, ns.
     pub resolution_ns: f64,
 }
 
-/// The number of samples with each tag. A sample with two tags is counted under the first.
+/// The number of samples with each tag. A sample with two tags is counted under one of them: the
+/// field that comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
-    /// An interrupt came.
+    /// An interrupt came between the two readings.
     pub interrupted: u64,
-    /// The thread was moved.
+    /// The thread was moved to another CPU.
     pub moved: u64,
-    /// Another thread ran.
+    /// Another thread ran on the CPU.
     pub switched: u64,
     /// A hypervisor ran another guest.
     pub stolen: u64,
@@ -164,8 +167,8 @@ impl Calibration {
         Ok(Self { clock, chase, hit_ns, stamps, resolution_ns, overheads_ns: vec![] })
     }
 
-    /// The present cost, ns. It changes by a third when the sibling CPU of the core starts or stops
-    /// to work, so each batch of samples has its own calibration.
+    /// Measures the present overhead, ns. The overhead changes by a third when the sibling CPU of
+    /// the core starts or stops to work, so each batch of samples has its own calibration.
     fn overhead_ns(&mut self) -> Result<f64, ChaseError> {
         self.chase.warm()?;
         let ticks = timed(&mut self.chase, &mut self.stamps)?;
@@ -174,7 +177,7 @@ impl Calibration {
         Ok(overhead_ns)
     }
 
-    /// The result; `self` was calibrated at least once.
+    /// The result. `overhead_ns` was called at least once before.
     fn timer(self) -> Timer {
         let overhead_ns = quantile(&sorted(self.overheads_ns), 0.5);
         Timer { overhead_ns, resolution_ns: self.resolution_ns }
@@ -189,8 +192,9 @@ fn timed(chase: &mut Chase, stamps: &mut [Stamp]) -> Result<Vec<u32>, ChaseError
     Ok(ticks)
 }
 
-/// The mean of sorted samples: a single sample is inaccurate if the counter has steps of 10 ns.
-/// Samples above four medians were interrupted, and are left out.
+/// The mean of sorted samples, ticks. A single sample is not enough, because it is inaccurate if
+/// the counter has steps of 10 ns. Samples above four times the median were interrupted, and are
+/// left out.
 fn sound_mean(batch: &[u32]) -> f64 {
     let most = 4 * batch[batch.len() / 2];
     let sound = &batch[..batch.partition_point(|ticks| *ticks <= most)];
@@ -198,7 +202,8 @@ fn sound_mean(batch: &[u32]) -> f64 {
 }
 
 /// The step of the counter, from sorted samples: the greatest common divisor of the distances
-/// between neighbours. Only the lower nine tenths are used, where samples are dense.
+/// between neighbours. Only the lower nine tenths of the samples are used, because they are dense
+/// there.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -285,7 +290,8 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// Gaps of this window without a context switch.
+    /// Gaps of this window without a context switch. At the end of the window, all are counted
+    /// either as stolen or as gaps.
     open: u64,
 }
 
@@ -388,9 +394,10 @@ mod tests {
         spread(&all).unwrap().median
     }
 
-    /// In a cache that is shared with other programs, a line is evicted more often between two
-    /// samples than between two faster steps of the chase, so samples can truly be slower in one of
-    /// the memories. A wrong cost of the readings, some 30 ns, changes them all.
+    /// The mean of the samples must agree with the chase in one of three sizes of memory. In a
+    /// cache that is shared with other programs, a line is evicted more often between two samples
+    /// than between two steps of the chase, which are faster. Samples can therefore truly be slower
+    /// at one size. A wrong overhead of some 30 ns would show at all sizes.
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
         let off = [256 << 10, 8 << 20, 128 << 20].map(mean_minus_chase_ns);
@@ -410,8 +417,8 @@ mod tests {
         };
         let (with, runs) = share(Some(Delay { every: 100, ns: 2000.0 }));
         assert!((with - 0.01).abs() < 0.0005, "{with}");
-        // The delay ends when the spin loop first reads the clock after 2000 ns: in the bin of 2000
-        // ns or in one of the next few.
+        // The delay ends when the spin loop first reads the clock after 2000 ns. Delayed samples
+        // are therefore in the bin of 2000 ns or in one of the next few.
         let fullest = |run: &Distribution| {
             (100..BINS).max_by_key(|bin| run.bins[*bin]).map(|bin| bin as f64 * BIN_NS)
         };

@@ -22,7 +22,8 @@ const SIZES_PER_OCTAVE: u32 = 4;
 /// The smallest size of the sweep: a page, which fits into every first-level cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// The time of each size of the sweep after a lap that warms the caches: fifteen slices.
+/// The measuring time of each size of the sweep, fifteen slices. It begins after a lap that warms
+/// the caches.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
 /// The minimum size of the memory in multiples of the last-level cache: the rule of STREAM ("each
@@ -210,16 +211,19 @@ pub fn sweep(
         chase.reshape(shape(bytes))?;
         chase.warm()?;
         let slices = chase.slices(clock, SIZE_SPAN)?;
-        // The fastest slices: during these slices other threads evicted the least of the cache.
+        // The 5th percentile is the latency of the fastest slices, during which other threads
+        // evicted the fewest lines from the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
-        // A larger size takes longer to link and to visit.
+        // Progress is in proportion to the size, because a larger size takes longer to link and to
+        // visit.
         progress((bytes as f64 / largest as f64).min(1.0));
     }
     let levels = levels(&visited);
     Ok(SizeSweep { visited, levels })
 }
 
-/// Sizes in even ratios, in whole lines.
+/// The sizes of a sweep up to `largest` bytes, with a constant ratio, rounded down to whole
+/// strides.
 fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     let mut sizes = vec![];
     let smallest = SMALLEST_BYTES.max(2 * stride);
@@ -234,7 +238,7 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// The largest size of the sweep for a last-level cache of `claimed` bytes.
+/// The largest size of the sweep if the kernel reports a last-level cache of `claimed` bytes.
 pub fn largest_size(claimed: Option<u64>) -> usize {
     let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
     past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize

@@ -1,8 +1,9 @@
 //! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
 //! placement.
 //!
-//! Published tables of interleaving are measured with such buffers: a mix in each row, weights in
-//! each column, and on each curve the best weights for the load. There are two methods:
+//! Published tables of interleaving are measured with such buffers. They have a row for each mix
+//! and a column for each choice of weights. Published curves show the best weights for each load.
+//! There are two methods of placing the pages:
 //!
 //! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
 //!   global settings: the caller sets them before the measurement, and restores them afterwards.

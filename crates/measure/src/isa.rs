@@ -108,7 +108,8 @@ mod tests {
         assert_eq!("mmx".parse::<Isa>(), Err(IsaError::Name("mmx".into())));
     }
 
-    /// The environment may require instruction sets, for runs on an emulated processor.
+    /// The variable `INTERLEAF_ISAS` may list instruction sets that must be available, for runs on
+    /// an emulated processor.
     #[test]
     fn instruction_sets_required_by_the_environment_are_available() {
         let names = std::env::var("INTERLEAF_ISAS").unwrap_or_default();

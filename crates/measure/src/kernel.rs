@@ -2,9 +2,9 @@
 //! the compiler.
 //!
 //! A kernel accesses its buffers in *units*. A *group* loads one or more units, from the read
-//! buffers in turn, and then stores one or more units; the traffic gives both numbers. A unit has
-//! consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end of a
-//! page, so several pages keep more prefetchers busy:
+//! buffers in turn, and then stores one or more units. [`Traffic`] gives the numbers of loaded and
+//! stored units. A unit has consecutive lines of one page, or of several pages in parallel.
+//! Prefetchers stop at the end of a page, so several pages keep more prefetchers busy:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
@@ -15,7 +15,8 @@
 //! ```
 //!
 //! Every loaded word is added to a sum, which is compared with the sum of the contents. Every store
-//! writes the word of its pass, and the stored words are verified afterwards ([`Walk`]).
+//! writes a word that is different in each pass over the memory. The stored words are verified
+//! afterwards ([`Walk`]).
 
 mod contents;
 
@@ -47,9 +48,9 @@ use std::fmt;
 pub struct Shape {
     /// Pages accessed in parallel.
     pub pages: usize,
-    /// Consecutive lines of a page.
+    /// Consecutive lines of each page in a unit.
     pub lines: usize,
-    /// True if stores go to one page at a time even with several pages of loads.
+    /// True if stores go to one page at a time although loads go to several pages in parallel.
     pub flat_stores: bool,
     /// Prefetch distance of loads, bytes; 0 for none.
     pub ahead: usize,
@@ -94,9 +95,9 @@ pub enum AccessKind {
     Read,
     /// Stores only.
     Write,
-    /// Both, with loads from one buffer.
+    /// Loads and stores, with loads from one buffer.
     Both,
-    /// Both, with loads from two buffers in turn.
+    /// Loads and stores, with loads from two buffers in turn.
     BothOfTwo,
 }
 
@@ -150,7 +151,7 @@ impl Kernel {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
 
-    /// The candidates among which the best kernels were searched.
+    /// The kernels among which the fastest were searched.
     #[cfg(any(test, feature = "search"))]
     pub fn candidates(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
@@ -176,12 +177,14 @@ impl Kernel {
         self.shape.lines * self.shape.pages
     }
 
-    /// Lines of a block, the pages accessed in parallel: a buffer has a whole number of blocks.
+    /// Lines of a block: one unit, or all lines of the pages that are accessed in parallel. A
+    /// buffer has a whole number of blocks.
     const fn block_lines(&self) -> usize {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// The number of units in a block, which is the number of groups in a round.
+    /// The number of units in a block. A group accesses one unit of each block, so a round, which
+    /// accesses whole blocks, has this number of groups.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }
@@ -193,7 +196,8 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// `avx512 both nt 4x8 flat ahead 512 once`: pages by lines, and the prefetch distance.
+/// `avx512 both nt 4x8 flat ahead 512 once`: `4x8` are pages by lines, `512` is the prefetch
+/// distance in bytes, `once` its hint.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {

@@ -4,21 +4,22 @@
 //! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
 //! maximum of bandwidth divided by latency (Kleinrock, "Power and deterministic rules of thumb",
 //! 1979). This definition has no threshold, and does not depend on the end of the sweep beyond
-//! saturation. A queue with the latency `L / (1 - load)` has its knee at half of the bandwidth:
+//! saturation. A queue with the idle latency L and the loaded latency `L / (1 - load)` has its knee
+//! at half of the bandwidth:
 //!
 //! ```text
 //! power = load (1 - load) / L,   largest at load = 1/2
 //! ```
 //!
-//! The pause of the threads sets the load. The bandwidth of the threads is about
-//! `1 / (a + b x pause)`, so the pause for a bandwidth is interpolated linearly in the reciprocal
-//! of the bandwidth.
+//! The pause of the threads sets the load. The bandwidth of the threads is about `1 / (a + b x
+//! pause)`, with two constants a and b. The pause for a bandwidth is therefore interpolated
+//! linearly in the reciprocal of the bandwidth.
 
-/// The relative fall of power beyond the knee that confirms the knee.
+/// A knee is confirmed if power falls by more than this fraction beyond the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// Two pauses whose difference is below this cannot be told apart: some ns, because a group takes
-/// 100 ns and more, or the fraction [`PAUSE_STEP`] of the pause.
+/// Two pauses can be told apart if they differ by more than this time, ns, and by more than the
+/// fraction [`PAUSE_STEP`]. The time is some ns, because a group of lines takes 100 ns and more.
 const PAUSE_STEP_NS: f64 = 4.0;
 
 /// See [`PAUSE_STEP_NS`].
@@ -57,7 +58,7 @@ pub struct Resolution {
     /// The largest gap between neighbouring points, as a fraction of the largest bandwidth.
     /// Default: 0.15.
     pub apart: f64,
-    /// The largest gap next to the knee. Default: 0.04.
+    /// The largest gap next to the knee, as the same fraction. Default: 0.04.
     pub apart_at_knee: f64,
     /// The largest ratio of the latencies of neighbouring points. Default: 1.25.
     pub latency_ratio: f64,
@@ -82,7 +83,6 @@ impl Default for Resolution {
 pub enum Knee {
     /// The position of the knee.
     At {
-        /// Bandwidth, GB/s.
         bandwidth_gbps: f64,
         /// Latency at the knee, ns.
         latency_ns: f64,
@@ -98,8 +98,8 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns; `None` when the points have the resolution. Invalid points are
-/// ignored.
+/// The pause to measure next, ns; `None` when the points have the resolution or the maximum number.
+/// Invalid points are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -111,7 +111,8 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     }
     let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
     let best = strongest(&rising)?;
-    // The pair with the largest gap, relative to the allowed gap.
+    // The gap between a point and the next, as a multiple of the allowed gap. The larger multiple
+    // of bandwidth and latency counts.
     let excess = |at: usize| {
         let (a, b) = (rising[at], rising[at + 1]);
         let at_knee = at == best || at + 1 == best;
@@ -142,8 +143,8 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
 }
 
 /// The pause for a bandwidth of `target_gbps`, ns. It is interpolated between the points on both
-/// sides, or extrapolated from the two nearest points. `None` if no pause gives this bandwidth, or
-/// without points.
+/// sides, or extrapolated from the two nearest points. `None` if no point has this bandwidth or
+/// more, or with fewer than two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -153,9 +154,9 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     Some(pause.clamp(0.0, 1e9))
 }
 
-/// The points of a monotone curve, in the order of their load, after an idle point at `idle_ns`:
-/// the latency does not fall, and the bandwidth does not fall before its maximum. Neighbouring
-/// points that violate this rule get their mean.
+/// Makes the points a monotone curve, in the order of their load, after an idle point at `idle_ns`.
+/// On this curve, latency does not fall, and bandwidth does not fall before its maximum.
+/// Neighbouring points that violate this rule get their mean.
 pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     let idle = Loaded { pause_ns: f64::MAX, bandwidth_gbps: 0.0, latency_ns: idle_ns };
     let mut all = vec![idle];
@@ -173,7 +174,7 @@ pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     all
 }
 
-/// Isotonic regression, the least-squares fit by rising values: neighbours that fall are pooled
+/// Isotonic regression, the least-squares fit by rising values. Neighbours that fall get their mean
 /// (Ayer et al., "An empirical distribution function for sampling with incomplete information",
 /// 1955).
 fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -191,7 +192,7 @@ fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
     pools.iter().flat_map(|&pool| std::iter::repeat_n(mean(pool), pool.1)).collect()
 }
 
-/// The points in the order of their load: the shortest pause last.
+/// The valid points in the order of their load: the shortest pause last.
 fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     let mut rising: Vec<Loaded> = points.iter().filter(|point| point.is_one()).copied().collect();
     rising.sort_by(|a, b| {
@@ -200,7 +201,7 @@ fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     rising
 }
 
-/// The point with most power.
+/// The index of the point with the largest power.
 fn strongest(rising: &[Loaded]) -> Option<usize> {
     let all = rising.iter().enumerate().filter(|(_, point)| point.bandwidth_gbps > 0.0);
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
@@ -410,8 +411,8 @@ mod tests {
                 point.bandwidth_gbps *= 1.0 + noise[(count.get() + 50) % 100] / 2.0;
                 point
             };
-            // With this number of bytes in flight, a flatter curve is loaded even at the longest
-            // default pause.
+            // A curve of a few GB/s is loaded by [`GROUPS_BYTES`] even at the longest default
+            // pause. The longest pause is therefore longer here.
             let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
             let points = all(measure, &resolution);
             let found = knee(&points);

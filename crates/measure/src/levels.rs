@@ -17,8 +17,8 @@
 //! risen by a tenth of the step to the latency of the next level. A slope without a plateau is not
 //! a level; it comes from a cache that other programs use to a varying degree.
 
-/// The largest ratio of latencies within a level: unevenly filled sets and TLB misses prevent a
-/// flat plateau.
+/// The largest ratio of latencies within a level. A plateau is not flat, because cache sets are
+/// filled unevenly and TLB misses add latency.
 const RISE_MAX: f64 = 1.25;
 
 /// Minimum ratio of a level's last size to its first.
@@ -35,7 +35,6 @@ const MISSES: f64 = 0.1;
 pub struct Visited {
     /// Memory visited, bytes.
     pub bytes: f64,
-    /// Latency, ns.
     pub latency_ns: f64,
 }
 
@@ -86,7 +85,7 @@ pub fn levels(sweep: &[Visited]) -> Levels {
 }
 
 /// The sweep without disturbances. A disturbance only adds latency, and a larger size is never
-/// faster: the latency of each size is limited to the lowest latency of all larger sizes.
+/// faster. The latency of each size is therefore limited to the lowest latency of all larger sizes.
 fn rising(points: &[Visited]) -> Vec<Visited> {
     let mut rising = points.to_vec();
     let mut fastest = f64::INFINITY;
@@ -98,7 +97,7 @@ fn rising(points: &[Visited]) -> Vec<Visited> {
 }
 
 /// The plateaus of a rising sweep, each with the indices of its first and last point. The longest
-/// plateau is found first, then recursively the longest plateau on both sides of it.
+/// plateau is found first, then recursively the longest plateau on each side of it.
 fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     let mut found = vec![];
     let mut open = vec![(0, points.len())];
@@ -122,7 +121,8 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     merged
 }
 
-/// The longest plateau of a rising sweep, by the ratio of its sizes, if it is long enough.
+/// The longest plateau of a rising sweep: the one with the largest ratio of its last size to its
+/// first. `None` if this ratio is below [`LENGTH_MIN`].
 fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     let mut best: Option<(f64, (usize, usize))> = None;
     let mut last = 0;
@@ -139,8 +139,8 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
         }
     }
     let (first, mut last) = best?.1;
-    // The plateau may begin on the slope before the level: extend it to all points within the limit
-    // of its median latency.
+    // The plateau may begin on the slope before the level, where latencies are lower. Extend its
+    // end to all points within the limit of its median latency.
     let middle_ns = latency(&points[first..=last]);
     while last + 1 < points.len() && points[last + 1].latency_ns <= RISE_MAX * middle_ns {
         last += 1;
@@ -153,7 +153,7 @@ fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// The size at which the latency crosses `bound`, from the middle of the plateau `run` on,
+/// The size, from the middle of the plateau `run` on, at which the latency crosses `bound`. It is
 /// interpolated between two points.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
@@ -174,9 +174,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Latencies at four sizes per octave, from 4 KiB to 128 MiB, on a hierarchy of `caches` with
-    /// sizes and latencies. If a cache is smaller than the visited memory, its hit rate is the
-    /// fourth power of the ratio of the two sizes.
+    /// The sweep of a simulated hierarchy, with four sizes per octave from 4 KiB to 128 MiB.
+    /// `caches` has the size and the latency of each cache. If a cache is smaller than the visited
+    /// memory, its hit rate is the fourth power of the ratio of the two sizes.
     fn sweep(caches: &[(f64, f64)], memory_ns: f64, noise: impl Fn(usize) -> f64) -> Vec<Visited> {
         let point = |step: i32| {
             let bytes = 4096.0 * 2_f64.powf(f64::from(step) / 4.0);
@@ -210,7 +210,8 @@ mod tests {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0), (32.0 * MIB, 15.0)];
         let found = levels(&sweep(&caches, 110.0, |_| 0.0));
         assert!(shows(&found, &caches, 110.0), "{found:?}");
-        // A last-level cache without remaining capacity is not a level.
+        // A last-level cache that other programs fill completely has no effect, as if it were
+        // missing.
         let found = levels(&sweep(&caches[..2], 110.0, |_| 0.0));
         assert!(shows(&found, &caches[..2], 110.0), "{found:?}");
     }

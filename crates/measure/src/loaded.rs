@@ -36,10 +36,10 @@ pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// A window of the bandwidth lasts for some slices of the chase.
+/// The length of a window: it gives one value of the bandwidth, and has some slices of the chase.
 const WINDOW: Duration = Duration::from_millis(10);
 
-/// The tolerance of a requested bandwidth.
+/// The relative tolerance of a requested bandwidth.
 const TARGET_NEAR: f64 = 0.02;
 
 /// The maximum number of tries for a requested bandwidth.
@@ -70,10 +70,8 @@ pub enum Plan {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadedError {
-    /// An error of the chase.
     #[error(transparent)]
     Chase(#[from] ChaseError),
-    /// An error of the threads.
     #[error(transparent)]
     Team(#[from] TeamError),
     /// A bandwidth that these threads do not reach.
@@ -106,9 +104,9 @@ pub struct Step {
     /// The rate of each window, GB/s. On a busy machine, the best window is one in which all
     /// threads ran.
     pub windows_gbps: Vec<f64>,
-    /// Bandwidth of the controller by the table, with the chase, GB/s.
+    /// Bandwidth at the controller by the table of [`Traffic`], including the loads of the chase,
+    /// GB/s.
     pub controller_gbps: f64,
-    /// The latency.
     pub latency: Slices,
     /// The latencies of the windows, ns.
     pub latency_ns: Spread,
@@ -147,15 +145,14 @@ pub struct LoadSweep {
     pub idle: Slices,
     /// The measured loads, in the order of their measurement.
     pub steps: Vec<Step>,
-    /// The knee of the curve.
     pub knee: Option<Knee>,
     /// The checksums of each thread.
     pub sums: Vec<Checksums>,
 }
 
 impl LoadSweep {
-    /// The curve through the steps, made monotone, and the number of steps that noise had moved off
-    /// the curve. The steps themselves are unchanged.
+    /// The curve through the steps, made monotone, and the number of points that the curve leaves
+    /// out as outliers. The steps themselves are unchanged.
     ///
     /// # Errors
     /// When a step is out of range of curves.
@@ -341,8 +338,8 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Reads in order by these CPUs, with the widest instruction set. Each CPU has as much memory as a
-/// thread of MLC.
+/// A load of sequential reads by these CPUs, with the widest instruction set. Each CPU has 100 MB
+/// of memory, as much as a thread of MLC.
 pub fn reads(cpus: Vec<u32>, options: &idle::ChaseOptions) -> Option<Load> {
     let isa = crate::isa::Isa::available().pop()?;
     Some(Load {
@@ -406,7 +403,8 @@ mod tests {
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // Other programs may take three quarters of a shared machine from one run to the next.
+            // From one run to the next, other programs may take three quarters of the bandwidth of
+            // a shared machine.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));

@@ -39,7 +39,7 @@ pub enum RegionError {
     /// The nodes do not exist, or this process may not use them.
     #[error("memory by {policy}: {why}")]
     Place {
-        /// The policy.
+        /// The requested memory policy.
         policy: Policy,
         /// The kernel's error.
         why: io::Error,
@@ -91,7 +91,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Sets the memory policy for pages that are not yet present.
+    /// Sets the memory policy for pages that are not yet resident.
     fn set_policy(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
             // A kernel without NUMA has only node 0, which is the default.
@@ -101,9 +101,9 @@ impl Region {
         }
     }
 
-    /// Maps memory with its pages interleaved on nodes: in each round, a node has the given number
-    /// of pages. A thread whose memory policy binds to a node touches the pages of this node, so
-    /// neither a setting of the kernel nor a mapping for each page is needed.
+    /// Maps memory with its pages interleaved on nodes: in each round, a node has the number of
+    /// pages given in `nodes`. A thread whose memory policy binds to a node touches the pages of
+    /// this node, so neither a setting of the kernel nor a mapping for each page is needed.
     ///
     /// # Errors
     ///
@@ -145,8 +145,8 @@ impl Region {
             let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
             touched.map_err(|why| RegionError::Place { policy, why })?;
         }
-        // Present pages stay on their nodes. The policy stops NUMA balancing, which moves pages of
-        // memory without a policy to the node that accesses them.
+        // Resident pages stay on their nodes. This policy only stops NUMA balancing, which moves
+        // pages of memory without a policy to the node that accesses them.
         region.set_policy(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
@@ -237,7 +237,8 @@ impl Region {
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
     }
 
-    /// The whole mapping, including the bytes around the aligned part: a policy is for whole pages.
+    /// The whole mapping, including the bytes before and after the aligned part, because a memory
+    /// policy is for whole pages.
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: the slice is the whole mapping, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }

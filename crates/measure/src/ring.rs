@@ -6,8 +6,8 @@
 use crate::region::Region;
 use std::{arch::asm, marker::PhantomData};
 
-/// Loads in one iteration of the loop. The branch adds about 1 % to hits in the first-level cache,
-/// and is negligible for memory.
+/// Loads in one iteration of the loop. With this number, the branch adds about 1 % to hits in the
+/// first-level cache, and is negligible for memory.
 pub const UNROLL: u64 = 128;
 
 /// A region with a ring of addresses in it.
@@ -50,13 +50,12 @@ impl Ring {
         Self { region, stride: 8, extent: 0 }
     }
 
-    /// The memory.
     pub const fn region(&self) -> &Region {
         &self.region
     }
 
-    /// Links the slots, which are `stride` bytes apart, in this order, and the last slot to the
-    /// first. Earlier links are removed.
+    /// Links the slots in this order, and the last slot to the first. Slot `n` begins `n * stride`
+    /// bytes after the start of the region. Earlier links are removed.
     ///
     /// # Panics
     /// When the stride is not a multiple of the word size, or a slot is not in the region.

@@ -5,7 +5,6 @@ use interleaf_model::statistics::{self, quantile};
 /// The median of repetitions and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The median.
     pub median: f64,
     /// The distance of the quartiles divided by the median; 0 for a median of 0.
     pub relative: f64,

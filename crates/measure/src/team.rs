@@ -27,11 +27,12 @@ use std::{
     time::Duration,
 };
 
-/// Lines of a group: a thread pauses once per group. If a kernel accesses more lines at once, the
-/// pause grows in proportion.
+/// Lines of a group, after which a thread pauses for [`Load::delay`]. If a thread accesses more
+/// lines between two pauses, the pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// The shortest pause: stopping a kernel and reading the clock takes about 50 ns.
+/// The shortest pause. Shorter ones are merged, because stopping a kernel and reading the clock
+/// takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
 /// The maximum number of groups before a pause: 256 KiB, the chunk of a walk without pauses.
@@ -53,7 +54,6 @@ pub struct Load {
     /// The memory of each thread, bytes.
     pub bytes: usize,
     pub pages: Pages,
-    /// The memory policy.
     pub policy: Policy,
     /// The seed of random orders and of the contents of memory.
     pub seed: u64,
@@ -72,20 +72,19 @@ pub enum TeamError {
     /// The kernel does not issue this traffic.
     #[error("the kernel \"{kernel}\" is not for {traffic}")]
     Kernel {
-        /// The kernel.
+        /// The requested kernel, as text.
         kernel: String,
-        /// The traffic.
+        /// The traffic that this kernel does not issue.
         traffic: Traffic,
     },
     /// A CPU that this process may not run on.
     #[error("CPU {cpu}: {why}")]
     Cpu {
-        /// The CPU.
+        /// The requested CPU.
         cpu: u32,
         /// The kernel's error.
         why: io::Error,
     },
-    /// The memory cannot be mapped.
     #[error(transparent)]
     Region(#[from] RegionError),
     /// The memory is too small for the kernel.
@@ -97,7 +96,7 @@ pub enum TeamError {
     /// A wrong sum or a wrong word.
     #[error("CPU {cpu}: {fault}")]
     Fault {
-        /// The CPU.
+        /// The CPU of the thread that found the fault.
         cpu: u32,
         fault: Fault,
     },
@@ -131,7 +130,8 @@ pub struct Team {
     memory: Vec<Range<u64>>,
 }
 
-/// State shared by all threads. A counter that its thread writes often has a cache line of its own.
+/// State shared by all threads. Each thread often writes its counter in `done`, so each counter has
+/// its own cache lines.
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
@@ -153,7 +153,7 @@ impl Team {
     /// Starts the threads at the same time, after the memory of all threads is filled.
     ///
     /// # Errors
-    /// When one thread cannot start: then no thread runs.
+    /// When a thread cannot start. No thread runs in this case.
     pub fn start(load: &Load) -> Result<Self, TeamError> {
         Self::start_in(load, vec![])
     }
@@ -197,7 +197,7 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // A member whose gate is dropped ends.
+        // If a member reports an error, the gates are dropped, and the members at these gates end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -244,8 +244,8 @@ impl Team {
         Ok(self.release()?.0)
     }
 
-    /// Like [`Team::stop`], and returns the memory: touching new memory takes longer than a
-    /// measurement.
+    /// Like [`Team::stop`], but also returns the memory for the next team, because touching new
+    /// memory takes longer than a measurement.
     ///
     /// # Errors
     ///
@@ -340,9 +340,9 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, and then pauses. Stopping and reading the clock takes time: with
-/// the shortest pauses it would cost a third of the bandwidth. Short pauses are therefore merged
-/// into longer ones.
+/// Accesses some groups of lines, and then pauses. Stopping the kernel and reading the clock takes
+/// time. After each group, it would cost a third of the bandwidth at the shortest pauses. Short
+/// pauses are therefore merged into longer ones.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;
@@ -450,7 +450,7 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // A group may have begun before the span and ended in it.
+        // The span may also count one group that began before it.
         assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 

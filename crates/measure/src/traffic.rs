@@ -10,8 +10,8 @@
 //! W10, 2R:1NT   2 loads + 1 non-temporal store:   lines read 2,     written 1
 //! ```
 //!
-//! The table is a model: processors that evade the read for ownership (SpecI2M of Intel's Ice Lake
-//! and later under load, several Arm cores) read less. Only counters give the actual reads.
+//! The table is a model. Some processors avoid the read for ownership and read less (SpecI2M of
+//! Intel's Ice Lake and later under load, several Arm cores). Only counters give the actual reads.
 
 use interleaf_model::mix::{Mix, MixError, NAMED};
 use std::{fmt, str::FromStr};
@@ -102,7 +102,8 @@ impl Traffic {
         if !(least..=100).contains(&percent) {
             return Err(ShareError { percent, least });
         }
-        // With ordinary stores, (loads + stores) / (loads + 2 stores) is the share.
+        // The share is (loads + stores) / (loads + 2 stores) with ordinary stores, and loads /
+        // (loads + stores) with non-temporal stores.
         let (loads, stores) =
             (if nontemporal { percent } else { 2 * percent - 100 }, 100 - percent);
         let common = greatest_common_divisor(loads, stores);

@@ -14,7 +14,7 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// The pause that has the effect of half the threads.
+/// With a pause of this length, threads have the effect of half their number.
 const HALF_NS: f64 = 1000.0;
 
 fn read(path: &str) -> String {

@@ -25,7 +25,7 @@ const FS_PER_NS: f64 = 1e6;
 
 /// Reads the pairs of one file.
 pub struct FigureReader<'a> {
-    /// The file.
+    /// The text of the file.
     pub text: &'a TomlText<'a>,
     /// The sources of the file, by key.
     pub sources: &'a BTreeMap<String, String>,

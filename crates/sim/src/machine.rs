@@ -1,11 +1,11 @@
 //! A simulated machine with page migration.
 //!
 //! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
-//! starts or ends, a phase begins, or a device begins to read. Within a step, bandwidth and latency
-//! follow from the equilibrium of all running tasks ([`interleaf_model::equilibrium`]) at the
-//! current placement of their pages. Pages migrate between steps, at a limited bandwidth. The bytes
-//! of migrated pages are read traffic on the source tier and write traffic on the target tier, and
-//! threads that touch a moving page stall.
+//! starts or ends, a phase begins, or a device starts or stops its traffic. Within a step,
+//! bandwidth and latency follow from the equilibrium of all running tasks
+//! ([`interleaf_model::equilibrium`]) at the current placement of their pages. Pages migrate
+//! between steps, at a limited bandwidth. The bytes of migrated pages are read traffic on the
+//! source tier and write traffic on the target tier, and threads that touch a moving page stall.
 //!
 //! ```text
 //! scenario -> tasks (threads, pages in groups, hotness) --shares--> equilibrium -> traffic, speed
@@ -73,9 +73,10 @@ pub struct SimMachine<'a> {
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Bytes that migration may still move in the time so far: less than a page group.
+    /// Bytes that the bandwidth of migration has allowed so far, and that have not moved yet. They
+    /// are less than a page group.
     carried_bytes: f64,
-    /// Bytes of each tier that programs may use, and bytes in use.
+    /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` those in use.
     limit_bytes: Vec<u64>,
     used_bytes: Vec<u64>,
     equilibrium: Solved<'a>,
@@ -92,7 +93,7 @@ pub struct SimMachine<'a> {
 /// The equilibrium of the running tasks, kept while nothing changes.
 #[derive(Default)]
 struct Solved<'a> {
-    /// Running tasks with their current phases.
+    /// The indices of the running tasks, and of their current phases.
     running: Vec<(usize, usize)>,
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
@@ -158,7 +159,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine with fixed `shares`, by domain.
+    /// The machine in which the tasks of each domain have fixed `shares`, and no page migrates.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
@@ -175,13 +176,13 @@ impl<'a> SimMachine<'a> {
         self.energy_j
     }
 
-    /// The share of each tier in the traffic of the steered tasks; `None` while no such task runs.
+    /// The share of each tier in the accesses of the steered tasks, as a mean that is weighted by
+    /// threads. `None` while no such task runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
 
-    /// The share of each tier in the traffic of one domain's steered tasks; `None` while no such
-    /// task runs.
+    /// Like [`Self::reached_shares`], for the steered tasks of one domain.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }
@@ -263,8 +264,8 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // The scenario was checked: all tasks fit, except for the rest of a group, which
-            // overcommits the last tier.
+            // `Scenario::check` has made sure that the bytes of all tasks fit. Only the end of a
+            // group may not fit, and then overcommits the last tier.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
             pages.assign(group, tier);
@@ -272,8 +273,8 @@ impl<'a> SimMachine<'a> {
         pages
     }
 
-    /// Solves the equilibrium of the running tasks, if they, their pages or the background have
-    /// changed.
+    /// Solves the equilibrium of the running tasks, if the tasks, their pages or the background
+    /// traffic have changed.
     fn solve(&mut self) {
         let scenario = self.scenario;
         let running: Vec<(usize, usize)> = (0..self.tasks.len())
@@ -356,7 +357,8 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of entry `entry` of `running`, divided by its speed on the first tier alone.
+    /// The speed of entry `entry` of `running`, divided by its speed alone on the machine with all
+    /// pages on the first tier.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;

@@ -125,7 +125,8 @@ fn two_accesses_are_as_close_as_the_tables_allow() {
     assert_eq!(pair((true, 0), (true, 1)), clocks(t.t_ccd_l_wr));
     assert_eq!(pair((true, 0), (true, 32)), clocks(t.burst + t.t_rank));
     assert_eq!(pair((false, 0), (true, 4)), clocks(t.cl + t.burst + t.t_turn - t.cwl));
-    // The read of two simultaneous requests is served first, so the write arrives alone.
+    // If both requests arrived together, the read would be served first. The write therefore
+    // arrives one clock earlier.
     let after_write = |bank: u8| {
         let requests = [
             (10, false, 0, 7, 0),
@@ -182,7 +183,7 @@ fn open_rows_go_first_and_then_the_oldest() {
     assert_eq!(kinds(&commands), ["ACT", "RD", "RDA", "ACT", "RD"]);
     let order: Vec<u32> = source.done.iter().map(|(tag, _)| *tag).collect();
     assert_eq!(order, [0, 2, 1]);
-    // A later conflict finds the row open.
+    // A later request for another row finds the first row open, so this row must be precharged.
     let (commands, _) = issued(&device, &plain(), &[(10, false, 0, 7, 0), (900, false, 0, 8, 0)]);
     assert_eq!(kinds(&commands), ["ACT", "RD", "PRE", "ACT", "RD"]);
     let closed = Controller { row_policy: RowPolicy::Closed, ..plain() };
@@ -215,7 +216,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     let (commands, _) = issued(&device, &controller, &requests);
     let write = commands.iter().find(|command| command.kind == Kind::Write).unwrap();
     assert!((slice / 2..2 * slice).contains(&write.at), "{} of {slice}", write.at);
-    // Reads continue while the row of the write is opened.
+    // The row of the write is opened while reads still continue.
     let opens = |c: &&Command| c.kind == Kind::Activate && (c.bank_group, c.bank) == (0, 1);
     let opened = commands.iter().find(opens).unwrap().at;
     let reads_on = |c: &&Command| {
@@ -223,7 +224,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     };
     assert!(commands.iter().filter(reads_on).count() >= 3, "{opened} to {}", write.at);
     assert!(write.at <= opened + 2 * u64::from(device.timing.t_rcd));
-    // The write queue answers a read of its data immediately.
+    // A read of data in the write queue is answered from this queue, without an access to the DRAM.
     let own = [(5, false, 0, 1, 0), (6, true, 1, 7, 3), (7, false, 1, 7, 3), (8, false, 4, 1, 0)];
     let mut source = Script::new(&own);
     let mut channel = SubChannel::new(&device, &plain(), (0, 1));
@@ -318,7 +319,7 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
         sum += error.abs();
     }
     assert!(sum / published.len() as f64 <= 0.02, "{sum}");
-    // The first writes have the highest cost.
+    // The first 5 % of writes cost 6 to 11 % of the peak.
     let read = maximum(device("rdimm-6400-2r"), "R");
     let few = maximum(device("rdimm-6400-2r"), "0.95");
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");

@@ -67,8 +67,9 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// A module in which no rule hides another. In the tables tRC equals tRAS plus tRP, four
-/// activations take four tRRD_S, and a burst takes tCCD_S.
+/// A module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus tRP, four
+/// activations take four tRRD_S, and a burst takes tCCD_S. The longer times here make each of these
+/// rules effective.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");
@@ -84,7 +85,7 @@ fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);
         setup.device = broken.clone();
-        // The run is long enough for a late refresh.
+        // A run of 6000 accesses is long enough for a refresh to be late.
         !run(good, &setup, 6_000).1.is_empty()
     })
 }

@@ -222,8 +222,8 @@ fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     prop::collection::vec(mutation(), 1..4).prop_map(apply)
 }
 
-/// Checks that an error names its file, a remedy, and a line of the file; or, for a problem of the
-/// file as a whole (such as a missing key), the field.
+/// Checks that an error names its file, a remedy, and a line of the file. An error of the whole
+/// file names a field instead, or says that a field is missing.
 fn check_error(why: &FileError, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
     prop_assert_eq!(&why.file, "f");

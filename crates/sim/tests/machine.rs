@@ -176,7 +176,7 @@ proptest! {
                 let sample = step(&mut machine);
                 check_tier_memory(&scenario, &sample)?;
                 (moved, seconds) = (moved + moved_in(&sample), seconds + 0.2);
-                // Migration to the first tier leaves memory there for allocations.
+                // Migration to the first tier leaves 2 % of the tier free for allocations.
                 let allocates = (4.9..5.3).contains(&seconds);
                 let first = sample.tier_memory[0];
                 let came = first.migrated_in_bytes > first.migrated_out_bytes;
@@ -198,7 +198,7 @@ fn no_sample_moves_more_than_the_rate() {
     let group_bytes = scenario.tasks[0].footprint_bytes / scenario.page_groups as u64 + 1;
     let most = 800_000_000 + group_bytes;
     let mut machine = SimMachine::new(&scenario, local(&scenario));
-    // Goals come during a migration, at its end, and later.
+    // New targets come during a migration, at its end, and later.
     for at in 0..400 {
         if at % (1 + at / 50) == 0 {
             aim(&mut machine, vec![target(0, 0.01 * ((at * 37) % 100) as f64, Order::Interleave)]);
@@ -227,8 +227,8 @@ fn a_limit_of_the_decision_holds_too() {
     }
 }
 
-/// Memory that is full to the last byte, in groups that divide neither tier: the last group may
-/// exceed the capacity of a tier, and no byte is lost when it is freed.
+/// The memory is full to the last byte, and the size of a group divides the capacity of no tier.
+/// The last group may exceed the capacity of a tier, and no byte is lost when the memory is freed.
 #[test]
 fn a_full_machine_keeps_every_byte() {
     let platform = server();
@@ -331,7 +331,7 @@ fn demotion_makes_room() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
-    // With few initial regions, hot and cold pages share one at first and move together.
+    // With few initial regions, hot and cold pages would share a region and move together.
     scenario.damon.regions_min = 500;
     scenario.damon.regions_max = 4000;
     scenario.tasks[0].footprint_bytes = 100 * GIB;
@@ -344,7 +344,7 @@ fn demotion_makes_room() {
     (0..300).for_each(|_| drop(step(&mut machine)));
     let free = step(&mut machine).tier_memory[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
-    // Hotness is sampled: some hot groups lie among cold groups, and move with them.
+    // Hotness is sampled by regions, so some hot groups lie in cold regions, and move with them.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");
 }
 
@@ -416,7 +416,8 @@ fn true_counters_count_bandwidth_times_time() {
     }
 }
 
-/// Reads beyond the limit of a tier's counters are not in its occupancy; inserts are exact.
+/// A tier's queue counters count a limited number of outstanding reads. Reads beyond the limit are
+/// not in the occupancy; inserts are exact.
 #[test]
 fn counters_see_a_limited_number_of_reads() {
     for (threads, is_limited) in [(30, false), (119, true)] {
@@ -472,8 +473,8 @@ fn pages_that_move_are_traffic_and_hold_up() {
     assert_eq!(there.read_bytes, Some(0.0));
     let own = bytes(&sample) - 2.0 * moved;
     let part = own / bytes(&before);
-    // 4 GB/s in pages of 4 KiB with a stall of 2 us each cost the time of two of the twenty
-    // threads.
+    // 4 GB/s are about a million pages of 4 KiB per second. A stall of 2 us for each page takes the
+    // time of two of the twenty threads.
     assert!((0.88..=0.91).contains(&part), "{part}");
 }
 
@@ -506,7 +507,7 @@ fn devices_take_bandwidth_while_they_are_there() {
         let range = if (20..40).contains(&at) { 40.0..100.0 } else { -1e-6..1e-6 };
         assert!(range.contains(&lost), "{lost} of {alone} in sample {at}");
     }
-    // Bytes of the device are counted by their direction.
+    // Reads and writes of the device are counted separately; a quarter of its bytes are reads.
     let reads = |sample: &Sample| sample.traffic[0][0].read_bytes.unwrap();
     let own_reads = scenario.tasks[0].read_share * (all[30] - 80.0) * 0.2e9;
     assert!((reads(&samples[30]) - own_reads - 0.25 * 80.0 * 0.2e9).abs() < 1e3);

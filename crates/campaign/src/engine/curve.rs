@@ -46,7 +46,7 @@ pub(crate) struct MeasuredMemory<'a> {
 }
 
 impl MeasuredMemory<'_> {
-    /// Returns the placement on one node.
+    /// Returns memory on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), method: Method::Pages, weights: None }
     }
@@ -152,7 +152,7 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // At the first point only the chase runs.
+        // At the first point the loading threads are not started yet: only the chase runs.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -192,7 +192,8 @@ impl Bench<'_> {
 /// Measures a point with this pause of the loading threads, and appends it.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
-/// Approaches a target bandwidth by interpolation between the measured points.
+/// Measures at pauses interpolated between the measured points, until the target bandwidth is
+/// reached or [`TRIES`] pauses were tried.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,

@@ -75,8 +75,8 @@ impl Distribution {
         if self.count == 0 { 0.0 } else { between as f64 / self.count as f64 }
     }
 
-    /// The tail for files: the upper bound, ns, and the count of each non-empty bin; a bin is a
-    /// thousandth of its latency wide.
+    /// The counts of all samples in fine bins, for files: the upper bound, ns, and the count of
+    /// each non-empty bin. The width of a bin is a thousandth of its latency.
     pub fn tail(&self) -> Vec<(f64, u64)> {
         let all = self.all.as_ref();
         let counted = all.into_iter().flat_map(|all| all.iter_recorded());

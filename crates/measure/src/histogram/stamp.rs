@@ -8,7 +8,7 @@ use std::arch::asm;
 /// A delay injected into some of the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spin {
-    /// One load in this number is delayed.
+    /// One of `every` loads is delayed.
     pub(super) every: u64,
     /// The delay in ticks.
     pub(super) ticks: u64,
@@ -151,7 +151,8 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     }
     // SAFETY: `at` was just loaded from the slot of `from`.
     let at = unsafe { from.moved(at) };
-    // The counters of two sockets may differ slightly.
+    // The difference may be negative after a move to another socket, because the counters of two
+    // sockets may differ slightly.
     let ticks = ended.saturating_sub(began);
     Timed { at, ticks, cpu, interrupted: segment != NO_SEGMENT }
 }

@@ -1,5 +1,5 @@
 //! The loops of AArch64. As on x86-64, the text of a loop is the same for all instruction sets;
-//! only some pieces differ.
+//! only pieces such as `load` and `zero` differ.
 //!
 //! A vector of SVE has 16 to 256 bytes, a property of the machine. Four predicates divide a line
 //! among vectors: each predicate selects the bytes of the line that are in one vector. If a vector
@@ -83,7 +83,7 @@ macro_rules! sve {
     };
 }
 
-/// The address of the line at `il_at` behind a base address.
+/// Writes the address of a line into `{t}`: a base address plus the offset `il_at`.
 macro_rules! locate {
     ($from:literal) => {
         concat!(
@@ -119,7 +119,8 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit. At the end of a page, skips the pages that were accessed in parallel.
+/// Advances to the next unit. At the end of a page, skips the other pages of the block, which were
+/// accessed in parallel.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -163,7 +164,7 @@ macro_rules! own {
     };
 }
 
-/// The registers that all loops clobber.
+/// `asm!` with the registers that all loops clobber.
 macro_rules! touched {
     ($($operand:tt)*) => {
         asm!(

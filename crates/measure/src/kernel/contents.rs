@@ -1,8 +1,9 @@
 //! The contents of a buffer. A formula gives the sum of any part without reading memory.
 //!
-//! Word `i` of the memory of a thread is `seed + i * STEP`. The words from `a` to `b` sum to `(b -
-//! a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2` modulo 2^64, which depends on their position as
-//! well as on their number: reading the right number of wrong lines is detected.
+//! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words from
+//! `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum depends on the
+//! position of the words as well as on their number. Reading the right number of wrong lines is
+//! therefore detected.
 
 use super::LINE;
 use std::ops::Range;

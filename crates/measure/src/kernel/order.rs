@@ -1,14 +1,14 @@
 //! A pseudo-random order in which each line occurs once. It is computed during the walk, so it
 //! causes no memory traffic.
 //!
-//! The lines are divided into `sheets` of `2^bits` lines. A round visits all sheets with a constant
-//! step. In a sheet it visits the line that a bijection on `bits` bits assigns to the round and the
-//! sheet, so `2^bits` rounds visit every line once. Strides do not repeat, so no prefetcher detects
-//! one.
+//! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet,
+//! and goes from sheet to sheet with a constant step. A bijection on `bits` bits gives the line for
+//! the round and the sheet, so `2^bits` rounds visit every line once. Strides hardly ever repeat,
+//! so no prefetcher detects one.
 
 use super::{BATCH, LINE};
 
-/// Bits of the largest sheet: lines of a huge page.
+/// Bits of the largest sheet: 2^15 lines are a huge page of 2 MiB.
 const SHEET_BITS: u32 = 15;
 
 /// An order, and the current position in it.
@@ -44,7 +44,8 @@ impl VisitOrder {
     #[inline(always)]
     pub(super) fn next(&mut self) -> usize {
         let mask = (1_u32 << self.bits) - 1;
-        // Constants of Murmur3's finaliser; each of the three steps has an inverse modulo 2^bits.
+        // The first two constants are those of Murmur3's finaliser. Each step that changes `line`
+        // has an inverse modulo 2^bits, so two rounds never visit the same line of a sheet.
         let key = (self.sheet ^ self.seed).wrapping_mul(0x85eb_ca6b);
         let mut line = (self.round.wrapping_add(key ^ (key >> 15))) & mask;
         line = line.wrapping_mul(0xc2b2_ae35) & mask;
@@ -90,7 +91,7 @@ impl Batches {
         (now, &self.ahead[last])
     }
 
-    /// Returns true if the last batch ended a cycle; then another cycle begins.
+    /// Returns true if the last batch ended a cycle, and begins the next cycle in this case.
     pub(super) const fn ends_cycle(&mut self) -> bool {
         let ends = self.done >= self.order.lines();
         if ends {

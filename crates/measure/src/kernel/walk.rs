@@ -15,7 +15,7 @@ use std::{ops::Range, ptr};
 /// Lines between two checks of the stop flag: 256 KiB take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
-/// The smallest buffer whose order has whole batches, lines.
+/// The smallest buffer for random order, lines. From this size on, an order has whole batches.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 
 /// Lines of a page.
@@ -36,7 +36,7 @@ pub enum Fault {
     Read {
         /// The kernel.
         kernel: String,
-        /// The first of the lines; in random order the line with the lowest number.
+        /// The first of the lines; in random order the first line of the first buffer.
         from: usize,
         /// The line after the last.
         to: usize,
@@ -50,7 +50,7 @@ pub enum Fault {
     Written {
         /// The kernel.
         kernel: String,
-        /// The line.
+        /// The number of the line in the memory of the thread.
         line: usize,
         /// The word found.
         word: u64,
@@ -80,17 +80,18 @@ pub struct Walk {
     kernel: Kernel,
     loads: usize,
     stores: usize,
-    /// The lines of the one or two buffers that are loaded from, and of the buffer that is stored
-    /// to.
+    /// `read` has the lines of the one or two buffers to load from, `write` those of the buffer to
+    /// store to.
     read: Vec<Range<usize>>,
     write: Range<usize>,
-    /// Rounds of a pass, and completed rounds of the current pass.
+    /// A pass accesses all lines once, in `rounds` rounds. `round` is the number of completed
+    /// rounds of this pass.
     rounds: usize,
     round: usize,
     /// The 1-based number of this pass.
     pass: u64,
-    /// For random order: the order of each buffer; the last is that of the buffer that is stored
-    /// to.
+    /// The random order of each buffer, that of `write` last; `None` if lines are accessed in
+    /// order.
     orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
@@ -101,7 +102,7 @@ pub struct Walk {
 pub struct TooSmall {
     /// The length, bytes.
     pub bytes: usize,
-    /// The kernel.
+    /// The kernel, as text.
     pub kernel: String,
     /// The traffic to issue.
     pub traffic: Traffic,
@@ -120,7 +121,8 @@ impl Walk {
     /// Fills the memory, and begins at its start.
     ///
     /// # Errors
-    /// When the memory is too small for a single round of the kernel.
+    /// When the memory is too small for a single round of the kernel, or in random order for whole
+    /// batches.
     pub fn new(
         mut region: Region,
         traffic: &Traffic,
@@ -131,11 +133,11 @@ impl Walk {
         let contents = Contents { seed };
         let (loads, stores) = (traffic.loads as usize, traffic.stores as usize);
         let buffers = kernel.read_buffers(traffic);
-        // Each buffer begins with a page.
+        // Each buffer begins at a page boundary, so up to a page before each buffer is unused.
         let lines = (region.bytes() / LINE).saturating_sub((buffers + 1) * PAGE_LINES);
         let block = if pattern == Pattern::Random { BATCH } else { kernel.block_lines() };
         let rounds = lines / (block * (loads + stores));
-        // Each buffer in random order has whole batches.
+        // In random order, each buffer must be large enough to have whole batches.
         let rounds_min = if pattern == Pattern::Random { ORDER_LINES_MIN / BATCH } else { 1 };
         if rounds < rounds_min {
             let block = block * rounds_min;
@@ -176,7 +178,8 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Accesses each buffer in its own random order, and only the lines of that order.
+    /// Gives each buffer its own random order. Lines that this order does not visit are removed
+    /// from the end of the buffer.
     fn shuffle(&mut self, seed: u64) {
         let shuffled = |lines: &mut Range<usize>| {
             let order = VisitOrder::new(lines.len(), seed.wrapping_add(lines.start as u64));
@@ -188,7 +191,7 @@ impl Walk {
         self.orders = Some(orders);
     }
 
-    /// The kernel.
+    /// The kernel that makes the accesses.
     pub const fn kernel(&self) -> Kernel {
         self.kernel
     }
@@ -198,7 +201,6 @@ impl Walk {
         self.region
     }
 
-    /// The memory.
     pub const fn region(&self) -> &Region {
         &self.region
     }
@@ -239,7 +241,8 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // A kernel that only loads or only stores has one unit in a group: make each unit a group.
+        // The loop of a kernel that only loads or only stores accesses one unit in each group. For
+        // such a kernel, each unit is therefore counted as a group.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =
@@ -256,9 +259,9 @@ impl Walk {
             groups: (groups * alone) as u64,
             word: self.contents.stored(self.pass),
         };
-        // SAFETY: `new` laid out `rounds` blocks of every buffer within the region, each buffer
-        // from a page on, and these rounds are within the pass. The region is ours alone, and the
-        // machine has the instruction set of the kernel.
+        // SAFETY: `new` placed the blocks of all rounds of a pass within the region, with each
+        // buffer at a page boundary. The rounds of this job are within the pass. No other thread
+        // uses the region, and the machine has the instruction set of the kernel.
         unsafe { (self.kernel.run)(&mut job) };
         let (loaded, stored) = (read.len() * self.read.len(), write.len());
         let of = |buffer: &Range<usize>| buffer.start + read.start..buffer.start + read.end;
@@ -344,8 +347,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks that each line of the store buffer contains the word of the last pass that stored it,
-    /// or the initial contents.
+    /// Checks that each line of the store buffer contains the word of the last pass that stored it.
+    /// A line that no pass has stored must have its initial contents.
     ///
     /// # Errors
     ///
@@ -500,7 +503,8 @@ mod tests {
 
     #[test]
     fn exchanged_words_are_detected() {
-        // Two words are exchanged: a plain sum of all words would not change.
+        // Two words of different chunks are exchanged. The sum of all words does not change, but
+        // the sums of both chunks do.
         let kernel = Kernel::best(Isa::available()[0], &Traffic::READ).unwrap();
         let mut walk =
             Walk::new(region(1), &Traffic::READ, Pattern::Sequential, kernel, 5).unwrap();

@@ -133,7 +133,8 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit. At the end of a page, skips the pages that were accessed in parallel.
+/// Advances to the next unit. At the end of a page, skips the other pages of the block, which were
+/// accessed in parallel.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(

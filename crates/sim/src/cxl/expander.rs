@@ -32,7 +32,7 @@ pub struct Expander {
     pub read_response: u64,
     /// Slots of a write response.
     pub write_response: u64,
-    /// Slots of flit overhead for each line, in both directions.
+    /// Slots of flit overhead for each line, in hundredths, in each direction.
     pub overhead: u64,
     /// Delay of the link, one way, fs.
     pub delay_fs: u64,

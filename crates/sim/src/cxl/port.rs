@@ -18,7 +18,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The unit of the write share: 1 / 2^32.
+/// The number of parts into which the write share is divided.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link: to the expander, and from the expander.
 const TO: usize = 0;
@@ -47,13 +47,14 @@ pub(super) struct Port {
     credits: [SlotTimes; 2],
     /// Free entries of the host for non-temporal stores, if the mix has any.
     stores: Option<SlotTimes>,
-    /// The times at which the host and each direction of the link are free.
+    /// `host_free` and `link_free`: the times from which the host and each direction of the link
+    /// are free, fs.
     host_free: u64,
     host_line_fs: u64,
     link_free: [u64; 2],
     link_busy: [u64; 2],
-    /// For each sub-channel, requests that have arrived and wait, and the number of requests in its
-    /// queues.
+    /// `arrived` has the requests that wait at each sub-channel, `taken` the number of requests in
+    /// its queues.
     arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
     taken: Vec<u32>,
     done: u64,
@@ -158,8 +159,8 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends requests in the order in which they are ready, until one lacks a credit; later
-    /// requests wait behind it.
+    /// Sends requests in the order in which they are ready, until a request lacks a credit. Later
+    /// requests wait behind that request.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;

@@ -21,8 +21,9 @@ fn eight_expanders_have_the_measured_bandwidth() {
     }
 }
 
-/// No parameter was fitted to a single expander. Published: up to 36 GB/s at two reads per write
-/// (product brief), and 35.3 GB/s at 74 % reads (curves of the Mess benchmark).
+/// No parameter of the simulation was fitted to the bandwidth of a single expander. Published are
+/// up to 36 GB/s at two reads per write (product brief), and 35.3 GB/s at 74 % reads (curves of the
+/// Mess benchmark).
 #[test]
 fn one_expander_alone_gives_more_than_an_eighth() {
     for (mix, published) in [("W2", 36.0), ("0.74", 35.3)] {

@@ -6,8 +6,8 @@
 //! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
 //! result, so it cannot share an error with the scheduler.
 //!
-//! The last command of each kind is enough: a rule is a least distance, commands come in order of
-//! time, and an earlier command of the same kind at the same bank is further away.
+//! The last command of each kind is enough, because a rule is a minimum distance. Commands come in
+//! order of time, so an earlier command of the same kind at the same bank is further away.
 //!
 //! ```text
 //! sub-channel ── pseudo-channel ── rank ── bank group ── bank

@@ -92,13 +92,13 @@ impl Fabric {
     }
 }
 
-/// Maximum number of slots.
+/// Maximum number of outstanding lines of a load.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The unit of the write share: 1 / 2^32.
+/// The number of parts into which the write share is divided.
 const PARTS: u64 = 1 << 32;
 
-/// A running load.
+/// A load in progress, as a source of requests.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -167,7 +167,7 @@ impl ClosedLoop {
     }
 
     fn start_slots(&mut self, slots: usize) {
-        // Random start times: slots that start together would return together for ever.
+        // Start times are random, because slots that start together would return together for ever.
         let span = if self.interval > 0 { self.interval / 16 } else { 2 * slots as u64 };
         let groups = slots.div_ceil(self.neighbours);
         let mut starts: Vec<u64> = (0..groups).map(|_| self.below(span.max(1))).collect();

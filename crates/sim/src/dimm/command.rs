@@ -11,7 +11,7 @@
 pub struct Command {
     /// The clock of the host at which the command begins.
     pub at: u64,
-    /// The operation.
+    /// The operation that the command requests.
     pub kind: Kind,
     /// The pseudo-channel; 0 without multiplexing.
     pub pseudo: u8,

@@ -9,8 +9,8 @@ pub enum Refresh {
     Never,
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
-    /// The bank with the same number in each group (REFsb, DDR5), in turn. A device without this
-    /// command refreshes all banks.
+    /// The banks of one number in all groups at once (REFsb, DDR5), each number in turn. A device
+    /// without this command refreshes all banks.
     SameBank,
 }
 
@@ -29,8 +29,8 @@ pub struct Controller {
     /// of these is left.
     pub write_low: usize,
     /// Queued writes of a pseudo-channel that start a drain while no read is queued. With fewer
-    /// writes the controller waits for more, up to `read_slice_ps`: each drain delays the reads
-    /// that arrive during it.
+    /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain
+    /// delays the reads that arrive meanwhile.
     pub write_idle: usize,
     /// Minimum number of queued reads of a sub-channel for a long drain, because bandwidth is then
     /// short.

@@ -1,10 +1,10 @@
 //! The timing of a device as a table of constraints between commands.
 //!
-//! After a command of one class, a constraint allows no command of a class, the same or another,
-//! within a number of clocks, on the same bank, in the same group, on the same rank, on other ranks
-//! or on the other pseudo-channel. [`super::timing_state`] keeps the earliest clock of each class
-//! at each of these levels. Only the window of four activations (tFAW) does not fit such a
-//! constraint.
+//! A constraint is a minimum number of clocks from a command of one class to a later command of the
+//! same or another class. It holds for later commands to the same bank, the same group, the same
+//! rank, the other ranks, or the other pseudo-channel. [`super::timing_state`] keeps the earliest
+//! clock of each class at each of these levels. Only the window of four activations (tFAW) does not
+//! fit such a constraint.
 
 use super::device::Device;
 
@@ -27,7 +27,7 @@ pub(super) enum Affected {
     OtherPseudo,
 }
 
-/// After the issued command, no command of the class `before` within `clocks`.
+/// No command of the class `before` may follow the issued command within `clocks`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constraint {
     pub(super) before: usize,

@@ -18,8 +18,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of requests in front of full queues. Once it is reached, no request is accepted
-/// from an open-loop source.
+/// Maximum number of requests in front of full queues. At this number, the controller takes no more
+/// requests from the source.
 const WAITING_MAX: usize = 4096;
 
 /// Commands and accesses of a sub-channel.
@@ -31,7 +31,7 @@ pub struct Counts {
     pub writes: u64,
     /// Reads answered from the write queue, and writes merged into it.
     pub forwarded: u64,
-    /// Activations.
+    /// Activate commands.
     pub activates: u64,
     /// Precharge commands, without auto-precharges.
     pub precharges: u64,
@@ -87,7 +87,7 @@ pub struct SubChannel {
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
     serving: usize,
-    /// The clock since which requests wait for the other direction.
+    /// The clock since which requests of the direction that is not served wait.
     waits_since: u64,
     write_high: usize,
     write_low: usize,
@@ -109,8 +109,8 @@ pub struct SubChannel {
 }
 
 impl SubChannel {
-    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels; this is number
-    /// `phase.0`.
+    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels, of which this has
+    /// the number `phase.0`.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
             .map(|number| PseudoChannel::new(device, controller, number, phase))
@@ -170,7 +170,7 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // An idle sub-channel would refresh for ever.
+                // Without this return, an idle sub-channel would refresh for ever.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -244,7 +244,8 @@ impl SubChannel {
 
     fn enqueue<S: Source>(&mut self, mut request: Request, source: &mut S) {
         let pseudo = &mut self.pseudos[usize::from(request.location.pseudo)];
-        // The write queue has the newest data of its addresses.
+        // The write queue has the newest data of its addresses, so it answers reads and absorbs
+        // writes.
         if pseudo.queue(WRITES).count > 0 && pseudo.queue(WRITES).has_burst(&request) {
             self.counts.forwarded += 1;
             if request.write {
@@ -280,9 +281,10 @@ impl SubChannel {
     }
 
     /// Decides on the start and the end of a write drain. A drain starts at the high watermark,
-    /// when a write has waited for a slice, or with a few writes while no read is queued; it stops
-    /// at its goal ([`Self::drain_goal`]) or after a slice. Between decision and change, rows are
-    /// opened for the other direction, in banks that the served direction does not need.
+    /// when a write has waited for a slice, or at `write_idle` writes while no read is queued. It
+    /// ends when no write is left. While reads are queued, it ends at its goal
+    /// ([`Self::drain_goal`]) or after a slice. Between decision and change, rows are opened for
+    /// the other direction, in banks that the served direction does not need.
     #[inline]
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
@@ -317,8 +319,9 @@ impl SubChannel {
     }
 
     /// The number of queued writes at which a drain that starts now stops. Many queued reads, or
-    /// requests in front of full queues, are a sign that bandwidth is short: a long drain has fewer
-    /// bus turnarounds for each write. Otherwise a short drain delays fewer reads for less time.
+    /// requests in front of full queues, are a sign that bandwidth is short. A long drain is then
+    /// better, because it has fewer bus turnarounds for each write. Otherwise a short drain is
+    /// better, because it delays fewer reads for less time.
     fn drain_goal(&self) -> usize {
         let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
         let most = most.unwrap_or(0);

@@ -26,7 +26,7 @@ pub(super) use rule::quantity;
 use interleaf_model::format::FileError;
 use std::{collections::BTreeMap, fmt};
 
-/// The parameters of a module in one channel: the fields are the keys of a file in `devices/`.
+/// The parameters of a module in one channel, computed from the keys of a file in `devices/`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// The name, such as `rdimm-6400-2r`.
@@ -70,13 +70,14 @@ pub struct Device {
     pub refresh_postponed: u32,
     /// Timing, in clocks of the DRAM.
     pub timing: Timing,
-    /// The timing that the file of a user's module assumes or inherits.
+    /// For a module in a user's file: which of its timing parameters are assumed or inherited.
     pub timing_origins: TimingOrigins,
     /// Supply currents, for devices whose data sheet is known.
     pub currents: Option<Currents>,
 }
 
-/// Timing in clocks of the DRAM: the fields are the parameters of the JEDEC standards.
+/// Timing in clocks of the DRAM. The fields are the parameters of the JEDEC standards: durations,
+/// and minimum distances from one command to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Read latency (tCL): from a read command to its data.
@@ -181,8 +182,8 @@ impl Device {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest: a delay is not a minimum
-    /// distance.
+    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest clock, because a delay is not
+    /// a minimum distance.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
@@ -193,8 +194,8 @@ impl Device {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
 
-    /// Write to write within a bank group: on-die error correction of x4 devices reads, modifies
-    /// and writes.
+    /// Clocks from write to write within a bank group. x4 devices need more, because their on-die
+    /// error correction reads, modifies and writes.
     pub fn same_group_writes(&self) -> u32 {
         if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
     }
@@ -217,15 +218,15 @@ pub enum DeviceError {
     File(FileError),
     /// A module or an option that is in no file.
     Choice {
-        /// The cause.
+        /// What is wrong, as a message.
         problem: String,
-        /// The remedy.
+        /// What the user can do, as a message.
         hint: String,
     },
 }
 
 impl DeviceError {
-    /// The remedy.
+    /// What the user can do about the error.
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,

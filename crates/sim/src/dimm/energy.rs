@@ -6,9 +6,9 @@
 //! | component | energy of one device |
 //! | --- | --- |
 //! | standby | IDD2N, and for each open bank its fraction of IDD3N - IDD2N |
-//! | activation and precharge | IDD0 less standby with one bank open for tRAS, for tRC |
+//! | activation and precharge | for tRC: IDD0 less standby, in which one bank is open for tRAS |
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
-//! | refresh | IDD5B less IDD2N, for tRFC; for one bank per group, its fraction of the rows |
+//! | refresh | IDD5B less IDD2N, for tRFC; for a same-bank refresh the fraction tREFIsb / tREFI |
 //!
 //! and likewise for IPP at VPP. IDD3N is measured with all banks open, so DDR5's IDD3N exceeds its
 //! IDD0. If IDD3N were used for one open row, the energy of activations would be negative.
@@ -17,9 +17,9 @@
 //! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
 //! sends dissipates the power of the driver; a module that receives dissipates the power of the
 //! termination. Both dissipate the power of the terminations of their other ranks. Between devices
-//! and data buffers, driver and terminations are all on the module. Registers and buffers come
-//! last. All devices count, including the devices for error correction; energy per bit is per bit
-//! that programs transfer.
+//! and data buffers, driver and terminations are all on the module. The power of registers and
+//! buffers is added. All devices count, including the devices for error correction; energy per bit
+//! is per bit that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -65,7 +65,7 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// The sum, J.
+    /// The energy of all causes together, J.
     pub fn total(&self) -> f64 {
         let Self { background, activate, read, write, refresh, pins, buffers, .. } = self;
         background + activate + read + write + refresh + pins + buffers
@@ -154,7 +154,7 @@ impl CommandCounts {
     }
 
     /// The energy until clock `end` of the host; `None` for devices with unknown currents. The
-    /// sub-channels of a module share its register.
+    /// power of the module's register is divided among its sub-channels.
     pub fn energy(&self, end: u64) -> Option<Energy> {
         let device = &self.device;
         let currents = device.currents?;
@@ -191,7 +191,7 @@ impl CommandCounts {
         })
     }
 
-    /// The indices of the banks that a command closes.
+    /// The indices of the banks that a command opens or closes.
     fn closed_by(&self, command: &Command) -> core::ops::Range<usize> {
         let Device { ranks, bank_groups, banks, .. } = self.device;
         let rank = u32::from(command.pseudo) * ranks + u32::from(command.rank);
@@ -288,7 +288,7 @@ impl PerDevice {
 }
 
 /// Energy that a module dissipates for each data bit sent, and for each data bit received, J: data
-/// pins and strobes, including the pins for error correction.
+/// pins and strobes together, including the pins for error correction.
 ///
 /// Each device has a pair of strobes; on the host's side of buffers, each four bits have a pair.
 fn pins(device: &Device, c: &Currents) -> (f64, f64) {
@@ -296,7 +296,7 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let width = f64::from(device.data_bits + device.ecc_bits);
-    // Energy of a bit per watt of a low pin.
+    // The energy of a data bit, J, for each watt that a low pin dissipates.
     let a_bit = |strobe_bits: f64, rate: f64| {
         (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
     };

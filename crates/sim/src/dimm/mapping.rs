@@ -48,7 +48,8 @@ pub struct Mapping {
     /// The number of masks that select the bank; the masks of the pseudo-channel follow.
     selects: usize,
     pseudo_bits: u32,
-    /// Column bits: the first address bit of each run, its length, and its first column bit.
+    /// The column bits are two runs of address bits. Each entry has the first address bit of the
+    /// run, its length, and its first column bit.
     columns: [(u32, u32, u32); 2],
     row_shift: u32,
     lines: u64,

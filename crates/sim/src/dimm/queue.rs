@@ -15,7 +15,7 @@ pub(super) const WRITES: usize = 1;
 /// The index for "no request".
 pub(super) const NONE: u8 = u8::MAX;
 
-/// The queued reads, or the queued writes, of a pseudo-channel. It allocates only at construction.
+/// The queued reads, or the queued writes, of a pseudo-channel. Only `new` allocates memory.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     requests: Vec<Request>,
@@ -158,7 +158,8 @@ pub(super) struct RequestQueues {
     queues: [Queue; 2],
     /// The queue whose accesses are issued: [`READS`] or [`WRITES`].
     served: usize,
-    /// The queue for which rows are opened: the other queue shortly before the direction changes.
+    /// The queue for which rows are opened: the served queue, but shortly before the direction
+    /// changes the other queue.
     opened_for: usize,
 }
 
@@ -189,8 +190,8 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
-    /// The queue for which the next row of a bank is opened: the served queue, or if it has no
-    /// request for the bank, the queue that is served next.
+    /// The queue for which the next row of a bank is opened. It is the served queue if this has a
+    /// request for the bank, otherwise the queue that is served next.
     #[inline]
     pub(super) fn opener(&self, bank: usize) -> &Queue {
         let served = self.served();

@@ -48,9 +48,9 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval, and the
-    /// refreshes of ranks too, unless the controller refreshes ranks together. The offset of this
-    /// sub-channel is the fraction `phase.0 / phase.1` of an interval.
+    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval. The refreshes of
+    /// ranks are staggered, too, if `refresh_together` is false. The offset of this sub-channel is
+    /// the fraction `phase.0 / phase.1` of an interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -152,7 +152,7 @@ impl RefreshScheduler {
         next
     }
 
-    /// The earliest clock of a refresh with closed banks: tRP after the last precharge.
+    /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
             // REFsb obeys the activation constraints towards the other banks of the rank.

@@ -1,9 +1,9 @@
 //! A trace as the load of a machine.
 //!
 //! Lines of the trace are dealt over all sub-channels in chunks; each sub-channel reads the whole
-//! trace and takes its own lines. A request is issued at its time, or later if all outstanding
-//! lines are in use; in a trace without times, as soon as a slot is free. A write occupies a slot
-//! until the controller has accepted it.
+//! trace and takes its own lines. A request is issued at its time, or later if no slot for an
+//! outstanding line is free. In a trace without times, a request is issued as soon as a slot is
+//! free. A write occupies a slot until the controller has accepted it.
 
 use super::{
     command::Observer,

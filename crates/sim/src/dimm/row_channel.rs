@@ -31,9 +31,9 @@ use super::{
 use std::collections::VecDeque;
 use timing::RowTiming;
 
-/// Maximum number of accesses whose rows may be open at once: an activation waits until the first
-/// read or write of the access this far in front. A power of two. Assumed: the transaction queue of
-/// a small controller.
+/// Maximum number of accesses whose rows may be open at once, a power of two. An activation waits
+/// until the first read or write of the access that is this number in front. Assumed: the
+/// transaction queue of a small controller.
 pub const LOOKAHEAD: usize = 16;
 
 /// Consecutive bursts of one row, and a precharge.
@@ -41,7 +41,7 @@ pub const LOOKAHEAD: usize = 16;
 pub struct RowAccess {
     /// The bank, numbered over all ranks and groups.
     pub bank: u8,
-    /// The row.
+    /// The row within the bank.
     pub row: u32,
     /// The first burst within the row.
     pub column: u16,
@@ -54,14 +54,14 @@ pub struct RowAccess {
 /// The clocks of a row access. `activated < first < data < closed` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTimes {
-    /// The activation.
+    /// The clock of the activation.
     pub activated: u64,
-    /// The first read or write command.
+    /// The clock of the first read or write command.
     pub first: u64,
-    /// The end of the last burst on the data bus: read data are at the controller, written data
-    /// are in the row buffers.
+    /// The clock at which the last burst ends on the data bus: read data are at the controller,
+    /// written data are in the row buffers.
     pub data: u64,
-    /// The end of the precharge (tRP has passed): written data are in the cells.
+    /// The clock at which the precharge ends (tRP has passed): written data are in the cells.
     pub closed: u64,
 }
 
@@ -74,15 +74,15 @@ pub struct RowCounts {
     pub writes: u64,
     /// Activations: one for each row access.
     pub activates: u64,
-    /// Refreshes.
+    /// Refresh commands.
     pub refreshes: u64,
-    /// Clocks from activation to precharge, over all banks.
+    /// Clocks from each activation to the end of the precharge, summed over all banks.
     pub open_clocks: u64,
     /// Clocks of the data bus from the first to the last burst of each access.
     pub bus_clocks: u64,
-    /// `bus_clocks`, and clocks for which the data bus was idle although an access had arrived tRCD
-    /// before: bank conflicts, changes of direction or rank, and refreshes. The channel is
-    /// saturated if this count equals the elapsed clocks.
+    /// `bus_clocks`, plus the clocks for which the data bus was idle although an access had arrived
+    /// at least tRCD before. Bank conflicts, changes of direction or rank, and refreshes cause such
+    /// idle clocks. The channel is saturated if this count equals the elapsed clocks.
     pub occupied_clocks: u64,
 }
 
@@ -107,14 +107,15 @@ struct RefreshTimes {
 pub struct RowChannel {
     geometry: Geometry,
     timing: RowTiming,
-    /// Clocks between two commands of a class within an access: tCCD of one bank.
+    /// For reads and for writes: clocks between two commands of an access, which is tCCD of one
+    /// bank.
     strides: [u32; 2],
-    /// Clocks from a command of a class to the end of its data.
+    /// For reads and for writes: clocks from the command to the end of its data.
     latency: [u64; 2],
     burst: u64,
     /// Slots of the command bus of an activation, and of a read or write.
     slots: [u64; 2],
-    /// The commands of the last accesses, and the number of the next access.
+    /// `window` has the commands of the last accesses; `next` is the number of the next access.
     window: [Columns; LOOKAHEAD],
     next: usize,
     ranks: usize,
@@ -181,8 +182,8 @@ impl RowChannel {
         &self.counts
     }
 
-    /// Serves an access that arrives at clock `at`, or with the previous access if the previous
-    /// access arrived later. The access must be within the device.
+    /// Serves an access that arrives at clock `at`. If the previous access arrived later, this
+    /// access arrives with it. The access must be within the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
         // Commands that were never issued have clock 0, so the first arrival is at clock 1.
@@ -292,12 +293,13 @@ impl RowChannel {
         }
     }
 
-    /// The end of a command that overlaps the slots from `at`.
+    /// The end of a command that overlaps the slots from `at`; `None` if these slots are free.
     #[inline]
     fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
         let end = at + slots;
         let [activate, column] = self.slots;
-        // The accesses in front of `at` and their commands are in order of time.
+        // Reads and writes are in order of time, so the search stops at an access that ends before
+        // `at`.
         for back in 1..=LOOKAHEAD {
             let columns = &self.window[self.next.wrapping_sub(back) % LOOKAHEAD];
             if columns.last + column <= at {
@@ -312,7 +314,7 @@ impl RowChannel {
             }
         }
         if self.ranks > 1 && self.last_activation + activate > at {
-            // Activations of a rank are tRRD apart, activations of different ranks are not.
+            // Activations of a rank are tRRD apart, so only those of different ranks can overlap.
             let meets =
                 |columns: &&Columns| columns.activated < end && columns.activated + activate > at;
             if let Some(columns) = self.window.iter().find(meets) {

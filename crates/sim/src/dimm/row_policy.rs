@@ -6,7 +6,7 @@
 //! ([`RowPolicyState::keeps_open`]).
 //!
 //! To add a policy, add a variant of [`RowPolicy`], its state in [`RowPolicyState`], and its arms
-//! in the methods below. No other file decides when rows close.
+//! in the methods below. No other file decides whether a row without queued requests stays open.
 
 use super::geometry::{BANKS_MAX, CLOSED};
 
@@ -49,8 +49,8 @@ impl RowPolicyState {
         }
     }
 
-    /// Records that a row was opened. If the policy closed the same row last, it closed the row too
-    /// early.
+    /// Records that a row was opened. If this row is the last that the policy closed in the bank,
+    /// the policy closed it too early.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
         if self.policy == RowPolicy::Adaptive && self.closed_row[bank] == row {

@@ -31,21 +31,21 @@ pub const STREAMS: usize = 128;
 /// Default uncore latency, round trip, ps: an idle latency of 100 ns less 35 ns of the DRAM.
 pub const UNCORE_PS: u64 = 65_000;
 
-/// Default seed.
+/// Default of [`Setup::seed`].
 pub const SEED: u64 = 1;
 
 /// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The modules.
+    /// The module of each channel.
     pub device: Device,
-    /// The controller.
+    /// The memory controller of each sub-channel.
     pub controller: Controller,
     /// The number of channels, with one module each.
     pub channels: u32,
     /// The mix of reads and writes.
     pub mix: Mix,
-    /// The order of lines.
+    /// The order in which lines are accessed.
     pub pattern: Pattern,
     /// Outstanding lines of each sub-channel.
     pub outstanding: usize,
@@ -78,8 +78,8 @@ pub struct LeastRequests {
     pub refresh_ns: f64,
     /// Minimum number for all sub-channels together.
     pub all: u64,
-    /// The number above which bandwidths are within about half a percent of the bandwidths of long
-    /// runs.
+    /// The number for all sub-channels together from which on bandwidths are within about half a
+    /// percent of the bandwidths of long runs.
     pub steady: u64,
 }
 
@@ -134,16 +134,16 @@ impl Setup {
         let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
-        // The subtraction prevents an additional request by rounding errors.
+        // The subtraction prevents that a rounding error adds a request.
         let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
         let each = refresh.max(self.outstanding as u64);
         let steady = each.max(REFRESH_INTERVALS * refresh);
         LeastRequests { parts, each, refresh_ns, all: each * parts, steady: steady * parts }
     }
 
-    /// Simulates sub-channel `number` under its part of `offered_gbps`, or of the maximum:
-    /// `accesses` accesses after a warm-up that fills its queues. Calls `progress` with the number
-    /// of accesses since its last call.
+    /// Simulates sub-channel `number` under its part of `offered_gbps`; `None` is the maximum load.
+    /// A warm-up fills the queues, then `accesses` accesses are measured. Calls `progress` with the
+    /// number of accesses since its last call.
     pub fn part<O: Observer>(
         &self,
         number: u32,
@@ -166,7 +166,7 @@ impl Setup {
                 .fabric_gbps
                 .map_or(0, |gbps| (bytes * f64::from(self.parts()) / gbps * 1e3) as u64),
             layout: self.layout,
-            // The multiplier spreads neighbouring seeds.
+            // The multiplication makes neighbouring seeds differ in many bits.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);

@@ -4,7 +4,7 @@
 //! a precharge if all requests are for other rows, an activation if no row is open. Thus banks fall
 //! into three classes, and each class has a best candidate: the bank that is ready first, or among
 //! equals the bank with the oldest request. A class is searched again only after a change that
-//! affects its best candidate, which makes the choice cheap.
+//! affects its best candidate, so a choice takes little time.
 //!
 //! Repeated row hits do not starve other requests for the bank: after
 //! [`Controller::hits_max`](super::config::Controller::hits_max) accesses an older request for
@@ -190,7 +190,7 @@ impl Scheduler {
     }
 }
 
-/// The clock of [`Scheduler::next`] without a candidate.
+/// The clock that [`Scheduler::next`] returns if no class has a candidate.
 pub(super) const NO_COMMAND: u64 = NEVER >> ORDER_BITS;
 
 /// The arrival order of the request that a bank's next command of a class serves.

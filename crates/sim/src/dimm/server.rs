@@ -3,9 +3,9 @@
 //! The bandwidth of DRAM follows from its timing and from the controller, whose constants are the
 //! same for all servers of one vendor. The bandwidth of a server can be lower: cores have a limit
 //! of outstanding lines, and the fabric between cores and controllers has a limit of bandwidth.
-//! Both limits are properties of the platform, as is the uncore latency. Example: EPYC 7742 with
-//! 8 x DDR4-3200 has a peak of 205 GB/s, and its fabric carries about 140 in any mix of reads and
-//! writes.
+//! Both limits are properties of the platform, as is the uncore latency. Example: EPYC 7742 with 8
+//! x DDR4-3200 has a peak of 205 GB/s, and its fabric carries about 140 GB/s in any mix of reads
+//! and writes.
 //!
 //! ```
 //! use interleaf_sim::dimm::server::Server;

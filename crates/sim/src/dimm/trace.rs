@@ -25,8 +25,8 @@ use interleaf_model::format::FileError;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// The time in ps since the start. In a trace without times it is always 0, and each request is
-    /// issued as soon as a slot is free.
+    /// The time in ps since the start. In a trace without times this time is always 0, and each
+    /// request is issued as soon as a slot is free.
     pub at_ps: u64,
     /// True for a write, false for a read.
     pub write: bool,

@@ -3,13 +3,13 @@
 /// The location of a burst within a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Location {
-    /// The pseudo-channel.
+    /// The pseudo-channel: 0 or 1 on a multiplexed module, otherwise 0.
     pub pseudo: u8,
     /// The bank, numbered over all ranks and groups of the pseudo-channel.
     pub bank: u8,
     /// The burst within the row.
     pub column: u16,
-    /// The row.
+    /// The row within the bank.
     pub row: u32,
 }
 
@@ -18,7 +18,7 @@ pub struct Location {
 pub struct Request {
     /// Arrival at the controller, in clocks of the DRAM.
     pub at: u64,
-    /// The location.
+    /// The location of the burst.
     pub location: Location,
     /// A number by which the source identifies the request.
     pub tag: u32,

@@ -1,7 +1,7 @@
 //! Page hotness as DAMON samples it.
 //!
 //! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
-//! one page of each region; over an aggregation interval the hits add up to `accesses`, the
+//! one page of each region. The hits of an aggregation interval add up to `accesses`, which is the
 //! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
 //! region is split at random, so region boundaries converge on the boundaries of hotness
 //! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: DAMON counts accesses,
@@ -56,8 +56,8 @@ impl Heat {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation. `visits` is the number of visits to a page in each sampling interval,
-    /// if the page's group has the given share of the accesses.
+    /// Ends an aggregation. `visits` takes the share of the accesses that a group has, and gives
+    /// the number of visits to a page of the group in a sampling interval.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,
@@ -145,7 +145,8 @@ mod tests {
     fn a_hot_set_is_found() {
         let damon = Damon::default();
         let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
-        // So few groups are not scattered over the addresses: the first tenth is hot.
+        // With so few groups, hot groups are not scattered over the addresses: the first tenth is
+        // hot.
         let pages = Pages::new(1 << 30, 200, hotness, 2);
         let mut heat = Heat::new(200, &damon);
         let mut noise = Noise::new(1, 0);

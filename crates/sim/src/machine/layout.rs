@@ -26,7 +26,7 @@ impl Scenario {
 }
 
 /// A domain with its near tiers: the tiers that its traffic reaches without crossing a socket link.
-/// If all tiers are behind links, all of them are near.
+/// If all tiers are behind links, all tiers are near.
 fn domain(platform: &Platform, at: usize) -> DomainLayout {
     let far = |tier: &usize| {
         platform.links.iter().any(|link| link.domains.contains(&at) && link.tiers.contains(tier))

@@ -22,8 +22,8 @@ const HOT: f64 = 0.1;
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
 const COLD_NS: u64 = 15_000_000_000;
 
-/// Demotion of cold pages from a tier starts when its free memory is below the first fraction of
-/// its capacity, and stops at the second (DMI prototype: watermarks of 1 % and 2 % of a node).
+/// Demotion of cold pages from a tier starts when its free memory is below [`DEMOTE_BELOW`] of its
+/// capacity, and stops at [`DEMOTE_UP_TO`] (DMI prototype: watermarks of 1 % and 2 % of a node).
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 

@@ -21,9 +21,9 @@ impl Noise {
         noise
     }
 
-    /// A number from 0 to below `end` (above 0).
+    /// A number from 0 to `end - 1`; `end` is above 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        // The high half of the product is even enough for `end` far below 2^64.
+        // The high half of the product is nearly uniform, because `end` is far below 2^64.
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 

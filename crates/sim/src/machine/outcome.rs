@@ -44,9 +44,10 @@ pub struct PeriodRecord {
     pub target: Vec<f64>,
     /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
-    /// The share of the steered tasks' traffic on each tier at the end of the period.
+    /// The share of each tier in the accesses of the steered tasks, at the end of the period.
     pub reached: Vec<f64>,
-    /// The traffic shares of each domain; `None` for a domain without a running task.
+    /// The access shares of each domain's steered tasks; `None` for a domain without such a running
+    /// task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -96,7 +97,7 @@ pub struct TaskOutcome {
     pub work: f64,
     /// Energy of the first run, J.
     pub energy_j: Option<f64>,
-    /// The result with all pages on the first tier, with unlimited capacity.
+    /// The result with all pages on the first near tier, with unlimited capacity.
     pub local: StaticTask,
     /// The result with the best static shares.
     pub best_static: Option<StaticTask>,
@@ -111,8 +112,8 @@ impl Outcome {
 
     /// The fraction of periods, from the first settled target on, in which the target is more than
     /// 3 percentage points from this settled target; 1 if no target is settled. A target is settled
-    /// when the policy reports so. If the policy never reports so, a target is settled when it
-    /// stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
+    /// when the policy reports it in its action. For a policy that never reports it, a target is
+    /// settled when it stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));

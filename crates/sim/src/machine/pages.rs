@@ -4,9 +4,9 @@
 //! and hotness are integers, so moves conserve both exactly.
 //!
 //! The tier of a group is a pure function of its address and the shares. Group `i` has the number
-//! `i x 0.618...` modulo 1; these numbers spread any range of groups evenly between 0 and 1. Each
-//! tier owns a part of this interval, proportional to its share. Thus any range of addresses is
-//! interleaved in the ratio of the shares, and moving n points of share between two neighbouring
+//! `i x 0.618...` modulo 1. The numbers of any range of groups are spread evenly between 0 and 1.
+//! Each tier owns a part of this interval, proportional to its share. Thus any range of addresses
+//! is interleaved in the ratio of the shares, and moving n points of share between two neighbouring
 //! tiers moves only n % of the pages. (The kernel uses the offset modulo the sum of the weights for
 //! the same purpose.)
 
@@ -15,8 +15,8 @@ use interleaf_model::demand::Hotness;
 /// The hotness of all groups together, in units of hotness; each group has at least one unit.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
-/// The address space has the square of this number of blocks of groups. Blocks of neighbouring
-/// hotness are this number of blocks apart.
+/// The address space is divided into blocks of groups. The number of blocks is the square of this
+/// constant. Two blocks that follow each other in hotness are this number of blocks apart.
 const BLOCKS_PER_AXIS: usize = 16;
 
 /// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more
@@ -32,7 +32,7 @@ pub(super) struct Pages {
     /// The accesses of each group, in units of hotness.
     heat: Vec<u64>,
     bytes: u64,
-    /// Bytes of the smaller groups, and the number of first groups with one byte more.
+    /// The first `larger` groups have `group_bytes + 1` bytes, the others `group_bytes`.
     group_bytes: u64,
     larger: usize,
     all_heat: u64,
@@ -174,8 +174,8 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// The address of the group with this rank of hotness. Consecutive ranks are spread over all
-/// addresses, because hot structures lie among cold structures.
+/// The address of the group with this rank of hotness. Blocks of consecutive ranks are spread over
+/// all addresses, because the hot structures of a program lie among cold structures.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
@@ -185,7 +185,7 @@ fn address(rank: usize, groups: usize) -> usize {
     if block >= BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
-    // Transposes rows and columns.
+    // The blocks are rows of a square in order of rank. Their addresses exchange rows and columns.
     (block % BLOCKS_PER_AXIS * BLOCKS_PER_AXIS + block / BLOCKS_PER_AXIS) * run + within
 }
 

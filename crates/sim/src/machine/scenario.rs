@@ -25,8 +25,8 @@ pub const NOISE_MAX: f64 = 0.5;
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The shortest cycle of a run, s, since each cycle takes a simulation step; and the longest run,
-/// s: three years.
+/// The shortest cycle of a run, s, and the longest run, s. Each cycle takes at least one simulation
+/// step. The longest run is three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -41,7 +41,7 @@ pub const COUNTER_NOISE: f64 = 0.02;
 pub struct Scenario {
     /// The name of the scenario.
     pub name: String,
-    /// The machine.
+    /// The platform of the simulated machine.
     pub platform: Platform,
     /// The tasks; at least one.
     pub tasks: Vec<Task>,
@@ -49,9 +49,9 @@ pub struct Scenario {
     pub devices: Vec<TrafficDevice>,
     /// Bytes of each tier that other programs occupy permanently.
     pub held_bytes: Vec<u64>,
-    /// Page migration.
+    /// The bandwidth and the cost of page migration.
     pub migration: Migration,
-    /// Hotness sampling.
+    /// The intervals and the regions of hotness sampling.
     pub damon: Damon,
     /// The number of page groups of all tasks together; the pages of a group are on one tier.
     pub page_groups: usize,
@@ -182,7 +182,7 @@ impl Default for Migration {
     }
 }
 
-/// Hotness sampling by DAMON: one page of each region in each sampling interval.
+/// Hotness sampling by DAMON, which samples one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
     /// Interval between two samples of a region, ns. Default: 200 ms, as in the DMI prototype.
@@ -222,15 +222,15 @@ pub enum ScenarioError {
     /// Too many tiers.
     #[error("{platform} has {tiers} tiers; at most {TIERS_MAX} are simulated")]
     TooManyTiers {
-        /// The platform.
+        /// The name of the platform.
         platform: String,
-        /// The tiers of the platform.
+        /// The number of tiers of the platform.
         tiers: usize,
     },
     /// A run with cycles that are too short.
     #[error("a cycle of a run of {task} takes {cycle}, less than {}", Time::from_seconds(RUN_S[0]))]
     TooShort {
-        /// The task.
+        /// The name of the task.
         task: String,
         /// The length of a cycle.
         cycle: Time,
@@ -238,7 +238,7 @@ pub enum ScenarioError {
     /// A run that is too long.
     #[error("a run of {task} takes {run_s:.0} s, more than {} s", RUN_S[1])]
     TooLong {
-        /// The task.
+        /// The name of the task.
         task: String,
         /// The length of a run, s.
         run_s: f64,
@@ -246,7 +246,7 @@ pub enum ScenarioError {
     /// Held memory exceeds the capacity of a tier.
     #[error("{held} of {tier} are held, but it has {capacity}")]
     HeldTooMuch {
-        /// The tier.
+        /// The name of the tier.
         tier: String,
         /// The bytes held, as text.
         held: String,
@@ -256,19 +256,19 @@ pub enum ScenarioError {
     /// More threads than cores.
     #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
     TooManyThreads {
-        /// The time, s.
+        /// The time at which the threads run, s.
         at_s: f64,
-        /// The threads at that time.
+        /// The number of threads at that time.
         threads: u32,
-        /// The domain.
+        /// The name of the domain.
         domain: String,
-        /// The cores of the domain.
+        /// The number of cores of the domain.
         cores: u32,
     },
 }
 
 impl ScenarioError {
-    /// The remedy.
+    /// The change of the scenario that avoids the error.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
@@ -351,7 +351,8 @@ impl Scenario {
     fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // Endless tasks and tasks with this start time, for each distinct start.
+            // At each start of a task, count the threads of the tasks that start then, and of the
+            // endless tasks that started before.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s
@@ -372,7 +373,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The bytes of each tier that programs may use.
+    /// The bytes of each tier that tasks may use: the capacity minus the held bytes.
     pub fn free_bytes(&self) -> Vec<u64> {
         let tiers = self.platform.tiers.iter().zip(&self.held_bytes);
         tiers.map(|(tier, held)| tier.capacity.get().saturating_sub(*held)).collect()

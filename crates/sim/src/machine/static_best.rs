@@ -1,7 +1,7 @@
 //! The best static interleaving: the reference of every policy.
 //!
-//! Static shares apply from the first page on, so the traffic has the same shares as the pages, and
-//! no page moves; the simulation advances from one event to the next.
+//! Static shares apply from the first page on, so no page moves, and the accesses have the same
+//! shares as the pages. The simulation therefore advances from one event to the next.
 
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};

@@ -59,7 +59,7 @@ impl<'a> PreparedScenario<'a> {
     ///
     /// # Errors
     ///
-    /// Curves scaled by an error of -100 % or less, or 100 % or more.
+    /// An error of -1 or less, or of 1 or more, because a curve would have no bandwidth.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
         let layout = self.scenario.layout();
         let believed = with_curve_error(&self.scenario.platform, trial.curve_error)?;
@@ -105,8 +105,8 @@ impl<'a> PreparedScenario<'a> {
     }
 }
 
-/// The shares of the near tiers, in proportion to their `points` of the machine; all pages on the
-/// first near tier if the near tiers have no points.
+/// The shares of the near tiers, in proportion to their percentages in `points`, which has all
+/// tiers of the machine. If the near tiers have no points, all pages are on the first near tier.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();
@@ -118,9 +118,9 @@ fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
 }
 
 /// Returns `platform` with wrong curves: the bandwidth of the first tier is too low by the fraction
-/// `error`, and the bandwidth of every other tier is too high by it. A negative error is the
-/// reverse. Errors in opposite directions are the worst case: they shift the ratio of the tiers,
-/// which a common error does not shift.
+/// `error`, and the bandwidth of every other tier is too high by the same fraction. A negative
+/// error is the reverse. Errors in opposite directions are the worst case, because they shift the
+/// ratio of the bandwidths. An equal error of all tiers would not shift the ratio.
 ///
 /// # Errors
 /// If a curve becomes invalid.

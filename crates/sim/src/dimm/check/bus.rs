@@ -42,7 +42,7 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// The first host clock of the DRAM clock of the command.
+    /// The clock of the host at which the command's clock of the DRAM begins.
     clock: u64,
     /// Host clocks from `clock` to the data.
     latency: u64,
@@ -64,7 +64,8 @@ impl DataBus {
                 Some(gap) => gap,
                 None => continue,
             };
-            // Minimum distance of the commands for this gap between their data.
+            // The minimum distance between the two commands that leaves this gap between their
+            // data.
             let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
             let cycles = burst.clock.saturating_sub(earlier.clock);
             if burst.start() < earlier.start() + rules.burst + gap {

@@ -136,7 +136,7 @@ impl Shape {
 /// The rules of a device. Time is in clocks of the host throughout.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The dimensions.
+    /// The dimensions of the sub-channel.
     pub shape: Shape,
     /// Clocks of the host per clock of the DRAM.
     pub host_clocks: u64,
@@ -207,7 +207,7 @@ impl Rules {
         &self.pairs[later as usize]
     }
 
-    /// Slots of the command bus that a command occupies, counted for its pseudo-channel.
+    /// Clocks of the host for which a command occupies the command bus of its pseudo-channel.
     pub(super) const fn slots(&self, class: Class) -> u64 {
         match class {
             Class::Activate => self.activate_slots,
@@ -224,7 +224,7 @@ impl Rules {
         let one_rank = one_pseudo && earlier.rank == later.rank;
         match (write(earlier), write(later)) {
             (false, true) if one_rank => Some(("read to write", self.t_turn)),
-            // The rank releases the bus before the host drives it.
+            // The rank of the read must release the bus before the host drives it.
             (false, true) => Some(("read to write, other rank", self.t_turn.max(self.t_rank))),
             _ if one_rank => Some(("data bus", 0)),
             (true, false) => Some(("write to read, other rank", self.t_rank)),

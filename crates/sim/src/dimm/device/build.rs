@@ -82,7 +82,8 @@ pub fn in_file(
     device(&text, &parsed, module, options)
 }
 
-/// If the missing key of this error is a timing parameter, adds a hint where data sheets have it.
+/// If this error is about a missing timing parameter, adds a hint that says where data sheets have
+/// it.
 fn with_timing_hint(why: FileError) -> FileError {
     let hint = match why.missing_key() {
         Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
@@ -130,7 +131,8 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // The origins are taken now, because the currents below read the timing of another speed.
+    // The origins are taken before the currents are read below, because these read the timing of
+    // another speed.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);

@@ -17,8 +17,8 @@ use interleaf_model::format::{
 use serde::Deserialize;
 use toml::Spanned;
 
-/// Reads the text of a file of devices by its path. An error has the problem, which names the file,
-/// and the remedy.
+/// Reads the text of a file of devices by its path. An error is a pair of the problem, which names
+/// the file, and the remedy.
 pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 
 /// Maximum number of files of a chain.
@@ -75,7 +75,7 @@ impl Chain {
         }
     }
 
-    /// Merges the tables of the files; `text` has this chain.
+    /// Merges the tables of the inherited files and of `text`, the file that inherits from them.
     pub(super) fn merged<'i>(&self, text: &TomlText<'i>) -> Result<Table<'i>, FileError> {
         let mut tables = text.tables()?;
         let mut merged = tables.pop().unwrap_or_default();
@@ -194,8 +194,8 @@ fn inherited_module<'i>(
     })
 }
 
-/// Checks that no source of the inheriting file has the name of an inherited source: inherited
-/// values refer to the inherited source.
+/// Checks that no source of the inheriting file has the name of an inherited source, because
+/// inherited values refer to the inherited source.
 fn new_sources(
     text: &TomlText<'_>,
     own: &Table<'_>,

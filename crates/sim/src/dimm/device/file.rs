@@ -90,8 +90,8 @@ pub(super) struct TimingTable {
     pub(super) t_refsbrd: Option<Sourced>,
 }
 
-/// Values of the devices of a width, which replace the family's. The capacity of a device is its
-/// density at any width: the number of rows follows.
+/// Values of the devices of a width, which replace the family's. A device has the capacity of its
+/// density at any width, so the number of its rows follows from the other values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WidthTable {

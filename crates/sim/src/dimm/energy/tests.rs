@@ -16,8 +16,9 @@ fn close(value: f64, expected: f64) {
 
 #[test]
 fn standby_power_matches_the_data_sheet() {
-    // A 2Rx4 sub-channel has 20 devices including error correction: 92 mA at 1.1 V and 6 mA at 1.8
-    // V each, and half of the register's 0.6 W. 3200000 clocks are 1 ms.
+    // A 2Rx4 sub-channel has 20 devices, including those for error correction. Each draws 92 mA at
+    // 1.1 V and 6 mA at 1.8 V. The sub-channel has half of the register's 0.6 W. 3200000 clocks are
+    // 1 ms.
     let counts = CommandCounts::new(&device("rdimm-6400-2r", "x4"));
     let energy = counts.energy(3_200_000).expect("its currents are known");
     close(energy.seconds, 1e-3);
@@ -45,13 +46,12 @@ fn commands_add_their_measured_energy() {
     let cycle = 116.0 / 2.4e9 * ((0.103 - 0.092) * 1.1 + 0.002 * 1.8);
     close(energy.activate, 10.0 * (cycle - 77.0 / 2.4e9 * open / 32.0));
     close(energy.refresh, 10.0 * 295e-9 * ((0.277 - 0.092) * 1.1 + (0.028 - 0.006) * 1.8));
-    // The row was open until the end of the write recovery: 200 + 50 + 8 + 96 clocks, one of 32
-    // banks.
+    // One of 32 banks was open for 200 + 50 + 8 + 96 clocks, until the end of the write recovery.
     let still = 20.0 * (0.092 * 1.1 + 0.006 * 1.8) * 1e-6;
     close(energy.background, still + 10.0 * open / 32.0 * 354.0 / 3.2e9);
-    // 1.1 V over 34 ohm in series with 48 ohm parallel to the other rank's 80 ohm (30 ohm
-    // together), for 30 of 60 pins, 25.6 GB/s. When the module sends, the 48 ohm are the host's;
-    // when it receives, the 34 ohm are.
+    // 1.1 V is over the driver of 34 ohm in series with 30 ohm: a termination of 48 ohm parallel to
+    // the other rank's 80 ohm. 30 of 60 pins are low, at 25.6 GB/s. When the module sends, the
+    // termination of 48 ohm is the host's; when it receives, the driver is.
     let amperes = 1.1 / 64.0;
     let (driver, both) = (amperes * amperes * 34.0, amperes * amperes * 30.0);
     let (own, other) = (both * 80.0 / 128.0, both * 48.0 / 128.0);
@@ -69,8 +69,8 @@ fn behind_buffers_both_ends_of_a_pin_are_the_modules() {
         counts.command(&command(Kind::Read, 52, 0));
         counts.energy(3200).expect("its currents are known").pins
     };
-    // Towards ten devices 30 of 60 pins are low, towards five devices 25 of 50, at 17.6 GB/s.
-    // Towards the host 30 pins are low, at 35.2 GB/s.
+    // Between the buffers and ten devices, 30 of 60 pins are low; between the buffers and five
+    // devices, 25 of 50. The rate is 17.6 GB/s. On the host's side, 30 pins are low, at 35.2 GB/s.
     let amperes = 1.1 / 82.0;
     let host = 512.0 * 30.0 / 281.6e9 * amperes * amperes * 34.0;
     close(pins("mrdimm-8800-2r", "x4"), 512.0 * 30.0 / 140.8e9 * 1.21 / 82.0 + host);

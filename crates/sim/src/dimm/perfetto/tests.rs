@@ -20,8 +20,8 @@ fn rows_data_and_refreshes_are_bars() {
     drawing.command(&command(Kind::Activate, 1600, 3));
     assert_eq!(drawing.commands(), (5, 0));
     let text = json([drawing]);
-    // A clock is 312.5 ps: the row is open for 128 clocks from clock 16, the data begin 52 clocks
-    // after the read and take 8 clocks, the refresh takes 944 clocks. The last row is drawn open
+    // A clock is 312.5 ps. The row is open for 128 clocks from clock 16. The data begin 52 clocks
+    // after the read and take 8 clocks. The refresh takes 944 clocks. The last row is drawn open
     // for its two command slots.
     for bar in [
         "\"name\":\"row 9\",\"pid\":0,\"tid\":65552,\"ts\":0.005000,\"dur\":0.040000",

@@ -148,9 +148,9 @@ fn rows(device: &Device, accesses: u64, write: bool) -> u64 {
 
 #[test]
 fn throughput_and_idle_latency_agree_with_the_full_simulator() {
-    // Random row segments, all reads or all writes, with full queues. The full simulator may choose
-    // another order, so it is up to 25 % faster; it looks ahead by bursts and not by rows, so with
-    // long activations it is up to 20 % slower.
+    // Random row segments, all reads or all writes, with full queues. The full simulator is up to
+    // 25 % faster, because it may choose another order. With long activations it is up to 20 %
+    // slower, because it looks ahead by bursts and not by rows.
     for (name, ranks) in [("ddr3-1600", 1), ("stt-mram-ddr3", 4), ("stt-mram-ddr3-1333", 4)] {
         let device = device(name, ranks);
         for write in [false, true] {

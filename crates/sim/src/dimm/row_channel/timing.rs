@@ -2,8 +2,8 @@
 //!
 //! The commands of an access are known together, and reads and writes are in order on the bus.
 //! Therefore few clocks decide when the next access may begin: the end of each bank's precharge,
-//! the last activation and the last read and write of each rank and bank group. The distances are
-//! looked up once in the table of [`constraint`](crate::dimm::constraint).
+//! and the last activation, read and write of each rank and bank group. The distances are looked up
+//! once in the table of [`constraint`](crate::dimm::constraint).
 
 use crate::dimm::{
     constraint::{ACTIVATE, Affected, PRECHARGE, READ, WRITE, table},

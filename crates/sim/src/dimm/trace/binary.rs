@@ -48,7 +48,7 @@ impl Writer {
         self.line = line;
     }
 
-    /// The trace.
+    /// The bytes of the whole trace, with [`MAGIC`] at the start.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -19,15 +19,16 @@ const STALL_MAX_S: f64 = 1.0;
 /// The smallest and the largest page, bytes: the sizes of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// Minimum sampling and aggregation intervals, s: migration is planned after each aggregation. The
-/// defaults of DAMON are 5 ms and 100 ms.
+/// Minimum sampling and aggregation intervals, s. Each sample is simulated, and migration is
+/// planned after each aggregation. The defaults of DAMON are 5 ms and 100 ms.
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
 /// The longest interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
-/// Maximum number of samples of a region in an aggregation interval: each sample is simulated.
+/// Maximum number of samples of a region in an aggregation interval, because each sample is
+/// simulated.
 const SAMPLES_MAX: u64 = 1000;
 
 /// Maximum number of regions: more regions take time without a gain in accuracy.
@@ -217,7 +218,7 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         let than = if less { "shorter than" } else { "more than 1000 times" };
         let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
         let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
-        // The default intervals are valid together: the error is in a field that the file has.
+        // The default intervals are valid together, so the error is in a field that the file has.
         let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
         return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
             Some(value) => toml.error(field, value, problem, hint),

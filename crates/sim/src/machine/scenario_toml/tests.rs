@@ -194,7 +194,8 @@ fn errors_of_the_file_name_line_and_field() {
     refuses(&head.replace("/1", "/2"), ":1: schema", "is not", "interleaf.scenario/1");
     refuses(&format!("{head}[[workload]]\nname = \"a\""), ":4: workload", "neither", "demand");
     refuses(&format!("{head}[[workload]]"), ": [[workload]] 1", "neither", "demand");
-    // In the order of the file: key with value, line and field, problem, hint.
+    // Each row has a line with an error, then parts of the expected message: place (line and
+    // field), problem, hint. The rows are in the order of the keys in a file.
     let of_all = [
         ("name = \" \"", ":2: name", "empty", "word"),
         ("platform = \"\"", ":2: platform", "empty", "word"),

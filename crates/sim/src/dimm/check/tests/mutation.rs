@@ -32,7 +32,7 @@ pub(super) const FIELDS: [Field; 22] = [
     ("burst", |t| &mut t.burst),
 ];
 
-/// Checks commands timed by `broken` against the rules of `good`.
+/// Times commands by `broken`, and returns the first violation of the rules of `good`.
 fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     (1..=4).find_map(|seed| {
         let mut walk = Walk::new(broken, seed);
@@ -50,8 +50,8 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     })
 }
 
-/// A device with timing changed so that no rule implies another: in the tables tRC equals tRAS plus
-/// tRP, and tFAW is at most four tRRD_S.
+/// A device with longer timings, so that no rule implies another. In the unchanged tables, tRC
+/// equals tRAS plus tRP, and tFAW is at most four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

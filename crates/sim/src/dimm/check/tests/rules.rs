@@ -61,7 +61,8 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // With short slots of the command bus, tFAW is longer than four tRRD.
+    // An activation of this module occupies one slot of the command bus, and tFAW is longer than
+    // four tRRD_S.
     hold(
         "ddr4-3200-2r",
         vec![
@@ -73,7 +74,7 @@ fn activations_are_apart() {
     );
 }
 
-/// Two groups with two open banks each, in both ranks of `pseudos`; then `last`, at 1000.
+/// Commands that open two banks in each of two groups, in both ranks; then `last`, at clock 1000.
 fn opened(last: Command) -> Vec<Command> {
     let mut before = vec![];
     for rank in [0, 1] {
@@ -115,7 +116,7 @@ fn reads_and_writes_are_apart() {
             ("command bus", opened(read(0, 0)), command(Pre, 0, 1, 0), 2),
         ],
     );
-    // A x8 device writes whole words of its error correction.
+    // A x8 device writes whole words of its error correction, so tCCD_L_WR is shorter.
     let options = Options { width: Some("x8".into()), ..Options::default() };
     let x8 = Device::by_name("rdimm-6400-2r", &options).expect("it comes with the tool");
     let mut checker = Checker::new(&x8);
