@@ -1,11 +1,11 @@
 //! Platforms, workloads, scenarios, configurations, cards and drives by name or from a file.
 //!
 //! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/` and
-//! `devices/drives/` are built into the program and found by name; a path names a file of the same
-//! kind. This crate reads the text of the files, and its errors list the known names. The parsers
-//! are in `interleaf_model::format`, `interleaf_sim`, `interleaf_card` and
-//! `interleaf_extend_forecast`. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB for a
-//! record, 2 GiB for a trace.
+//! `devices/drives/` are built into the program. A built-in file is found by its name, a user's
+//! file of the same kind by its path. This crate reads the text of the files, and its errors list
+//! the known names. The parsers are in `interleaf_model::format`, `interleaf_sim`, `interleaf_card`
+//! and `interleaf_extend_forecast`. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB
+//! for a record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -107,7 +107,8 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
 /// The text of a platform file, and the texts of the files of curves that the platform names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlatformSource {
-    /// The name of the file, for errors; with the parameters that change its platform.
+    /// The name of the file for error messages, followed by the parameters that change the
+    /// platform.
     pub label: String,
     /// The text of the file.
     pub text: String,
@@ -209,7 +210,8 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     Ok(configuration_toml::parse(name, &text)?)
 }
 
-/// The example prices of the tool, `devices/prices/server.toml`. All of them are placeholders.
+/// The example prices of the tool, `devices/prices/server.toml`. All of them are placeholders for
+/// the user's own prices.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
 /// Returns the parts and prices in this file. Without a file, returns the example of the tool.
@@ -257,10 +259,12 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
 /// Queue depths of a card at which the latency of page reads is simulated.
 const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 
-/// Measured time of a simulation of a card, 4 ms, and the ramp time before it, 1 ms, in fs.
+/// Times of a simulated run of a card, in fs: 4 ms that are measured, and a ramp time of 1 ms
+/// before them.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
-/// Simulates an NVRAM card as a drive: large transfers, and reads of pages by queue depth.
+/// Simulates an NVRAM card, and returns a drive with its rates of large transfers and its latency
+/// of page reads by queue depth.
 fn card_drive(card: &Card) -> Result<Drive, Failure> {
     let run = |access: Access, block_bytes: u32, depth: u32| {
         let group = Group { access, block_bytes, depth, ..Group::default() };
@@ -460,8 +464,8 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// Returns a scenario of a single workload. By default it has the threads of the workload's runs,
-/// at most one per core, and the footprint of the demand.
+/// Returns a scenario of a single workload. By default the workload has the threads of its measured
+/// runs, at most one per core, and the footprint of the demand.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -533,8 +537,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        // A name in a scenario file was joined with the file's folder. Compare only its last
-        // component with the known names.
+        // A name in a scenario file was joined with the file's folder. Compare only the last
+        // component of the path with the known names.
         let name = path.file_name().unwrap_or(path.as_os_str());
         let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");

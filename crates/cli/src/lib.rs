@@ -1,8 +1,8 @@
 //! The command line: parses arguments, calls the crate of the verb, and prints its result.
 //!
-//! `args` has the options of each verb. A module of `verb` passes them on as plain values,
-//! receives a document of `interleaf_record`, and prints the document as JSON or as text of
-//! `interleaf_report`.
+//! `args` has the options of each verb. A module of `verb` passes the options on as plain values,
+//! and receives a document of `interleaf_record`. The module prints the document as JSON, or as
+//! text that `interleaf_report` makes.
 
 #![forbid(unsafe_code)]
 

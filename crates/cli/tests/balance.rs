@@ -95,7 +95,7 @@ fn advice_changes_nothing() {
     }
 }
 
-/// A process used as the policy gives advice, with the gain that the curves predict for its
+/// The policy is a command. It gives advice, with the gain that the curves predict for its
 /// decision.
 #[test]
 fn a_process_advises() {
@@ -203,7 +203,8 @@ fn a_record_of_periods_is_added_to() {
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
 }
 
-/// The CPU is known, but the machine has no PMU that counts its traffic.
+/// The CPU is known, but the machine has no PMU that counts its traffic. The error names
+/// alternatives.
 #[test]
 fn missing_pmus_are_reported_with_alternatives() {
     let folder = tempfile::tempdir().unwrap();

@@ -115,7 +115,8 @@ fn each_workload_is_verified_and_reports_its_work() {
 fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
-    // Five rounds read two arrays and write one, of 1 MiB each, with two operations per element.
+    // Each of the five rounds reads two arrays and writes one. An array has 1 MiB. Each element
+    // takes two operations.
     assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
@@ -224,7 +225,7 @@ fn comparing_restores_the_machine() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in document["rows"].as_array().unwrap() {
         assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
-        // The budget, plus 16 MiB for the program itself.
+        // The memory is limited to the budget plus 16 MiB for the program itself.
         let used = row["used_max_bytes"].as_u64().unwrap();
         assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
     }
@@ -241,8 +242,8 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     let mut command = command(&["bench", "compare", "--store"]);
     command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
-    // The kernel may OOM-kill the run with swap, and a failed way is not repeated. DRAM then keeps
-    // the comparison running.
+    // The kernel may OOM-kill the run with swap, and a failed way is not repeated. In that case the
+    // way `dram` keeps the comparison running until the signal.
     command.args(["--ways", "dram,swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
@@ -346,7 +347,8 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // The record has the first round before the second round ends.
+    // Two runs are reported, and the swap file of the third exists. The record has the first round
+    // already.
     for _ in 0..2 {
         let line = lines.next().unwrap().unwrap();
         assert!(line.starts_with("seq at 2 x on swap-tuned"), "{line}");
@@ -406,7 +408,8 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     let (small, large) = (run("64KiB"), run("640KiB"));
     assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
     assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
-    // The recipe sorts the numbers of a range, so the checksum is the same in every run.
+    // The recipe sorts a range of numbers that depends on the footprint only, so that all runs of a
+    // footprint have the same checksum.
     assert_ne!(small["checksum"], large["checksum"]);
     assert_eq!(small["checksum"], run("64KiB")["checksum"]);
     let file = folder.path().join("sort.toml");

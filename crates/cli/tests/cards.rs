@@ -45,7 +45,8 @@ fn the_documented_fields_are_there() {
         let names = ["min", "p50", "p99", "p99_99", "p99_9999", "max"];
         let rising: Vec<f64> = names.iter().map(|name| number(clat, name)).collect();
         assert!(rising.is_sorted(), "{clat}");
-        // Little's law. The tolerance is for the I/Os at both ends of the measurement.
+        // Little's law: the rate of I/Os times their mean latency is the number of outstanding
+        // I/Os. The tolerance is for I/Os that cross the start or the end of the measurement.
         let outstanding = number(point, "iops") * 1e-6 * number(&point["lat_us"], "mean");
         let depth = number(point, "iodepth");
         assert!((outstanding / depth - 1.0).abs() < 0.02, "{outstanding} of {depth}");
@@ -76,7 +77,8 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run("1", "7"), run("1", "8"));
 }
 
-/// The directions of a mix, each with its latencies. A record is rendered in each format.
+/// With a mix of reads and writes, each direction has its latencies. The record is rendered in each
+/// format.
 #[test]
 fn a_record_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +199,8 @@ fn the_cost_is_one_table() {
     assert!(with_refresh > values("the same without refresh")[0].as_f64().unwrap());
 }
 
-/// A platform in `folder` with a card as a tier. The tier's curves are for this access.
+/// Returns a platform in `folder` with a card as a tier. The tier has the curves of the card for
+/// `access` (`storage` or `memory`).
 fn platform_with(folder: &Path, access: &str) -> String {
     let path = |name: &str| folder.join(name);
     let curves = path("card.csv");
@@ -232,7 +235,7 @@ fn a_card_is_a_tier() {
     let file = &platform_with(folder.path(), "storage");
     let rows = predicted(file);
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // The card alone has the bandwidth of its link.
+    // All pages on the card have the bandwidth of the card's link, at most 7.88 GB/s.
     assert!(bandwidth(2) > 6.5 && bandwidth(2) < 7.88, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let machine = [
@@ -260,7 +263,7 @@ fn the_bar_of_a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
     let rows = predicted(&platform_with(folder.path(), "memory"));
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // A completion of 64 bytes takes a packet of 84 bytes on the link.
+    // A completion with 64 bytes of data takes a packet of 84 bytes on the link.
     assert!(bandwidth(2) > 1.0 && bandwidth(2) < 7.88 * 64.0 / 84.0, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let curves = fs::read_to_string(folder.path().join("card.csv")).unwrap();
@@ -301,7 +304,8 @@ fn storage_and_memory_have_curves_for_each_mix() {
     }
 }
 
-/// Loads and stores have the same document, text and page as I/Os. Durable stores have their cost.
+/// Loads and stores have the same document, text and page as I/Os. For durable stores the document
+/// has the cost of durability.
 #[test]
 fn loads_and_stores_are_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +320,7 @@ fn loads_and_stores_are_simulated() {
     for (store, durable) in stores.iter().zip(&durable) {
         assert_eq!((&store["access"], &store["bs_bytes"]), (&"memory".into(), &64.into()));
         assert!(store["sync_us"].is_null() && durable["fsync"] == 1, "{durable}");
-        // A posted store waits for its own packet, a read-back for the round trip.
+        // A posted store waits only for its own packet. A read-back waits for the round trip.
         assert!(number(&store["clat_us"], "mean") < 0.12, "{store}");
         let sync = number(&durable["sync_us"], "mean");
         assert!(sync > 0.4, "{durable}");

@@ -54,8 +54,8 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!((speedup["speedup"].as_f64().unwrap() - 100.0 / 110.0).abs() < 0.01, "{speedup}");
     let run = &workload["runs"][0];
     assert!(run["resident_max_bytes"].as_u64() > Some(0) && run["wall_s"].as_f64() > Some(0.0));
-    // The same numbers as a rate, of which higher is better. With `--same`, a difference exits with
-    // 1.
+    // The same numbers are now a rate, of which higher is better. With `--same`, a difference gives
+    // the exit status 1.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
     let output = compare(&options, PRINTS);
     assert_eq!(output.status.code(), Some(1));

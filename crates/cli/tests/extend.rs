@@ -108,8 +108,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Freeing the blocks of a store can take minutes. The exit of a killed program does not wait for
-/// it, because the releaser process frees the blocks.
+/// Freeing the blocks of a store can take minutes. A killed program exits without waiting for that,
+/// because the releaser process frees the blocks.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
@@ -163,14 +163,15 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // The values are those at each process's exit: half of the budget for the child, if it exited
-    // first, and up to the whole budget for the parent.
+    // Each process reports the DRAM that it had at its exit. The process that exited first shared
+    // the budget, so it had at most half. The other had at most the whole budget.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
-/// A child that cannot open a file gets no pager. It must not see zeros in place of its data.
+/// A child that cannot open a file gets no pager. Such a child must not see zeros in place of its
+/// data.
 #[test]
 fn a_child_without_a_pager_never_reads_zeros() {
     let folders = TestFolders::new();
@@ -181,7 +182,8 @@ fn a_child_without_a_pager_never_reads_zeros() {
     assert!(!said.contains("wrong"), "{said}{told}");
 }
 
-/// A second process gets a share of the first process's budget. The first gets it back afterwards.
+/// A second process gets a share of the first process's budget. When the second has ended, the
+/// first gets this share back.
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
@@ -209,7 +211,8 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     let processes = stats["processes"].as_array().unwrap();
     assert!(!processes.is_empty(), "{stats}");
     assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
-    // 4 MiB of each of the three programs did not fit.
+    // Each of the three programs touches 20 MiB with a budget of 16 MiB. So each evicts at least 4
+    // MiB.
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
 }
 
@@ -225,7 +228,7 @@ fn commands_with_one_session_name_share_one_budget() {
     // The last process writes the statistics of all processes.
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
-    // The launcher's environment identifies the ranks of a job.
+    // The ranks of an MPI job share a session too. The environment of their launcher names the job.
     let rank = |words: &[&str]| {
         let mut command = folders.extended(&[], words);
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
@@ -266,7 +269,7 @@ fn a_session_is_watched_from_outside() {
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
 }
 
-/// The terminal on which the monitor shows a session hangs up.
+/// The terminal of a monitor hangs up while the session runs. The monitor ends.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folders = TestFolders::new();
@@ -334,7 +337,7 @@ fn programs_for_other_libraries_and_processors_are_refused() {
 
 /// Memory that devices write to cannot be paged. A program that is linked for a GPU is rejected. A
 /// program that merely depends on a device library, as every MPI program does, gets a warning. The
-/// check follows launchers such as `env` and `nice`.
+/// check also finds the program behind launchers such as `env` and `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
     let folders = TestFolders::new();
@@ -524,8 +527,8 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     assert_eq!(folders.left(), 0);
 }
 
-/// The pager extends an allocation only if it is large enough. The report has the memory of the
-/// others.
+/// The pager extends an allocation only if it is large enough. The report counts smaller
+/// allocations as memory outside the budget.
 #[test]
 fn memory_outside_the_budget_is_reported() {
     let folders = TestFolders::new();
@@ -538,7 +541,8 @@ fn memory_outside_the_budget_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (folders.stats(), text(&output.stderr))
     };
-    // Each allocation has 60 MiB, less than the 64 MiB below.
+    // Each allocation has 60 MiB: more than the default minimum of 4 MiB in the first run, and less
+    // than the minimum of 64 MiB in the second run.
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");

@@ -65,9 +65,10 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 67108864,", 1)).unwrap();
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // The run has 1 s of work, and 4 s of stalls. An eighth of a budget of this size holds no used
-    // pages: 36 of 64 MiB do not fit with 32 MiB of DRAM, and 22 MiB with 48. The transfers are in
-    // proportion, and the time of each is in proportion to the square root.
+    // The run has 1 s of work and 4 s of stalls. An eighth of the budget holds no used pages. So of
+    // 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22 MiB with a budget of 48 MiB. The
+    // number of transfers is proportional to the size that does not fit. The time of one transfer
+    // is proportional to the square root of this size.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -79,8 +80,8 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
             let found = efficiency(&document, eighths);
             assert!((found / expected - 1.0).abs() < 0.02, "{eighths}: {found} and {expected}");
         }
-        // An efficiency of 90 % allows 0.11 s of stalls. Just below the footprint 8 MiB do not fit,
-        // which takes 0.4 s.
+        // An efficiency of 90 % allows 0.11 s of stalls. With a budget just below the footprint,
+        // the 8 MiB that do not fit take 0.4 s. So only the whole footprint is enough.
         assert_eq!(document["enough"][0]["share"], 1.0);
         // Four Optane drives are faster than the drive of the run, which has 84 MB/s.
         let enough = document["enough"].as_array().unwrap();
@@ -97,11 +98,12 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     let words = ["--footprint", "64MiB", "--drive", "p4800x-4", "--time-in-dram", "2s"];
     let known = document(&[&run], &[&words[..], &["--efficiency", "67%"]].concat());
     assert_eq!(known["compute_s"], 2.0);
-    // 2 s of 5 s at half of the footprint.
+    // With half of the footprint in DRAM the run takes 5 s, of which 2 s are work.
     assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
     let enough = known["enough"].as_array().unwrap();
     assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");
-    // 2 s / 67 % leaves 1 s of the 3 s for transfers.
+    // At 67 % the run may take 2 s / 0.67 = 3 s. Of this time, 1 s is left for transfers, which
+    // took 3 s.
     let share = enough[0]["share"].as_f64().unwrap();
     assert!((0.70..=0.85).contains(&share), "{share}");
     // The drive of the run was not measured, so the software time of the pager is not known.

@@ -20,8 +20,8 @@ use std::{
 /// Duration of the idle test.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// Returns the `/proc` folder of the command. It is the last child of `interleaf extend`, because
-/// the releaser of its store files starts first.
+/// Returns the `/proc` folder of the command. The command is the last child of `interleaf extend`,
+/// because the releaser of the store files starts first.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
@@ -61,7 +61,7 @@ fn a_program_that_sleeps_costs_nothing() {
     ends(&mut interleaf);
 }
 
-/// Measures the private memory of a program that touched `mib` MiB, KiB.
+/// Returns the private memory of a program that touched `mib` MiB. The result is in KiB.
 fn private_kib(mib: &str) -> u64 {
     let folders = TestFolders::new();
     let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "60000"]);
@@ -72,7 +72,8 @@ fn private_kib(mib: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// With the same budget, the metadata of additional footprint takes at most 0.5 % of the addition.
+/// With the same budget and a larger footprint, the metadata grows by at most 0.5 % of the
+/// additional footprint.
 #[test]
 fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     let (few, many) = (private_kib("64"), private_kib("320"));

@@ -84,7 +84,8 @@ fn every_licence_and_source_is_allowed() {
     let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
     let packages = packages(&metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    // serde comes from cargo's default registry, which deny.toml does not change.
+    // serde comes from cargo's default registry, which deny.toml does not change. So its source is
+    // the one that all packages must have.
     let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
     let registry = text(serde, "source");
     assert!(registry.starts_with("registry+"), "{registry}");
@@ -107,8 +108,8 @@ fn every_licence_and_source_is_allowed() {
     assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
 }
 
-/// Unwinding runs the destructors that restore changed settings. It needs no symbols, which would
-/// take most of the size of the installed files.
+/// Unwinding runs the destructors that restore changed settings. Unwinding needs no symbols, and
+/// symbols would take most of the size of the installed files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =

@@ -1,5 +1,6 @@
 //! Output for each machine of `tests/machines/`. Each machine has a golden file per verb, in the
-//! same folder. `TRYCMD=overwrite` records them again; the README in this folder explains when.
+//! same folder. `TRYCMD=overwrite` records the golden files again. `tests/machines/README.md`
+//! explains when.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

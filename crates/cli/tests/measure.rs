@@ -182,7 +182,8 @@ fn a_signal_leaves_a_whole_record() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // The check that the file can be written creates an empty file shortly before the start.
+    // The file exists but is empty shortly before the start, because the tool checks that it can be
+    // written. Wait for its first record.
     while fs::metadata(&record).map_or(0, |file| file.len()) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
         thread::sleep(Duration::from_millis(20));
@@ -255,7 +256,8 @@ fn sizes_exceed_large_last_level_caches() {
     let chiplets: Vec<String> =
         (0..12).map(|at| format!("{}-{}", at * 128 / 12, (at + 1) * 128 / 12 - 1)).collect();
     let each = |mib: u64| chiplets.iter().map(|it| (it.as_str(), mib << 10)).collect::<Vec<_>>();
-    // 504 MiB for all 128 cores; then 384 MiB and 1.1 GiB, in twelve caches of 10 or 11 cores each.
+    // The last-level caches are one of 504 MiB for all 128 cores, then twelve of 32 MiB, then
+    // twelve of 96 MiB. Each of twelve caches is for 10 or 11 cores.
     for (caches, last_level, share_of_one) in [
         (vec![("0-127", 504 << 10)], 504 * MIB, 504 * MIB),
         (each(32), 32 * MIB, 32 * MIB),

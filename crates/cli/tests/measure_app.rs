@@ -1,5 +1,6 @@
-//! `interleaf measure app` on the machine of the test. The machine may lack counters, so bandwidth
-//! is replayed or fed. `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
+//! `interleaf measure app` on the machine of the test. The machine may lack counters, so the
+//! bandwidth comes from a recording or a feed. `crates/vm/tests/measure_app.rs` tests exact values
+//! on several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -295,7 +296,7 @@ fn a_recording_of_a_run_can_be_replayed() {
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
-    // Only the recording has the reading from before the start of the command.
+    // Unlike the run, the recording also has the reading from before the start of the command.
     let again =
         document(&["--every", "10ms", "--replay", recorded.to_str().unwrap()], &["sleep", "0.5"]);
     assert_eq!(again["app"]["whole"]["read_share"].as_f64(), Some(0.75));

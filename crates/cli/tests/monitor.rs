@@ -96,7 +96,7 @@ fn the_terminal_is_restored() {
     }
 }
 
-/// The terminal hangs up, so no key can end the monitor.
+/// The terminal hangs up, so that no key can end the monitor. The monitor ends by itself.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Output files: on a full disk, if the file is a special file, and if it is a link.
+//! Output files: on a full disk, as special files, and as links.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ fn on_a_small_disk(script: &str) -> Option<Output> {
 #[test]
 fn a_full_disk_leaves_the_old_record() {
     let simulate = SIMULATE.join(" ");
-    // Part of a page is free, so some of the bytes can be written, but not all.
+    // The file system has 4 KiB left, so that some bytes of the record can be written, but not all.
     let script = format!(
         "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
          $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \
@@ -60,7 +60,8 @@ fn a_full_disk_leaves_the_old_record() {
     assert!(printed.contains("hint: make room there"), "{printed}");
 }
 
-/// The loop continues if the record or stdout cannot be written, and reports missing lines.
+/// If the record or stdout cannot be written, the loop of `balance` continues, and reports the
+/// missing lines.
 #[test]
 fn a_full_disk_does_not_end_the_loop() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -225,8 +226,9 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// A pipe has no charts, and the width in `COLUMNS`, which `watch` sets. At each width, a column is
-/// either whole or named below the table. Without a width, every column is shown.
+/// On a pipe there are no charts, and the width is that of `COLUMNS`, which `watch` sets. At each
+/// width, a column is either whole or named below the table. Without a width, every column is
+/// shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";

@@ -27,8 +27,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The commands of the tool in the blocks of a page, without the words before the name of the tool,
-/// such as `sudo` or `mpirun -n 4`.
+/// Returns the commands of the tool in the blocks of a page. Words before the name of the tool,
+/// such as `sudo` or `mpirun -n 4`, are removed.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = vec![];
     for block in text.split("\n```").skip(1).step_by(2) {

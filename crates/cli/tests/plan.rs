@@ -26,8 +26,9 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
-/// The best published speed-ups, of the white paper with eight expanders and of the report with
-/// MRDIMMs. If bandwidth is the limit, memory with more bandwidth wins by about these factors.
+/// The table has the best published speed-ups, of the white paper with eight expanders and of the
+/// report with MRDIMMs. If bandwidth is the limit, memory with more bandwidth wins by about these
+/// factors.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -78,9 +79,8 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // With `--goal cost`, the server with the drive would suffice. With `--goal speed`, it does
-    // not, and the demand's need for memory decides.
-    // decides.
+    // With `--goal cost`, the server with the drive would be recommended. With `--goal speed`, the
+    // recommendation depends on the memory that the demand needs.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();
@@ -209,8 +209,8 @@ fn two_equal_demands_are_like_one() {
     }
 }
 
-/// A configuration that lacks memory for one of the demands is not recommended. It names the
-/// demand.
+/// A configuration that lacks memory for one of the demands is not recommended. The row of the
+/// configuration names the demand.
 #[test]
 fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     let folder = tempfile::tempdir().unwrap();

@@ -58,7 +58,8 @@ fn interpreter() -> OsString {
     env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
-/// Runs a module of the interpreter in the root of the tree. It imports the modules in `needed`.
+/// Runs a module of the interpreter in the root of the tree. The module needs the Python modules in
+/// `needed`.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

@@ -1,4 +1,5 @@
-//! Published results. The errors stay within limits, which are only ever tightened.
+//! Reproductions of published results. Their errors stay within limits, which are only ever
+//! tightened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -55,8 +56,8 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // The published range is 0.86 to 0.94. If the workload is left out, the coverage is in this
-        // range.
+        // A coverage of 0.86 to 0.94 counts as 90 %. The coverage with the workload left out is in
+        // this range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -86,7 +87,8 @@ fn cxl_interleaving() {
     let figure_4 = errors(&study, |row| text(row, "section") == "figure 4");
     assert!(figure_4.2 == 2 && figure_4.1 == 0.0, "figure 4: {figure_4:?}");
 
-    // xcompact3d at 2:1 is not explained (docs/model.md); the test asserts that it is an outlier.
+    // The model does not explain xcompact3d at 2:1 (docs/model.md). The test asserts that it is
+    // still an outlier.
     let is_outlier = |row: &Value| text(row, "what").starts_with("xcompact3d at 2:1");
     let predicted =
         |row: &Value| text(row, "what").ends_with("speed-up") && row["used_for_fit"] == false;
@@ -138,7 +140,8 @@ fn gnr120_interleaving() {
 fn dmi() {
     let study = study("dmi");
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
-    // In the last period the placement differs: 62 % on DRAM in the prototype's log, 60 % here.
+    // In the last period the placements differ: 62 % on DRAM in the prototype's log, 60 % in the
+    // simulation.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
     assert!(calibrator.2 == 6 && calibrator.0 <= 0.0262, "{calibrator:?}");
     assert!(calibrator.1 <= 0.063, "{calibrator:?}");
@@ -157,7 +160,7 @@ fn dmi() {
     let shifting = errors(&study, section("shifting demand"));
     assert!(shifting.2 == 2 && shifting.0 <= 0.0185 && shifting.1 <= 0.023, "{shifting:?}");
 
-    // The logged runs differ by up to 20 % between campaigns.
+    // Even the logged runs differ by up to 20 % between campaigns.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
     assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
     // One constant is fitted to these runs (docs/model.md).
@@ -256,7 +259,7 @@ fn mrdimm() {
     let uncore = fitted.iter().find(|constant| constant.as_str().unwrap().starts_with("65 ns"));
     assert!(uncore.unwrap().as_str().unwrap().contains("median"), "{uncore:?}");
 
-    // The report states 38 to 41 %.
+    // The report states gains of 38 to 41 %.
     let gains = errors(&study, of("figures 4 to 6"));
     assert!(gains.2 == 3 && gains.1 <= 0.005, "{gains:?}");
 
@@ -327,8 +330,8 @@ fn nvram() {
     let study = study("nvram");
     let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
 
-    // Random writes of depths 1 to 4 differ by 4 %, and those of depth 16 by 5.9 %, because of the
-    // memory.
+    // The cards differ in random writes by 4 % at depths 1 to 4 and by 5.9 % at depth 16, because
+    // of their memory. The range allows 3 %.
     let throughput = errors(&study, of("throughput"));
     assert!(
         throughput.2 == 18 && throughput.0 <= 0.0037 && throughput.1 <= 0.031,
@@ -354,8 +357,9 @@ fn nvram() {
     assert_eq!(study["figures"].as_array().unwrap().len(), 4);
 }
 
-/// The text prints few numbers; "about" and "above" are ranges. The results of LU without tiles and
-/// of the quantum Fourier transform are not explained (their notes list the assumptions).
+/// The publication prints few numbers. Its words "about" and "above" are checked as ranges. The
+/// results of LU without tiles and of the quantum Fourier transform are not explained (their notes
+/// list the assumptions).
 #[test]
 fn imdt() {
     let study = study("imdt");

@@ -91,7 +91,7 @@ fn ignored_signals_stay_ignored_for_the_command() {
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
         // Signals 32 to 34 belong to the C library, whose posix_spawn(3) ignores some of them in a
-        // child.
+        // child. So they are not compared.
         text.lines().map(|line| mask(line).unwrap() & !(0b111 << 31)).collect::<Vec<_>>()
     };
     let tool = env!("CARGO_BIN_EXE_interleaf");
@@ -106,7 +106,8 @@ fn ignored_signals_stay_ignored_for_the_command() {
     assert_eq!(seen.len(), 6, "each has a mask of its own");
 }
 
-/// As under nohup, a hangup neither ends the tool nor reaches the command.
+/// The tool starts with SIGHUP ignored, as under nohup. A hangup then neither ends the tool nor
+/// reaches the command.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
     let script = "trap '' HUP; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c \
@@ -163,7 +164,8 @@ fn the_document_has_the_placed_bytes() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // Pages of libraries are file pages, which are placed when their first reader touches them.
+    // Only pages of library files bypass the policy. They are placed when their first reader
+    // touches them.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");

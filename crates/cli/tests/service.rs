@@ -75,8 +75,8 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     for line in lines {
         assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
     }
-    // The daemon must send a keep-alive message within this time. It must be longer than two
-    // samples, because the longest sample takes 60 s.
+    // `WatchdogSec` is the time within which the daemon must send a keep-alive message. The longest
+    // sample takes 60 s, and the time must be longer than two samples.
     let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
     assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
     // With one of these settings, the daemon could not write kernel settings.
@@ -85,7 +85,7 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     }
 }
 
-/// `systemd-analyze` accepts the unit, in which the path is that of the built program.
+/// `systemd-analyze` accepts a copy of the unit that starts the built program.
 #[test]
 fn systemd_understands_the_unit() {
     let folder = tempfile::tempdir().unwrap();

@@ -38,8 +38,8 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The command in the record of a user's module gives the same result when it runs again. A single
-/// load gives no line of power over bandwidth.
+/// The command in the record of a user's module gives the same result when it runs again. A run
+/// with a single load has no line of power over bandwidth.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -58,9 +58,8 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(page.contains("timing of mine inherited from ddr5.toml: "), "{page}");
 }
 
-/// The runs of bwaves do not show whether memory limits it. The runs of hpcg do, because one is at
-/// 5:2.
-/// 5:2.
+/// The runs of bwaves do not show whether memory limits it. The runs of hpcg show that memory
+/// limits it, because one of them is at 5:2.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
@@ -131,7 +130,8 @@ fn too_few_requests_are_an_error_that_names_the_least() {
     }
 }
 
-/// At a low load, fewer requests have a high latency, so the run needs fewer requests.
+/// A run needs at least the requests of one refresh interval, and at least the outstanding lines.
+/// At a low load the outstanding lines decide: 288 for a channel.
 #[test]
 fn the_minimum_of_requests_depends_on_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
@@ -167,8 +167,8 @@ fn a_trace_of_one_request_has_no_null_numbers() {
     }
 }
 
-/// The default number of outstanding lines is the documented one for every module. The result has
-/// the number. The command in the record has the option unless the number is the default.
+/// The default number of outstanding lines is the documented one for every module. The document has
+/// the number. The command in the record has the option only if the number is not the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {

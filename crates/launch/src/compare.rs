@@ -3,8 +3,8 @@
 //! Each configuration is warmed up. Then each round runs all configurations once, in an order that
 //! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a verdict,
 //! the maximum number of rounds is reached or the time limit has passed. A configuration with a
-//! placement starts the command by `interleaf run` or `interleaf extend`. These restore the
-//! settings that they change, also when the comparison is interrupted.
+//! placement starts the command by `interleaf run` or `interleaf extend`. Both verbs restore the
+//! settings that they change, even when the comparison is interrupted.
 
 mod configuration;
 mod measured;
@@ -84,15 +84,15 @@ pub struct CompareOptions {
     pub warm_up: usize,
     /// The time limit for all workloads together; a round that has begun is completed.
     pub time_limit: Option<Time>,
-    /// The pattern of the metric in the output; `None` for `quantity`, or for the rate of a
-    /// workload of `interleaf bench`.
+    /// The pattern that finds the metric in the output. With `None` the metric of a command is
+    /// `quantity`, and the metric of a workload of `interleaf bench` is its rate.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
     /// The metric of a command if `metric` is `None`.
     pub quantity: Quantity,
     pub dry_run: bool,
     pub quiet: bool,
-    /// The file for the document, written after each round; `-` is stdout, which gets the document
+    /// The file for the document. A regular file is written after each round, stdout (`-`) only
     /// once.
     pub output: Option<PathBuf>,
     /// The file to which the commands' output is appended; `None` passes the output on to stderr.
@@ -102,8 +102,9 @@ pub struct CompareOptions {
 /// Compares the configurations on the machine of `root`.
 ///
 /// # Errors
-/// When the comparison cannot begin, or a command cannot be started. A command that fails ends the
-/// comparison ([`RunsEnd::Failed`]); the document has the rounds before the failure.
+/// When the comparison cannot begin, or a command cannot be started. A command that runs and fails
+/// is not an error here. It ends the comparison ([`RunsEnd::Failed`]), and the document has the
+/// rounds before the failure.
 pub fn compare(
     options: &CompareOptions,
     root: &Root,
@@ -218,7 +219,7 @@ impl Compared {
 enum RunEnd {
     Done(ComparedRun),
     Signal(i32),
-    /// How the command failed: `ended with status 3`, and its last lines of output.
+    /// How the command failed, such as `ended with status 3`, and its last lines of output.
     Failed(String),
 }
 
@@ -286,8 +287,8 @@ impl Comparer<'_> {
         Ok(Some(self.failed(workload, &failed, "in its warm-up", document)))
     }
 
-    /// Runs rounds until the design or the deadline ends them; the error is the end of the whole
-    /// comparison.
+    /// Runs rounds until the design or the deadline ends them, and returns why they stopped. If the
+    /// whole comparison must end, the inner error says how.
     fn rounds(
         &mut self,
         workload: usize,
@@ -389,8 +390,9 @@ impl Comparer<'_> {
         })
     }
 
-    /// Waits for the end of a command. An interrupted command that does not end is killed: first
-    /// the processes without children, so that wrappers restore the settings that they changed.
+    /// Waits for the end of a command. An interrupted command that does not end is killed.
+    /// Processes without children are killed first, so that wrappers still restore the settings
+    /// that they changed.
     fn wait_for_end(&self, running: &mut Running<'_>) {
         let mut interrupted: Option<Instant> = None;
         let mut shown = self.log.shown();

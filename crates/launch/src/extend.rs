@@ -3,8 +3,9 @@
 //! allocations.
 //!
 //! [`prepare`] checks that the command can be extended on this machine, [`fn@estimate`] measures
-//! the stores, and [`run`] begins a session and runs the command in it. Two helper processes, which
-//! may outlive the command, are this program with other arguments: [`serve`] and [`fn@release`].
+//! the stores, and [`run`] begins a session and runs the command in it. A session may have two
+//! helper processes, [`serve`] and [`fn@release`]. The helpers are this program with other
+//! arguments, and they may outlive the command.
 
 mod budget;
 mod check;
@@ -62,8 +63,8 @@ const LINE: Duration = Duration::from_secs(1);
 /// The environment variable with the libraries that the dynamic loader preloads.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable with the path of the library, if it is not installed beside the
-/// program.
+/// The environment variable with the path of the preloaded library. It is needed if the library is
+/// not installed with the program.
 const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
 
 const LIBRARY: &str = "libinterleaf_preload.so";
@@ -79,14 +80,15 @@ pub struct ExtendOptions {
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation; `None` for a fraction of the budget.
     pub min_alloc: Option<Bytes>,
-    /// The budget of child processes of the command.
+    /// Whether child processes of the command share the budget, have budgets of their own, or are
+    /// not extended.
     pub children: Children,
     /// True if shared anonymous memory is extended too.
     pub shared: bool,
     /// The fault handling mode.
     pub faults: FaultMode,
-    /// The number of processes that share the budget evenly from the start; `None` for the ranks of
-    /// an MPI job.
+    /// The number of processes that share the budget evenly from the start. The default is the
+    /// number of ranks on this node for an MPI job, and 1 otherwise.
     pub processes: Option<u32>,
     /// The name of the session whose budget the command shares.
     pub session: Option<String>,
@@ -141,7 +143,7 @@ pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Fa
 /// When a store is refused or cannot be measured.
 pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), Failure> {
     let plan = &mut prepared.plan;
-    // A refused store is not written to.
+    // Measuring a store writes to it, so the checks of the stores must pass first.
     let stores: Vec<_> =
         plan.checks.iter().filter(|check| check.what == "store").cloned().collect();
     refuse(options, &stores)?;
@@ -284,7 +286,8 @@ fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
     output::note(false, &interleaf_report::extend::line(&document));
 }
 
-/// Returns the value of [`PRELOAD`]: the library, followed by the user's libraries.
+/// Returns the value of [`PRELOAD`]: the preloaded library of this tool, followed by the user's
+/// libraries.
 fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     let mut all = library.as_os_str().to_os_string();
     if let Some(was) = was.filter(|was| !was.is_empty()) {
@@ -294,7 +297,8 @@ fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// Returns the path of the library: beside this program, or where it is installed.
+/// Returns the path of the preloaded library. The library is searched beside this program, and then
+/// in `../lib/interleaf`, unless [`LIBRARY_VARIABLE`] has its path.
 fn library() -> Result<PathBuf, Failure> {
     let hint = format!(
         "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \

@@ -1,10 +1,10 @@
 //! A command under a placement: its new pages are interleaved over nodes by weights.
 //!
-//! The settings that the placement needs (the weights of weighted interleaving) are changed before
-//! the command starts, with a journal of their old values, and restored when it ends. The command's
-//! memory is audited several times, and the document gets the audit with the most memory. On a
-//! kernel without weighted interleaving, new pages are interleaved evenly, and migrated to the
-//! weights at intervals of at most [`MOVE_MAX`].
+//! The placement needs settings of the kernel: the weights of weighted interleaving. They are
+//! changed before the command starts, with a journal of their old values, and restored when the
+//! command ends. The command's memory is audited several times, and the document gets the audit
+//! with the most memory. A kernel without weighted interleaving interleaves new pages evenly. On
+//! such a kernel pages are migrated at intervals until the nodes have the shares of the weights.
 
 use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};
@@ -31,13 +31,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The pause before the first placement audit, the factor by which pauses grow, and the longest
-/// pause: short programs are audited too, and long programs are hardly disturbed.
+/// The pause before the first placement audit, the factor by which the pauses grow, and the longest
+/// pause. Short programs are audited too because the first pause is short. Long programs are hardly
+/// disturbed because the pauses grow.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// The interval at which a caller's code runs while the command runs.
+/// The interval at which the callback [`Meanwhile`] is called while the command runs.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A command and the options of its run.
@@ -50,8 +51,8 @@ pub struct PlacedCommand<'a> {
     pub output: Option<&'a File>,
     /// The highest migration rate, for a kernel without weighted interleaving.
     pub rate: Bandwidth,
-    /// Audits take at most 1 / `audit_cost` of the command's time: the program cannot change its
-    /// mappings during an audit.
+    /// Audits take at most 1 / `audit_cost` of the command's time, because the program cannot
+    /// change its mappings during an audit.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,
@@ -86,9 +87,8 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the settings, with a journal of the old values. Returns `None` without a journal: an
-/// unprivileged user cannot write a journal, and needs no journal if the settings already have
-/// their values.
+/// Changes the settings, with a journal of the old values. An unprivileged user cannot write a
+/// journal, and needs none if all settings already have their values. The result is then `None`.
 fn apply_settings<'a>(
     job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],
@@ -121,7 +121,7 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest time before new pages are migrated to the weights.
+/// The longest pause between two migrations, unless a migration takes longer than this.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end, with audits of its memory.
@@ -184,8 +184,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end of a command and audits its memory; migrates its pages if `migrator` is
-    /// given.
+    /// Waits for the end of a command, and audits its memory meanwhile. With a `migrator`, also
+    /// migrates its pages.
     fn wait_for_end(
         &mut self,
         running: &mut Running<'_>,
@@ -212,7 +212,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Audits the command's memory. A failed audit is remembered, not fatal.
+    /// Audits the command's memory. The failure of an audit is kept in `audit_failure`, and the
+    /// command goes on.
     fn audit(&mut self, pid: u32) {
         let is_largest = |survey: &PlacementAudit| {
             let largest = self.largest.as_ref();
@@ -225,7 +226,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Migrates the command's pages; returns its status if it ended during the migration.
+    /// Migrates the command's pages. Returns the exit status of the command if the command ended
+    /// during the migration.
     fn migrate_pages(
         &mut self,
         running: &mut Running<'_>,
@@ -243,7 +245,7 @@ impl Watch<'_> {
             Ok(outcome) if !outcome.processes.iter().any(|process| process.ended) => {
                 self.migration = Some(outcome);
             }
-            // The command has ended; the next wait returns its status.
+            // A process has ended. If it was the command, `ended` or the next wait has its status.
             Ok(_) | Err(MigrateError::Absent(_)) => {}
             Err(why) => self.migrate_failure = Some(why),
         }
@@ -306,7 +308,7 @@ pub fn settings(
 /// Returns a migrator of pages to the shares of a placement.
 ///
 /// # Errors
-/// When the kernel cannot migrate pages, or not to these nodes.
+/// When the kernel cannot migrate pages at all, or cannot migrate them to these nodes.
 pub fn migrator(rate: Bandwidth, placement: &Placement) -> Result<Migrator, Failure> {
     let target = Target::new(placement.nodes.iter().copied())
         .map_err(|why| system::migrate_failure(MigrateError::Target(why)))?;

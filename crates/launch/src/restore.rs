@@ -5,7 +5,7 @@ use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
 use interleaf_record::run::{ChangedSetting, PutBackDocument, RestoreOutcome};
 
-/// Restores the settings that killed processes have left changed, and prints them; in a dry run,
+/// Restores the settings that killed processes have left changed, and prints them. In a dry run,
 /// and on a captured machine, only prints them.
 ///
 /// # Errors

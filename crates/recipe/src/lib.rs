@@ -208,7 +208,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
     folder.map_or_else(built_in, in_folder)
 }
 
-/// Finds the recipe with this name. A name with a slash or with the suffix `.toml` is a file.
+/// Finds the recipe with this name. A name with a slash or with the suffix `.toml` is the path of a
+/// file.
 ///
 /// # Errors
 /// The errors of [`all`], or of [`in_file`] for a file.
@@ -236,7 +237,7 @@ impl Recipe {
     /// Parses and checks the text of a recipe file.
     ///
     /// # Errors
-    /// Names the file, the line or field, the value, and the allowed values.
+    /// The error names the file, the line or field, the value, and the allowed values.
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
         let recipe: Self = TomlText::new(label, text).read_as(SCHEMA)?;
         match recipe.check_fields() {
@@ -321,7 +322,8 @@ impl Recipe {
         !self.pip.is_empty() || !self.pip_alone.is_empty()
     }
 
-    /// The requirements of pip as lines: the content of the file that marks a complete environment.
+    /// Returns the requirements of pip, one a line. The file that marks a virtual environment as
+    /// complete contains this text.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()

@@ -28,8 +28,8 @@ impl Recipe {
     /// Reads the results in the output of the application.
     ///
     /// # Errors
-    /// When the output has no result, no checksum, not all figures, a value that is not a finite
-    /// number, or no mark of a verified result although the recipe requires this mark.
+    /// When the output has no result, no checksum, or not all figures. When a value is not a finite
+    /// number. When the recipe requires a mark of a verified result, and the output has none.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
         let checksum = self.text("checksum", &self.check, output)?;

@@ -1,6 +1,6 @@
-//! Figures as charts for a terminal. Charts are drawn with coloured braille characters, or with
-//! letters if the terminal has ASCII only, or several series and no colours. Pipes and files get
-//! tables without charts.
+//! Figures as charts for a terminal. Charts are drawn with coloured braille characters. A terminal
+//! with ASCII only gets letters, and so do several series on a terminal without colours. Pipes and
+//! files get tables without charts.
 
 use super::{
     screen::{self, Screen},
@@ -25,8 +25,8 @@ const LABELS: usize = 3;
 /// Colours of series: numbers among the 16 colours of terminals, readable on black and on white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
-/// A figure with numeric axes as a text without the labels of points. Empty if an axis has no
-/// range, or if the output is a pipe or a file.
+/// Returns a figure with numeric axes as a text, without the labels of points. The text is empty if
+/// an axis has no range, or if the output is a pipe or a file.
 pub fn text(figure: &Figure) -> String {
     drawn_on(figure, screen::current())
 }

@@ -64,8 +64,8 @@ fn rows(document: &CompareDocument) -> Table {
     table
 }
 
-/// The verdict in words. A difference below the noise is called `within noise`, not `same`, because
-/// it may exist.
+/// The verdict in words. A difference below the noise may exist, so it is called `within noise`,
+/// not `same`.
 fn within_noise(verdict: Verdict) -> String {
     match verdict {
         Verdict::Same => "within noise".into(),

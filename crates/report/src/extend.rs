@@ -418,7 +418,8 @@ pub fn forecast_page(document: &ForecastDocument) -> Page {
         .with_table("Traffic of the drive", traffic(document))
 }
 
-/// The footprint, the runtime without a drive, and the parts of the time beyond it.
+/// Returns the footprint, the runtime in DRAM, the software time of the pager, and the overlap of
+/// computing and traffic, in one line.
 fn needs(document: &ForecastDocument) -> String {
     let compute = document.compute_s.map(|it| format!(", {} s in DRAM", number(it)));
     let software = document
@@ -442,7 +443,7 @@ fn traffic(document: &ForecastDocument) -> Table {
     curve
 }
 
-/// The title of the table of drives.
+/// The title of the table that [`efficiency`] returns.
 fn forecast_of(document: &ForecastDocument) -> &'static str {
     match document.compute_s {
         Some(_) => "Efficiency: speed divided by the speed in DRAM",

@@ -15,7 +15,7 @@ use interleaf_record::{
 /// Bytes of a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The title of the table that has each of several demands alone.
+/// The title of the table that has the results of each demand alone, for several demands.
 const ALONE: &str = "Each demand alone, with its own best weights";
 
 /// The title of the document.
@@ -235,8 +235,8 @@ pub fn verdict(document: &PlanDocument) -> String {
     text
 }
 
-/// A configuration is told as nearly as good if its figure of the goal is within this fraction of
-/// the best.
+/// A configuration is reported as nearly as good as the best one if its figure of the goal is worse
+/// by at most this fraction.
 const CLOSE: f64 = 0.05;
 
 /// The configurations that are nearly as good as the recommended one.
@@ -363,7 +363,7 @@ fn combined(document: &PlanDocument) -> Table {
     table
 }
 
-/// The table that has each of several demands alone, on each configuration.
+/// Returns the table with the results of each demand alone, on each configuration.
 fn alone(document: &PlanDocument) -> Table {
     let header = [
         "configuration",
@@ -410,7 +410,8 @@ fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
     format!("{speed:.2} ({low:.2} to {high:.2})")
 }
 
-/// The configuration of a row; the recommended one is marked, in the column that is always in view.
+/// Returns the configuration of a row. The recommended configuration is marked in this column,
+/// because a narrow terminal never leaves this column out.
 fn name(document: &PlanDocument, row: &PlanRow) -> String {
     match is_recommended(document, row) {
         true => format!("{} (recommended)", row.configuration),
@@ -499,8 +500,8 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// The figures on which the recommendation depends, and the number of figures that never change it.
-/// `place` names the output that lists all figures.
+/// Returns the figures on which the recommendation depends, and the number of figures that never
+/// change the recommendation. `place` names the output that lists all figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

@@ -160,7 +160,7 @@ pub fn html_tables(document: &PredictDocument) -> String {
     html
 }
 
-/// The rows of a table with `every_row`, or the usual selection if there are many.
+/// Returns all rows if `every_row` is set or the rows are few, otherwise the usual selection.
 fn shown_rows(document: &PredictDocument, every_row: bool) -> Vec<&PredictRow> {
     let few = every_row || document.rows.len() <= ROWS_MAX;
     document.rows.iter().filter(|row| few || is_shown(document, row)).collect()
@@ -184,7 +184,8 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     }
     header.extend(["speed-up".into(), String::new()]);
     let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
-    // Columns are left out from the right, so the columns of the last tier are first.
+    // The table leaves out minor columns in this order. The columns of the last tier come first, so
+    // that columns disappear from the right.
     let of_tiers =
         |unit: &'static str| document.tiers.iter().rev().map(move |tier| format!("{tier} {unit}"));
     let minor: Vec<String> = of_tiers("ns").chain(of_tiers("GB/s")).collect();

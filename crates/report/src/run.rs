@@ -12,10 +12,11 @@ use interleaf_record::run::{
 };
 use std::collections::BTreeMap;
 
-/// Fraction of the memory from which bypassed allocations are shown. Every program bypasses the
-/// policy with a smaller fraction, in its libraries.
+/// Bypassed allocations are shown from this fraction of the memory on. A smaller fraction bypasses
+/// the policy in every program, because of its libraries.
 const REPORTED_SHARE: f64 = 0.01;
-/// Bytes from which bypassed allocations are shown. Most memory of a small program is in libraries.
+/// Bypassed allocations are shown from this size on, bytes. In a small program most memory belongs
+/// to libraries.
 const REPORTED_BYTES: u64 = 8 << 20;
 
 /// The placement in one line.

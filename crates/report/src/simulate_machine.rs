@@ -60,7 +60,7 @@ fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A horizontal line of two points is shortened instead.
+            // A line of two points is horizontal. Its end is moved, because both points are needed.
             series.x[1] = until_s;
             continue;
         }

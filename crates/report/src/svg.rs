@@ -12,7 +12,7 @@ use axis::Axis;
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-/// Font size of texts, font size of titles, and height of a line.
+/// Font size of texts, font size of titles, and height of a line of text, in SVG units.
 const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
@@ -25,13 +25,13 @@ const MARGIN: f64 = 16.0;
 /// Approximate number of labels along the vertical axis.
 const LABELS: usize = 5;
 
-/// Maximum number of points for which a line has markers, and labels beside them.
+/// A line with at most this many points has markers, and labels beside them.
 const MARKED: usize = 45;
 
 /// Maximum number of points of a series that show their values on hover.
 const HINTS: usize = 60;
 
-/// Dashes of the lines that share a colour, in order.
+/// Dash patterns (`stroke-dasharray`). The lines that share a colour take them in this order.
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
 /// The width of a picture.
@@ -105,7 +105,7 @@ struct Sheet {
     with_hints: bool,
 }
 
-/// The names below the axis, for a figure with categories.
+/// The layout of the names of categories below the horizontal axis.
 struct Names {
     is_turned: bool,
     height: f64,
@@ -157,7 +157,7 @@ impl Sheet {
         let mut bar = 0;
         let mut labels = vec![];
         for kind in [SeriesKind::Bars, SeriesKind::Line, SeriesKind::Points] {
-            // The points of the first series are above the others.
+            // Draw the first series of points last, so that its points cover those of the others.
             let is_point = |it: &&Series| it.kind == kind && kind == SeriesKind::Points;
             for series in self.series.iter().rev().filter(is_point) {
                 let _ = writeln!(svg, "<g {}>", colour_of(series.group));
@@ -308,10 +308,10 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// The boxes at which a label of a point can be drawn, the best first: below or above the
-    /// point, and to its right or left.
+    /// Returns the boxes (left, top, right, bottom) at which a label of a point can be drawn, the
+    /// best first: below right, below left, above right and above left of the point.
     fn places(&self, (x, y): (f64, f64), label: &str) -> Vec<[f64; 4]> {
-        // Names of parts have more wide letters than other texts.
+        // Names of parts have more wide letters than other texts, so add 10 % to their width.
         let width = 1.1 * text_width(label, TEXT - 1.0);
         let [right, left] = [x + 6.0, x - 6.0 - width];
         let [below, above] = [y + 14.0, y - 8.0];
@@ -323,9 +323,10 @@ impl Sheet {
         places.map(|(left, bottom)| [left, bottom - TEXT, left + width, bottom]).collect()
     }
 
-    /// Draws the labels of a series with few points, and the markers of a line. A label is drawn
-    /// where it changes, unless it would cover another label; `taken` has the boxes of drawn
-    /// labels. Labels of points avoid all points if they can.
+    /// Draws the labels of a series with few points, and the markers of a line. A label that equals
+    /// the label of the point before it is not drawn. `taken` has the boxes of drawn labels, which
+    /// a new label must not cover. The label of a point in a [`SeriesKind::Points`] series also
+    /// avoids all points, if a free box allows it.
     fn draw_labels(&self, svg: &mut String, series: &Series, taken: &mut Vec<[f64; 4]>) {
         if series.x.len() > MARKED {
             return;
@@ -401,7 +402,8 @@ impl Names {
     }
 }
 
-/// The ranges of the horizontal axis, of the vertical axis, and of the values along the latter.
+/// Returns the range of the horizontal axis, the range of the vertical axis, and the range of the
+/// values along the vertical axis.
 fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -426,8 +428,8 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     Ok([across, [bottom, most(&y).max(bottom)], [least(&y), most(&y)]])
 }
 
-/// The series with positions along the axes instead of values. An interval is not drawn along a
-/// logarithmic axis.
+/// Returns the series with positions along the axes instead of values. Intervals are left out if an
+/// axis is logarithmic.
 fn positions(series: &Series, scale: Scale) -> Series {
     if !scale.is_x_log() && !scale.is_y_log() {
         return series.clone();
@@ -449,7 +451,7 @@ fn pairs(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     series.x.iter().copied().zip(series.y.iter().copied())
 }
 
-/// True if two boxes have a common part: left, top, right, bottom.
+/// True if two boxes (left, top, right, bottom) have a common part.
 fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
 }
@@ -459,7 +461,8 @@ fn colour_of(group: usize) -> String {
     format!("class=\"s{}\" color=\"{}\"", group % super::PALETTE.len(), colour(group))
 }
 
-/// The dash of a line. Earlier lines with the same colour have the preceding dashes.
+/// Returns the dash pattern of the line at index `at`. The n-th line of a colour has the n-th
+/// pattern.
 fn dash(series: &[Series], at: usize) -> &'static str {
     let is_alike =
         |it: &&Series| it.kind == SeriesKind::Line && colour(it.group) == colour(series[at].group);

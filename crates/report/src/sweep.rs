@@ -21,7 +21,7 @@ pub fn page(document: &SweepDocument) -> Page {
     }));
     let rows = || document.rows.iter();
     facts.push(names("platforms", rows().map(|row| row.platform.clone()).collect()));
-    // If a scenario has a single workload, it has the name of the workload.
+    // A scenario with a single workload has the name of the workload, so it is not listed again.
     if rows().any(|row| row.scenario != row.workload) {
         facts.push(names("scenarios", rows().map(|row| row.scenario.clone()).collect()));
     }
@@ -60,8 +60,9 @@ pub fn page(document: &SweepDocument) -> Page {
     Page { notes: notes.into_iter().chain(partial).collect(), ..page }
 }
 
-/// The policy with the best mean. The best static weights are the reference of the regret, so they
-/// are left out unless they are the only policy.
+/// Returns the policy with the best mean, and the means of the other policies. The best static
+/// weights are the reference of the regret. They are left out of a comparison by regret, unless
+/// they are the only policy.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();

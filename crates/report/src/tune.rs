@@ -182,7 +182,8 @@ pub fn csv(document: &TuneDocument) -> String {
     table.csv()
 }
 
-/// The best weights with their speed-up and its uncertainty, or that no weights are better.
+/// Returns a sentence on the best weights with their speed-up and its uncertainty. If no weights
+/// are better, the sentence says so.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, min_gain) = (weights_text(&best.weights), 100.0 * document.min_gain);
     let around = (best.speedup_high - best.speedup_low) / 2.0;

@@ -9,7 +9,8 @@ pub(crate) enum MemoryKind {
     Pager,
     /// Swap to a file, with the settings of this machine.
     Swap,
-    /// Swap to a file, with a larger read-ahead. It reads pages that are adjacent in the swap file.
+    /// Swap to a file, with a larger read-ahead. The read-ahead reads pages that are adjacent in
+    /// the swap file.
     SwapTuned,
     /// A mapped file.
     Mmap,
@@ -34,7 +35,7 @@ impl MemoryKind {
         MEMORY_KINDS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
-    /// True if a control group limits memory to the budget.
+    /// True if a control group limits the memory of a run.
     pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
     }

@@ -66,7 +66,7 @@ impl Pattern {
 
 const ONE: &[&str] = &["--rounds", "1"];
 /// A warm-up round precedes the counted round, so that the write-back of the initial data ends
-/// before it.
+/// before the counted round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];

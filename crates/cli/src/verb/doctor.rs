@@ -33,14 +33,15 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // Files that `balance` reads, but that no check of a capability reads.
+        // A capture has the files that were read. Read the files of `balance` that no check of a
+        // capability reads.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // Files that a measurement records.
+        // Read the files that a measurement records.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Files that `measure app` reads. If no plan is possible, `measure app` reports the error,
-        // so it is ignored here.
+        // Read the files of `measure app`. If no plan is possible, `measure app` reports the error,
+        // so the error is ignored here.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;

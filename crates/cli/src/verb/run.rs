@@ -19,7 +19,7 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// The reciprocal of the largest fraction of the command's time that placement audits may take.
+/// Placement audits take at most 1 / `AUDIT_COST` of the command's time.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -38,8 +38,8 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // A memory policy and its settings affect only new pages, but the pages of these processes
-        // exist.
+        // A memory policy and its settings affect only new pages. The pages of these processes
+        // exist already, so no setting is changed.
         document.settings.clear();
         system::check_live(&root)?;
         return move_processes(args, &machine, &placement, &mut document);
@@ -66,7 +66,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
 
 /// Runs the command while a policy steers its pages.
 fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
-    // In a dry run, treat this machine as a captured machine.
+    // A captured machine is only read, so a dry run treats this machine as a captured one.
     let root = match (args.dry_run, root.is_live()) {
         (true, true) => Root::captured("/"),
         _ => root,

@@ -1,8 +1,8 @@
 //! Interactive views on a terminal. A key, a signal or a hang-up of the terminal closes a view.
 //!
-//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. This reader
-//! restarts its loop on end of file and on EIO, so it never returns after a hang-up, and the loop
-//! never checks for signals.
+//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. The event
+//! reader restarts its loop on end of file and on EIO. After a hang-up it therefore never returns,
+//! and a signal could not end the view.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::launch::command::Signals;
@@ -56,13 +56,13 @@ pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result
         let hint = format!("pipe it elsewhere for lines of text: {command} | cat");
         Failure::new(format!("the terminal cannot be drawn on: {why}"), hint)
     };
-    // ratatui's panic hook also restores the terminal.
+    // If the view panics, ratatui's panic hook restores the terminal.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let shown = draw(&mut terminal, view, tick, &signals);
     let restored = ratatui::try_restore();
     if shown.is_err() {
-        // Skip the destructor. If stderr is the terminal that hung up, the destructor's message
-        // about the cursor panics.
+        // Skip the destructor of `terminal`. It prints a message about the cursor to stderr, and
+        // panics if stderr is the terminal that hung up.
         mem::forget(terminal);
     }
     shown.and(restored).map_err(failed)
@@ -116,9 +116,9 @@ const ESCAPE: u8 = 0x1b;
 const CONTROL_C: u8 = 0x03;
 const CONTROL_D: u8 = 0x04;
 
-/// Parses the keys in the input of a terminal in raw mode. Other keys and escape sequences are
-/// skipped: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` and a byte, and `ESC`
-/// and the byte of a key pressed with Alt.
+/// Parses the keys in the input of a terminal in raw mode. Other keys are skipped, and so are three
+/// kinds of escape sequences: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` with
+/// one more byte, and `ESC` with the byte of a key pressed with Alt.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = vec![];
     loop {

@@ -66,7 +66,8 @@ fn checked(page: &str, medium: &str) -> String {
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);
-    // In a virtual machine or a container, root has no sandbox, no graphics and little /dev/shm.
+    // Root in a virtual machine or a container has no sandbox, no graphics and little /dev/shm. So
+    // Chromium must not use them.
     command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command
         .arg("--virtual-time-budget=20000")

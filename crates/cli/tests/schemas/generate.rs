@@ -14,7 +14,7 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// The direction of a text: the tool reads it, or writes it.
+/// Whether the tool reads or writes the text that a schema describes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -124,7 +124,7 @@ impl Source {
         Self { items }
     }
 
-    /// The JSON Schema `schema` of the struct `name`.
+    /// Returns the JSON Schema with the title `schema`, generated from the struct `name`.
     pub(crate) fn schema(&self, schema: &str, name: &str, direction: Direction) -> Value {
         let Some(Item::Struct(item)) = self.items.get(name) else { panic!("no struct {name}") };
         let inherits = item
@@ -213,7 +213,8 @@ impl Generator<'_> {
     fn is_required(&self, field: &Field, own: &Attributes) -> bool {
         match self.direction {
             Direction::Read => !own.has("default") && named(&field.ty).0 != "Option",
-            // Documents of earlier versions lack fields that have a default.
+            // A document of an earlier version may lack a field that has a default, so the field is
+            // not required.
             Direction::Written => !own.has("skip_serializing_if") && !own.has("default"),
         }
     }
@@ -303,7 +304,8 @@ impl Generator<'_> {
         if self.definitions.borrow().contains_key(name) {
             return;
         }
-        // Inserted before the fields are visited, because a field may have the same type.
+        // Insert a placeholder before the fields are visited, because a field may have this type
+        // too.
         self.definitions.borrow_mut().insert(name.into(), Value::Null);
         let value = match item {
             Item::Struct(item) => self.structure(item),

@@ -172,8 +172,8 @@ fn the_documents_of_the_tests_keep_their_schemas() {
         // A record of periods has a document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
-            // A machine and a platform have the same schema name, so no JSON Schema is generated
-            // for it.
+            // A machine and a platform have different documents with the same schema name, so no
+            // JSON Schema is generated for this name.
             if value["schema"] == "interleaf.show/1" {
                 continue;
             }

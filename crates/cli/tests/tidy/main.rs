@@ -64,7 +64,8 @@ const UNSAFE: [&str; 34] = [
     "crates/workload/src/memory.rs",
 ];
 
-/// Methods whose last bits depend on the platform. `libm` replaces them. Square roots are exact.
+/// Methods of floating-point numbers whose last bits depend on the platform. Pure crates call
+/// `libm` instead. Square roots are exact, so they are allowed.
 const PLATFORM_MATH: [&str; 24] = [
     "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
     "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",
@@ -371,8 +372,8 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     dead.map(|(at, target)| fault(at, format!("the link to {target} leads nowhere"))).collect()
 }
 
-/// Returns the paths of the source tree in backticks. For a pattern, returns the folder before the
-/// first wildcard.
+/// Returns the paths of the source tree that a text names in backticks. Of a path with a wildcard,
+/// returns the folder before the first wildcard.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
     let roots =
         ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
@@ -451,7 +452,7 @@ fn markdown_files() -> Vec<PathBuf> {
     found
 }
 
-/// Fails with a list of all faults in `files`, one per line, as `file:line: what`.
+/// Applies a rule to `files`. Fails with a list of all faults, one per line, as `file:line: what`.
 fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
     let root = root();
     let mut faults = vec![];
@@ -547,8 +548,8 @@ fn each_platform_has_its_curves() {
     });
 }
 
-/// The folder at the root that has the file or folder `literal`, which the code includes; `None`
-/// for files of `crates/`.
+/// Returns the folder at the root of the source tree that contains `literal`, the path that
+/// `source` includes. Returns `None` for paths below `crates/`.
 fn contained(source: &Path, literal: &str) -> Option<String> {
     let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
         Some(of_crate) => {

@@ -16,7 +16,7 @@ const THREAD_VARIABLES: [&str; 4] =
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 
-/// A configuration under which a command is run; the default is the command as it is.
+/// A configuration under which a command is run. The default runs the command unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     /// The name in results.
@@ -51,8 +51,8 @@ pub enum MemoryChoice {
 /// Transparent huge pages of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// For all memory that may have them; with the machine's setting `madvise`, for the memory of
-    /// `malloc` of glibc.
+    /// For all memory that can have huge pages. If the machine's setting is `madvise`, only for
+    /// memory of glibc's `malloc`.
     Always,
     /// For no memory.
     Never,
@@ -124,7 +124,7 @@ impl Configuration {
                 }
             }
         }
-        // A variable that the user names overrides the variable of `threads`.
+        // A thread variable that the user sets overrides the value from `threads`.
         variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
         variables.extend(self.variables.iter().cloned());
         Ok(variables)

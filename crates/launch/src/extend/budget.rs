@@ -25,7 +25,7 @@ pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
 /// number. Allocations from 128 KiB to this minimum stay outside the budget until their sum reaches
-/// the minimum, so their sum is less than twice the minimum.
+/// the minimum. Their sum outside the budget is therefore less than twice the minimum.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Upper bound of the minimum size without `--min-alloc`.

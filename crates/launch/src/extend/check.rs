@@ -27,9 +27,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries that pin memory, the device for which they pin it, and a flag: true if every program
-/// linked with the library pins memory. Pages that a device accesses directly must stay in DRAM.
-/// Many programs are linked with RDMA libraries and never use them: QEMU, and every MPI program.
+/// Libraries that pin memory, the device for which they pin it, and a flag. Pages that a device
+/// accesses directly must stay in DRAM. The flag is true if every program linked with the library
+/// pins memory. It is false for RDMA, because QEMU and every MPI program are linked with RDMA
+/// libraries and often never use them.
 const PINNING: [(&str, &str, bool); 9] = [
     ("libcuda.so", "a GPU", true),
     ("libcudart.so", "a GPU", true),
@@ -126,8 +127,8 @@ fn preloaded(library: &Path) -> CheckDocument {
     CheckDocument::fine(check, shown)
 }
 
-/// Returns the program that a launcher such as `mpirun` starts, through nested launchers: the first
-/// argument that names a program.
+/// Returns the program that a launcher such as `mpirun` starts: the first argument that names a
+/// program. Launchers may be nested.
 fn launched(command: &[OsString]) -> Option<&OsStr> {
     let (first, rest) = command.split_first()?;
     let name = Path::new(first).file_name()?;
@@ -389,7 +390,7 @@ mod tests {
         of.map(|check| (check.status, check.detail.clone())).collect()
     }
 
-    /// Checks a machine with 22 GiB, whose command is in `/jobs/one`.
+    /// Checks a machine with 22 GiB, whose command is in the control group `/jobs/one`.
     fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

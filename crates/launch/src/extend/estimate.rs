@@ -13,8 +13,8 @@ use std::{path::PathBuf, time::Duration};
 /// The name of the drive that is measured on this machine.
 pub const THIS: &str = "this";
 
-/// The measured bytes of a store, which are more than the cache of a drive, and the time limit of
-/// each measurement, which keeps an estimate quick.
+/// The number of bytes that are measured on a store, which is larger than the cache of a drive. The
+/// time limit of each measurement keeps an estimate quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 

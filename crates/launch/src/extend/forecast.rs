@@ -1,5 +1,6 @@
-//! `interleaf extend --plan`: the efficiency at other budgets and on other drives, from the
-//! statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a trace.
+//! `interleaf extend --plan`: the efficiency at other budgets and on other drives. The forecast is
+//! made from statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a
+//! trace.
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
 //! runs. Beyond the largest budget of the runs, the traffic is proportional to the bytes of the
@@ -30,14 +31,15 @@ use interleaf_record::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Budgets of the forecast, and of the curve of a trace: fractions of the footprint.
+/// The number of budgets of the forecast, and of budgets on the curve of a trace. Both divide the
+/// footprint into equal steps.
 const PARTS: u64 = 8;
 const STEPS: u32 = 32;
 
-/// Blocks in the scaled-down cache of optimal replacement.
+/// About this number of blocks of a trace is sampled for the simulated caches.
 const SAMPLE: usize = 4096;
 
-/// The efficiency that is enough, by default.
+/// The default of the efficiency that is enough, as a fraction of the speed in DRAM.
 const ENOUGH: f64 = 0.9;
 
 const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
@@ -50,11 +52,12 @@ pub struct ForecastOptions {
     pub files: Vec<PathBuf>,
     /// Names or files of drives; empty for all built-in drives.
     pub drives: Vec<String>,
-    /// Stores to measure: the drive that the runs used.
+    /// Stores on the drive that the runs used. They are measured.
     pub stores: Vec<PathBuf>,
     /// The memory that the program touches.
     pub footprint: Option<Bytes>,
-    /// The time of the runs with all data in DRAM. Default: from a record, or estimated.
+    /// The time that the runs would take with all data in DRAM. By default the time is taken from a
+    /// record, or estimated.
     pub time_in_dram: Option<Time>,
     /// The efficiency that is enough. Default: 90 %.
     pub efficiency: Option<Percent>,
@@ -144,7 +147,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
-/// The note on a time in DRAM that is computed from a run and not measured.
+/// Returns the note on a time in DRAM that is computed from a run and not measured.
 fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
@@ -159,7 +162,8 @@ fn estimated(name: &str, run: Option<&Run>) -> String {
     format!("{name}: the time in DRAM {how}; give the measured time with --time-in-dram")
 }
 
-/// Reads of single pages that a thread waited for.
+/// Returns the number of pages that threads waited for: the pages read without the prefetched ones,
+/// at most the number of major faults.
 fn demand_reads(counts: &CountsDocument) -> f64 {
     let major = counts.faults.saturating_sub(counts.soft_faults) as f64;
     let demand = counts.read_bytes as f64 / PAGE_BYTES - counts.prefetched_pages as f64;
@@ -188,7 +192,7 @@ fn of_stats(stats: &ExtendDocument) -> Run {
     }
 }
 
-/// Adds a round of a record of `bench run`, with extended memory or in DRAM.
+/// Adds the mean round of a record of `bench run`, which ran with extended memory or in DRAM.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.footprint_bytes = Some(record.footprint_bytes);
     let Some(extended) = record.extended else {
@@ -214,7 +218,7 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.extended.push((name, record));
 }
 
-/// Takes the time of all runs in DRAM from an option.
+/// Sets the time in DRAM of all runs to `time`, the value of `--time-in-dram`.
 fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     let seconds = time.seconds();
     if let Some(run) = inputs.runs.iter().find(|run| run.seconds < seconds) {
@@ -231,7 +235,7 @@ fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the compute time of runs from records in DRAM.
+/// Sets the time in DRAM of all runs to the mean round of the first record of `bench run` in DRAM.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
     let Some((name, dram)) = inputs.in_dram.first() else {
@@ -267,7 +271,8 @@ fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the run of the pager with the smallest footprint that exceeds the budget.
+/// Adds one run of a record of `bench compare`: the run of the pager with the smallest footprint
+/// that exceeds the budget.
 fn of_comparison(
     name: &str,
     record: &BenchCompareDocument,
@@ -376,7 +381,7 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
         .runs
         .first()
         .map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
-    // Without traffic any rate gives the same forecast.
+    // The rate is 0 if there was no traffic. Any positive rate then gives the same forecast.
     let rate = rate.max(1.0);
     Ok(Drive {
         name: "of the run".into(),
@@ -405,7 +410,7 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // The pager's own work counts as computing in an estimated time in DRAM.
+    // A time in DRAM that is estimated includes the work of the pager as computing.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;
@@ -485,7 +490,7 @@ fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The miss ratio curve, in bytes.
+/// Returns a figure of the miss ratio curve: the traffic by budget, in MiB.
 fn curve_figure(rows: &[CurveRow]) -> Figure {
     let points = |of: fn(&CurveRow) -> u64| {
         rows.iter().map(move |row| (row.dram_bytes as f64 / MIB, of(row) as f64 / MIB))

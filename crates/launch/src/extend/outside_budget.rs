@@ -17,7 +17,8 @@ pub(super) struct OutsideBudget {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// Frames that were resident: a frame keeps its memory after it is emptied.
+    /// The highest number of resident frames, but at most the frames that the process holds now. A
+    /// frame keeps its memory after it is emptied.
     frames: u64,
     outside_bytes: u64,
 }
@@ -30,7 +31,7 @@ impl OutsideBudget {
     /// Samples the processes that have a share of the budget.
     pub(super) fn update(&mut self, ledger: &BudgetLedger) {
         for Process { identity, held, resident, .. } in ledger.processes() {
-            // The process has ended, or belongs to another user.
+            // Skip a process that has ended, or that belongs to another user.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
             let peak = self.peaks.entry(identity.pid).or_default();
             peak.frames = peak.frames.max(resident).min(held);

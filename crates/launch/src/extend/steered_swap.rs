@@ -1,7 +1,8 @@
 //! Steered swap, for static programs, which ignore the preloaded library of the pager.
 //!
-//! The swap file and the control group are made through the journal, so they are removed however
-//! this process ends. The hints come from [`interleaf_swap_hints`].
+//! The journal records the swap file and the control group. Both are removed at the end of this
+//! process, or by `--restore` if this process was killed. The hints come from
+//! [`interleaf_swap_hints`].
 
 use super::ExtendOptions;
 use crate::{Ended, restore::report_restored};
@@ -52,8 +53,9 @@ impl<'a> SteeredSwap<'a> {
         swap_bytes: u64,
     ) -> Result<Self, StoreRefused> {
         check_store(root, store)?;
-        // The journal undoes the changes in reverse order: programs that still run leave the group,
-        // and then swapoff reads their pages into memory without the group's limit.
+        // The journal undoes the changes in reverse order. First, programs that still run leave the
+        // group. Then swapoff reads their pages into memory, where the group's limit no longer
+        // applies.
         let file = SwapFile::preferred(root, journal, store, swap_bytes);
         let file = file.map_err(|why| swap_refused(store, &why))?;
         let group = LimitedGroup::new(root, journal, dram_bytes);
@@ -73,7 +75,8 @@ pub(super) fn is_static(options: &ExtendOptions) -> bool {
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
-/// Checks for obstacles to steered swap; only for a static program with `--force`.
+/// Checks for obstacles to steered swap. Checks nothing unless the program is static and `--force`
+/// is given.
 pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     if !options.force || !is_static(options) {
         return vec![];

@@ -34,8 +34,8 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // Each of the listed weights and the first tier need a run; the hint adds a second run for each
-    // of the best two.
+    // Each of the listed weights needs a run, and so do the weights with all pages on the first
+    // tier. The hint adds two runs, which repeat the best two.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(
@@ -89,8 +89,8 @@ fn tiers_text(tiers: &[IdList]) -> String {
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
-/// Returns the weights with the highest bandwidth by the curves of a platform, for reads that
-/// saturate it.
+/// Returns the weights with the highest bandwidth by the curves of a platform, under a load of
+/// reads that saturates the platform.
 fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());

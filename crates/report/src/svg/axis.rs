@@ -15,7 +15,8 @@ pub(super) struct Axis {
     step: Option<f64>,
 }
 
-/// A value may exceed the last label by this fraction of the distance of two labels.
+/// A value may exceed the last label by this fraction of the distance between two labels, before
+/// the axis is extended to the next label.
 const SLACK: f64 = 0.02;
 
 /// A labelled position of an axis.
@@ -39,7 +40,8 @@ impl Axis {
         let least = match [from, to] {
             // All values are zero.
             [0.0, 0.0] => 1.0,
-            // If an axis is shorter than 10^-6 of its ends, its steps are lost in rounding.
+            // If an axis is shorter than 10^-6 of its larger end, the distance between labels is
+            // lost in rounding.
             _ => 1e-6 * from.abs().max(to.abs()).max(1e-3),
         };
         let to = from + length.max(least);
@@ -55,12 +57,13 @@ impl Axis {
         Self { has_whole_values, ..self }
     }
 
-    /// Moves an end outwards to the next of about `wanted` labels, if no label is between the end
-    /// and the values, from the smallest to the largest.
+    /// Moves an end of the axis outwards to the next label, if no label is between this end and the
+    /// values. `values` are the smallest and the largest value. The axis has about `wanted` labels.
     pub(super) fn with_labels_around(self, values: [f64; 2], wanted: usize) -> Self {
         if self.is_log {
             let ([first, last], stride) = self.decades(wanted);
-            // The last label is at a whole number of strides.
+            // Round the number of decades up to a whole number of strides, so that the last stride
+            // ends at a label.
             let past = (last - first + stride - 1) % stride;
             let (from, to) = (f64::from(first), f64::from(last + stride - 1 - past));
             let labels = Self { from, to, ..self }.powers(wanted);
@@ -75,7 +78,7 @@ impl Axis {
         let has_last = step * libm::floor(self.to / step + 1e-6) >= values[1] - slack;
         let from = if has_first { self.from } else { step * libm::floor(self.from / step) };
         let to = if has_last { self.to } else { step * libm::ceil(self.to / step) };
-        // The ends of a range near the limits of f64 stay.
+        // Near the limits of `f64` the new ends overflow. The axis then keeps its ends.
         if !(from < to && (to - from).is_finite()) {
             return self;
         }
@@ -112,7 +115,8 @@ impl Axis {
         vec![end(self.from), end(self.to)]
     }
 
-    /// The distance of about `wanted` labels: 1, 2 or 5 times a power of ten.
+    /// Returns the distance between labels if the axis has about `wanted` of them: 1, 2 or 5 times
+    /// a power of ten.
     fn step_of(&self, wanted: usize) -> f64 {
         let rough = (self.to - self.from) / wanted.max(1) as f64;
         let power = libm::floor(libm::log10(rough));
@@ -122,7 +126,7 @@ impl Axis {
         if self.has_whole_values { step.max(1.0) } else { step }
     }
 
-    /// Multiples of a step.
+    /// Returns the labelled positions of a linear axis: the multiples of the step.
     fn steps(&self, wanted: usize) -> Vec<Tick> {
         let step = self.step.unwrap_or_else(|| self.step_of(wanted));
         let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
@@ -142,7 +146,8 @@ impl Axis {
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
 
-    /// The powers of ten around a logarithmic axis, and the distance of about `wanted` of them.
+    /// Returns the exponents of the powers of ten below and above a logarithmic axis. Also returns
+    /// the distance between labelled exponents that gives about `wanted` labels.
     fn decades(&self, wanted: usize) -> ([i32; 2], i32) {
         let (first, last) = (libm::floor(self.from + 1e-9), libm::ceil(self.to - 1e-9));
         let wanted = wanted.max(1) as f64;
@@ -150,7 +155,8 @@ impl Axis {
         ([first as i32, last as i32], stride as i32)
     }
 
-    /// Powers of ten. If the axis spans at most three decades, also 2 and 5 times each power.
+    /// Returns the labelled positions of a logarithmic axis: powers of ten, and on an axis of at
+    /// most three decades also 2 and 5 times each power.
     fn powers(&self, wanted: usize) -> Vec<Tick> {
         let ([first, last], stride) = self.decades(wanted);
         let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };
@@ -210,7 +216,8 @@ mod tests {
         assert_eq!(labels([-1.0, 0.5], true, 5), "0.1 0.2 0.5 1 2 5");
         assert_eq!(labels([0.3, 6.2], true, 5), "1 100 10000 1e6 1e8");
         assert_eq!(labels([-3.0, -3.0], true, 5), "0.001 0.002");
-        // The lower end is not at a value, so that it needs no label.
+        // The label 1.0 is between the lower end and the values, so this end stays. The upper end
+        // moves to the label 1.4.
         let axis = Axis::new([0.93, 1.39], false).map(|it| it.with_labels_around([1.06, 1.39], 5));
         assert!(axis.is_ok_and(|it| it.from == 0.93 && (it.to - 1.4).abs() < 1e-9));
     }

@@ -1,5 +1,5 @@
 //! Figures with a row for each category: points along a horizontal axis of values, with their
-//! intervals and a line at zero. Names are beside the rows, or above them where they are long.
+//! intervals and a line at zero. Long names are above the rows, other names are beside them.
 
 use super::{
     LINE, MARGIN, TEXT, Width, axis::Axis, colour_of, draw_legend, draw_title, legend_rows, pairs,
@@ -15,10 +15,10 @@ const POINT: f64 = 20.0;
 /// Space below a row.
 const GAP: f64 = 6.0;
 
-/// Distance of the lines of a name.
+/// Distance between the lines of a name.
 const NAME: f64 = 17.0;
 
-/// The largest part of the width that names beside rows take.
+/// The largest fraction of the picture's width that names beside the rows may take.
 const NAMES_MAX: f64 = 0.5;
 
 /// A row: the lines of its name, and its coordinates.
@@ -61,7 +61,7 @@ pub(super) fn drawn(figure: &Figure, width: Width) -> Result<(f64, f64, String),
     let room = rows.width - 2.0 * MARGIN;
     let label = shortened(&figure.y_label, room, TEXT);
     let middle = 0.5 * (rows.x.start() + rows.x.end());
-    // The end of a long label stays within the picture.
+    // Keep both ends of a long label within the picture.
     let half = 0.5 * text_width(&label, TEXT);
     let middle = middle.min(rows.width - MARGIN - half).max(MARGIN + half);
     put_text(&mut svg, (middle, below + LINE), "class=\"label\" text-anchor=\"middle\"", &label);
@@ -121,7 +121,7 @@ impl Rows {
         );
     }
 
-    /// The path of a vertical line at a value, which names above the rows interrupt.
+    /// Returns the path of a vertical line at a value. Names above the rows interrupt the line.
     fn upright(&self, value: f64) -> String {
         let x = self.x.at(value);
         if !self.is_above {

@@ -1,8 +1,8 @@
 //! `interleaf balance --monitor`: shows the periods of a running daemon.
 //!
 //! A thread connects to the daemon's socket, reconnects after the daemon restarts, and passes on
-//! the daemon's messages. On a terminal the monitor draws them; otherwise it prints a line for each
-//! period.
+//! the daemon's messages. On a terminal the monitor draws the periods; otherwise it prints a line
+//! for each period.
 
 mod history;
 mod view;
@@ -101,7 +101,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
     loop {
         let mut line = vec![];
         match (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line) {
-            // A line without a line feed is the last line of a killed daemon.
+            // A line without a line feed is too long, or is the last line of a killed daemon.
             Ok(_) if line.last() == Some(&b'\n') => {}
             Ok(_) | Err(_) => return Some(()),
         }

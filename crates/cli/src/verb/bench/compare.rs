@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::bench_compare::csv(&document),
         || interleaf_report::bench_compare::text(&document),
     );
-    // If a later round failed, the earlier rounds are valid.
+    // After the failure of a round, the earlier rounds are still valid and are printed.
     if measured.is_ok() || !document.rows.is_empty() {
         support::print_document(
             args.output.options(),
@@ -60,7 +60,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
 /// The comparisons of a study that were run.
 #[derive(Debug, Default)]
 pub(in crate::verb) struct Comparisons {
-    /// A document for each element of the arguments whose comparison was begun.
+    /// A document for each comparison that was begun, in the order of the arguments.
     pub(in crate::verb) documents: Vec<BenchCompareDocument>,
     /// Patterns with footprints whose runs were not begun before the deadline.
     pub(in crate::verb) left_out: Vec<String>,
@@ -102,7 +102,8 @@ pub(in crate::verb) fn comparisons(
                     continue;
                 }
                 let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
-                // Settings are restored even if a run failed.
+                // If a run failed, check that its settings are restored before its error is
+                // returned.
                 if ran.is_err() {
                     bench.check_restored()?;
                 }
@@ -169,7 +170,7 @@ fn rounds(
 ) -> Result<(), Failure> {
     let mut ways: Vec<MemoryKind> =
         args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
-    // Bounded ways run last, because their control group gets as much memory as the pager used.
+    // Ways with a memory limit run last, because their limit is the memory that the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();

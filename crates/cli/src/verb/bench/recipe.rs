@@ -41,7 +41,8 @@ fn python(recipe: &Recipe) -> PathBuf {
     }
 }
 
-/// Names the first program that is missing, or the environment if it is missing or out of date.
+/// Returns a text about the first program that is missing, or about the Python environment if it is
+/// missing or out of date.
 fn missing(recipe: &Recipe) -> Option<String> {
     if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
         return Some(format!("there is no {program}"));

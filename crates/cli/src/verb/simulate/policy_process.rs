@@ -25,7 +25,8 @@ pub(super) enum SimulationEnd {
     Signal(i32),
 }
 
-/// The command in the options; `None` if the options name a policy.
+/// Returns the command that the options name as the policy, or `None` if they name a built-in
+/// policy.
 pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Failure> {
     let command = PolicyCommand::parse(&args.policy).transpose().map_err(failure)?;
     let only = |given: bool, option: &str, policy: &str| {

@@ -22,7 +22,8 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // A tier was added or removed if a period has other nodes. The history is then useless.
+        // If a period has other nodes, a tier was added or removed. The older periods are then
+        // useless.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }

@@ -75,7 +75,7 @@ fn document(
 ) -> CeilingDocument {
     let carried = |least: BlockTraffic| match pattern.moves_bytes() {
         true => least.read + least.written,
-        // Write-back overlaps with the reads of the next blocks.
+        // Write-back overlaps with the reads of the next blocks, so only the reads take time.
         false => least.read,
     };
     let drive_s = match (least, &drive) {

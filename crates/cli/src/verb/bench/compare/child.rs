@@ -33,10 +33,10 @@ use std::{
 /// A shell script that enters the control group and then executes the command.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// The value of `extend --min-alloc`. Smaller allocations are not the arrays of a pattern.
+/// The value of `extend --min-alloc`. The arrays of a pattern are at least this large.
 const MIN_ALLOC: &str = "2MiB";
 
-/// Interval between checks whether a run has started.
+/// Interval between checks whether a run has started or ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Footprints are multiples of this size, bytes.
@@ -47,7 +47,7 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// The time at which a run is ended, whatever its own limit.
+    /// The time at which a run is ended even if its own limit is later.
     deadline: Option<Instant>,
     /// The signal that arrived during a run, if any.
     signal: Cell<Option<i32>>,
@@ -118,8 +118,8 @@ impl<'a> Comparison<'a> {
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once. `memory` is the memory that the pager used, which is also the limit of
-    /// bounded ways.
+    /// Runs a pattern once. `memory` is the memory that the pager used. A way with a memory limit
+    /// gets the same memory as its limit.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -130,15 +130,15 @@ impl<'a> Comparison<'a> {
     ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
-        // For a footprint within the budget, the pager's memory does not include its overhead. Use
+        // For a footprint within the budget, `memory` does not include the pager's overhead. Use
         // the budget plus slack instead.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
-            // A run without a limit needs no group. Without a group, its peak memory is unknown,
-            // and a signal ends the run when it exceeds its time.
+            // A run without a limit needs no group. Without a group the peak memory of the run is
+            // unknown, and a run that exceeds its time is ended by a signal.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
@@ -174,7 +174,8 @@ impl<'a> Comparison<'a> {
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // Other ways can still be measured.
+            // A swap file was left over, which fails this way only. Other ways can still be
+            // measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
             }
@@ -189,10 +190,10 @@ impl<'a> Comparison<'a> {
         self.in_group(run, group)
     }
 
-    /// Tries again to restore the settings that are left in the journal.
+    /// Tries again to restore the settings that the journal still has.
     ///
     /// # Errors
-    /// When a setting still cannot be restored. It stays in the journal.
+    /// When a setting still cannot be restored. Such a setting stays in the journal.
     pub(super) fn check_restored(&self) -> Result<(), Failure> {
         // A user who cannot write to the journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
@@ -282,8 +283,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Waits for a run; `None` if the run exceeded its time limit. A launcher (`--by`) may queue
-    /// the run, so the time counts from the run's entry into the group.
+    /// Waits for a run; `None` if the run exceeded its time limit. The time counts from the run's
+    /// entry into the group, because a launcher (`--by`) may queue the run before.
     fn waited(
         &self,
         running: &mut Running<'_>,

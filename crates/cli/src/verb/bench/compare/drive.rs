@@ -11,19 +11,20 @@ use std::{
     process::{Command, Output},
 };
 
-/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. The pager keeps
-/// up to 16 transfers of 1 MiB outstanding. Mapped files are read ahead in pieces of several MiB.
+/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. They cover the
+/// pager and mapped files. The pager keeps up to 16 transfers of 1 MiB outstanding. Mapped files
+/// are read ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
 /// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
 /// Seconds of each fio run in a round. Other load changes the rate of a drive, on a virtual machine
-/// by a factor of two within seconds. A run close in time to the other runs is therefore better
-/// than a long run.
+/// by a factor of two within seconds. So a short run, close in time to the other runs of the round,
+/// is better than a long one.
 const SECONDS: &str = "2";
 
-/// Rounds that move fewer bytes than this do not show the drive's rate.
+/// Rounds that move fewer bytes than this limit do not show the drive's rate.
 const REACHED_MIN: u64 = 16 << 20;
 
 /// A file that fio reads and writes. It is removed on drop.
@@ -94,10 +95,10 @@ pub(super) fn rate(
     best.ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
-/// Raises the rate to that of the fastest way. If a pattern moved more bytes per second than fio,
-/// the drive can sustain this rate, and the result says so. Patterns of unpredictable single pages
-/// are excluded, because a way that reads several pages at a time moves more bytes without
-/// completing more requests.
+/// Raises the rate that fio measured to the rate of the fastest way. If a way moved more bytes per
+/// second than fio, the drive can sustain this rate, and the result says so. Patterns of
+/// unpredictable single pages are excluded, because a way that reads several pages at a time moves
+/// more bytes without completing more requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,

@@ -167,7 +167,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A demand file accepts the phases of any division of a run.
+        /// However a run is divided into phases, the shares sum to 1, so that a demand file accepts
+        /// the phases.
         #[test]
         fn shares_sum_to_1(parts in prop::collection::vec(0.001f64..1.0, 2..16)) {
             let sum: f64 = parts.iter().sum();

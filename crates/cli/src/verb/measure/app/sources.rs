@@ -1,4 +1,5 @@
-//! The sources of counts, and the reasons why sources are missing.
+//! The sources of the counts in a profile (traffic, pipeline slots, energy), and the reasons why
+//! sources are missing.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -27,13 +28,13 @@ use std::path::Path;
 
 /// The available sources, besides `/proc`.
 pub(super) struct Sources<'a> {
-    /// Counts traffic by domain and by tier of the source. `None` in a dry run.
+    /// Counts traffic by domain and by tier of this source. `None` in a dry run.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
     /// Counts the command's traffic for all tiers together, if no source counts traffic by tier.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// For each tier of the source, the index in `tiers`.
+    /// For each tier of the source `traffic`, the index in `tiers`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
     pub(super) nodes: Vec<(u32, usize)>,
@@ -195,7 +196,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of the tiers. A recording of `balance` has the nodes, in order of their speed.
+/// Opens a recording of traffic by tier. A recording of `balance` has a tier for each node, in
+/// order of the nodes' speed.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -266,7 +268,8 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
     let text = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
-    // A captured machine has a single reading, which gives no difference.
+    // A captured machine has a single reading of each meter, and the energy of a run is the
+    // difference of two.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, text(&zones))));
     }

@@ -19,24 +19,24 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// Latest time of the first sample after the start. It is early, so that a short command is
-/// sampled.
+/// Latest time of the first sample after the start. It is early, so that a short command is sampled
+/// too.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
-/// The reciprocal of the largest fraction of the command's time that samples may take. Samples of
-/// the placement can stall the command, and samples of the processes use a CPU.
+/// Samples take at most 1 / `SAMPLE_COST` of the command's time. The limit exists because samples
+/// of the placement can stall the command, and samples of the processes use a CPU.
 const SAMPLE_COST: u32 = 20;
 
 /// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// Fractions of the machine's CPU time above which a warning reports other programs, or time that
-/// the hypervisor stole.
+/// Fractions of the machine's CPU time. Above the first, a warning reports the time of other
+/// programs. Above the second, a warning reports the time that the hypervisor stole.
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// Minimum fraction of the time in which slots were counted. Below it, a warning reports that the
-/// counts are scaled up.
+/// Minimum fraction of the time in which pipeline slots were counted. Below it, a warning reports
+/// that the counts are scaled up.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {
@@ -58,13 +58,14 @@ pub(super) struct AppSampler<'a> {
 }
 
 impl<'a> AppSampler<'a> {
-    /// Starts right before the command starts.
+    /// Creates the sampler right before the command starts.
     pub(super) fn new(
         args: &AppArgs,
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // Drops the counts from the time before the command. A recording has no such counts.
+        // Drop the traffic and the energy that were counted before the command. A recording has no
+        // counts from before the command.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -139,7 +140,7 @@ impl<'a> AppSampler<'a> {
             }
             self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
-        // Keeps the last sample of the processes until the next is due.
+        // A sample without figures of the processes takes them from the sample before.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
