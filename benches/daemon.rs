@@ -62,7 +62,7 @@ const WAITS: &str = "wait";
 /// minutes, so their measurement is longest.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
-/// Duration of the warm-up. After it, the actuator knows that pages do not migrate.
+/// Duration of the warm-up. After the warm-up, the actuator knows that pages do not migrate.
 const WARM_UP: Duration = Duration::from_secs(20);
 
 /// Memory of a steered process. The daemon ignores processes with less memory.
@@ -298,7 +298,7 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Checks that the command starts within the limit. True if the command was not built.
+/// Returns true if the command starts within the limit, or if it was not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
     // The benchmark is `target/release/deps/daemon-0123`, the command `target/release/interleaf`.

@@ -140,8 +140,8 @@ fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Four tiers. The last three or all four are behind a link whose bandwidth is less than the sum of
-/// theirs.
+/// Four tiers. The last three or all four are behind a link. The bandwidth of the link is less than
+/// the sum of the bandwidths of these tiers.
 #[divan::bench(args = [3, 4])]
 fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     let mut platform = synthetic(4);

@@ -2,7 +2,7 @@
 //! many short rounds, so that interference affects all kernels equally.
 //!
 //! ```text
-//! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # these mixes; all without
+//! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # by default all mixes
 //! ```
 //!
 //! Environment variables: `THREADS`, `ROUNDS`, `ISA` and `MIB` set these parameters. `ALL` includes

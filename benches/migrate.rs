@@ -1,8 +1,8 @@
 //! The time per page for planning a migration and for sampling the placement.
 //!
 //! `plan` and `plan_at_target` should take a small part of the time of `survey`, which asks the
-//! kernel for the location of each page of this process: with all pages of 1 GiB present, and with
-//! every 256th page of 64 GiB present.
+//! kernel for the location of each page of this process. `survey` runs with all pages of 1 GiB
+//! present, and with every 256th page of 64 GiB present.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{

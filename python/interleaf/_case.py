@@ -23,7 +23,8 @@ from ._records import CardOutcome, MachineOutcome, Prediction, Record
 #: A function of a sweep: it returns a record, or a row of numbers and texts.
 Target = Callable[..., object]
 
-#: Default `__repr__` of objects, classes and functions: an address or a name, no content.
+#: Default `__repr__` of objects, classes and functions. They show an address or a name, but no
+#: content.
 _DEFAULT_REPR = (object.__repr__, type.__repr__, type(lambda: None).__repr__)
 
 #: The built-in functions that a sweep can call by name.
@@ -35,7 +36,7 @@ TARGETS: dict[str, Target] = {
     "simulate.card": simulate.card,
 }
 
-#: Arguments whose text names a file or a built-in object: their content is part of the hash.
+#: The argument that names a platform: its content is part of the hash.
 _PLATFORM = "platform"
 
 

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from ._errors import InputError, InputTypeError
 from ._options import whole
 
-#: Settings of a Dask cluster of our own. By default a worker samples the stacks of its threads,
-#: which nobody reads, and gives memory back to the kernel at each ``free`` of 64 KiB, which the
-#: next simulation allocates again: together these take some 6 % of the processors.
+#: Settings of a Dask cluster that this module starts. By default a worker samples the stacks of
+#: its threads, and nobody reads the samples. It also gives memory back to the kernel at each
+#: ``free`` of 64 KiB, and the next simulation allocates it again. Both together take some 6 % of
+#: the processors.
 OWN_CLUSTER = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",

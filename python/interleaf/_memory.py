@@ -166,7 +166,7 @@ class ExtendedMemory:
         self._pager = ctypes.c_void_p()
         opened = self._library.interleaf_open(ctypes.byref(options), ctypes.byref(self._pager))
         _check(self._library, opened)
-        # The pager must outlive its arrays: each of them refers to it.
+        # The pager must outlive its arrays, so each array refers to this object.
         self._finalizer = weakref.finalize(self, self._library.interleaf_close, self._pager)
 
     def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> ExtendedArray:

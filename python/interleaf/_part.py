@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Row = dict[str, str | float | None]
 
 
-#: Figures of results that can be absent from all rows of a part. With the type of their column,
-#: all parts of a sweep have one schema.
+#: Figures of results that can be absent from all rows of a part. Their columns always have the
+#: type of numbers, so that all parts of a sweep have the same schema.
 _NUMBERS = frozenset(
     {
         "best_rate",
@@ -40,7 +40,7 @@ _NUMBERS = frozenset(
     }
 )
 
-#: Texts of results that can be absent from all rows of a part.
+#: Texts of results that can be absent from all rows of a part. Their columns have the type of text.
 _TEXTS = frozenset({"best_static_weights", "best_weights", "error"})
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ._errors import InputError, InputTypeError
 
-#: The largest accepted distance of a sum of shares from 1; accepted shares are normalised.
+# : The largest accepted distance of a sum of shares from 1. Accepted shares are normalised.
 SUM_TOLERANCE = 1e-6
 
 

@@ -244,7 +244,8 @@ class _Run:
                         break
                     whole = plan.batches[number]
                     batch = [case for case in whole if case[0] not in known]
-                    # A part with known rows is encoded here, any other by the worker.
+                    # If some rows are known already, the part is encoded here, otherwise by the
+                    # worker.
                     run = run_part if len(batch) == len(whole) else run_batch
                     handle = engine.submit(run, plan.target, plan.names, batch)
                     running[handle] = number

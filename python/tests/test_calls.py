@@ -11,7 +11,7 @@ import interleaf
 #: A simulation that takes hours if no signal ends it.
 LONG = """
 import interleaf, signal, sys
-# A shell leaves it ignored to what it starts in the background.
+# A shell starts background commands with SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def report(done, total, task):
     print("running", flush=True)

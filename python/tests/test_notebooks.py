@@ -18,7 +18,7 @@ PLOTS = {"choose-a-memory": 2, "extend-an-array": 0, "find-a-policy": 2}
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook(path, monkeypatch):
-    # Without MPLBACKEND the notebook kernel's own backend puts a plot into the output of its cell.
+    # Only the notebook kernel's own backend puts a plot into the output of its cell.
     monkeypatch.delenv("MPLBACKEND", raising=False)
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -19,13 +19,13 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest budget: two huge pages.
+/// The smallest budget, bytes: two huge pages.
 const DRAM_MIN: u64 = 4 << 20;
 
-/// The default of `options.address_bytes`.
+/// The default of `options.address_bytes`, bytes.
 const ADDRESSES: u64 = 1 << 40;
 
-/// `interleaf_pager`
+/// An open pager: `interleaf_pager` in C.
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
@@ -33,7 +33,7 @@ pub struct Pager {
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
-/// `interleaf_options`
+/// The options of [`interleaf_open`]: `interleaf_options` in C.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -44,7 +44,7 @@ pub struct Options {
     store_count: size_t,
 }
 
-/// `interleaf_statistics`
+/// The counts of a pager: `interleaf_statistics` in C.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
@@ -57,7 +57,7 @@ pub struct Statistics {
     prefetch_wasted: u64,
 }
 
-/// `interleaf_open`
+/// Opens a pager.
 ///
 /// # Safety
 /// The pointers are valid as `interleaf.h` requires.
@@ -94,7 +94,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
         let hint = "name a folder on a drive, or a block device";
         return Err(Failure::argument("options has no store", hint));
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `stores` points at `store_count` pointers.
     let stores = unsafe { std::slice::from_raw_parts(options.stores, options.store_count) };
     if let Some(at) = stores.iter().position(|store| store.is_null()) {
         let why = format!("options.stores[{at}] is NULL");
@@ -115,7 +115,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     Ok(Pager { inner, regions: Mutex::default() })
 }
 
-/// `interleaf_close`
+/// Closes a pager. Null is ignored.
 ///
 /// # Safety
 /// The pager was opened by `interleaf_open`, and is not used after this call.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     }
 }
 
-/// `interleaf_alloc`
+/// Allocates a region of at least `bytes` bytes.
 ///
 /// # Safety
 /// The pager is open, and `memory` points at a pointer.
@@ -139,7 +139,8 @@ pub unsafe extern "C" fn interleaf_alloc(
     memory: *mut *mut c_void,
 ) -> c_int {
     answer(|| {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pager is open, and that `memory` points at a
+        // pointer.
         let (pager, memory) = unsafe { (opened(pager)?, memory.as_mut()) };
         let memory = memory.ok_or_else(|| Failure::argument("memory is NULL", "give both"))?;
         if bytes == 0 || !(align == 0 || align.is_power_of_two()) {
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn interleaf_alloc(
     })
 }
 
-/// `interleaf_free`
+/// Frees a region. Null is ignored.
 ///
 /// # Safety
 /// The pager is open, and the region is not used after this call.
@@ -167,7 +168,7 @@ pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) 
         if memory.is_null() {
             return Ok(());
         }
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pager is open.
         let pager = unsafe { opened(pager) }?;
         let start = memory as usize;
         let bytes = pager.lock().remove(&start).ok_or_else(|| {
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) 
     })
 }
 
-/// `interleaf_advise`
+/// Gives advice about the future use of a range of a region.
 ///
 /// # Safety
 /// The pager is open.
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn interleaf_advise(
     advice: c_int,
 ) -> c_int {
     answer(|| {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pager is open.
         let pager = unsafe { opened(pager) }?;
         let advice = match advice {
             0 => Advice::Normal,
@@ -213,7 +214,7 @@ pub unsafe extern "C" fn interleaf_advise(
     })
 }
 
-/// `interleaf_discard`
+/// Discards a range of a region: its bytes are 0 afterwards.
 ///
 /// # Safety
 /// The pager is open, and this range of the region is not used during the call.
@@ -224,7 +225,7 @@ pub unsafe extern "C" fn interleaf_discard(
     bytes: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pager is open.
         let pager = unsafe { opened(pager) }?;
         let part = pager.check_range(memory, bytes)?;
         let zero = |part: Range<usize>| {
@@ -243,7 +244,7 @@ pub unsafe extern "C" fn interleaf_discard(
     })
 }
 
-/// `interleaf_get_statistics`
+/// Writes the counts of a pager to `statistics`.
 ///
 /// # Safety
 /// The pager is open, and `statistics` points at `size` bytes.
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn interleaf_get_statistics(
     size: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the pager is open.
         let pager = unsafe { opened(pager) }?;
         if statistics.is_null() || size < size_of::<Statistics>() {
             let why = format!("statistics is {statistics:p} and size {size}");
@@ -276,13 +277,13 @@ pub unsafe extern "C" fn interleaf_get_statistics(
     })
 }
 
-/// `interleaf_message`
+/// The message of the last failed call of this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn interleaf_message() -> *const c_char {
     failure::message()
 }
 
-/// `interleaf_version`
+/// The version of this library.
 #[unsafe(no_mangle)]
 pub extern "C" fn interleaf_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
@@ -291,7 +292,7 @@ pub extern "C" fn interleaf_version() -> *const c_char {
 /// # Safety
 /// The pointer is an open pager, or null.
 unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is an open pager, or null.
     let pager = unsafe { pager.as_ref() };
     pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))
 }

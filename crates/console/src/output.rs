@@ -31,8 +31,8 @@ pub fn text(text: &str) -> Result<(), Failure> {
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
 }
 
-/// Wraps the wide lines of the text. The continuation of a line begins at the line's last column,
-/// for example at the text beside a name, or otherwise after two blanks.
+/// Wraps the wide lines of the text. If a line has columns, such as a name and a text beside it,
+/// its continuation is indented to the last column; otherwise by two blanks.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: usize = 2;
     let line = |line: &str| {
@@ -73,8 +73,8 @@ fn columns(terminal: BorrowedFd<'_>) -> usize {
     columns.filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// True if texts may have colours: on a terminal, unless `NO_COLOR` is set, or `TERM` is `dumb` or
-/// not set.
+/// True if texts may have colours: stdout is a terminal, `NO_COLOR` is empty, and `TERM` is neither
+/// empty nor `dumb`. A variable that is not set counts as empty.
 pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let term = variable("TERM").unwrap_or_default();
@@ -100,7 +100,8 @@ pub struct Lines {
 impl Lines {
     /// Writes a line.
     pub fn write(&mut self, line: &str) -> io::Result<()> {
-        // std::io::Stdout would keep the unwritten part in its buffer and write it later.
+        // The line bypasses std::io::Stdout, which would keep an unwritten part in its buffer and
+        // write it later.
         let text = format!("{}{line}\n", if self.is_torn { "\n" } else { "" });
         let mut left = text.as_bytes();
         while !left.is_empty() {

@@ -158,8 +158,8 @@ pub fn run(
     missing
 }
 
-/// Returns the error for a captured machine: a capture has no live counters, even of a machine that
-/// has counters.
+/// Returns the error for a captured machine, which has no live counters. Without a remedy in
+/// `source`, the machine itself has counters.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),

@@ -224,7 +224,8 @@ impl<'a> Job<'_, 'a> {
         publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        // Signals are passed on to the command, so steering continues until the command ends.
+        // No signal ends the steering: signals are passed on to the command, and the command's end
+        // ends the steering.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(CommandClock(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)

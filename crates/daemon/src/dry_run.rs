@@ -66,7 +66,8 @@ fn set(
     Ok(())
 }
 
-/// Returns the noted writes after the first `since`, with the present content of each file.
+/// Returns the writes that the root has recorded after the first `since`, with the present content
+/// of each file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {

@@ -79,7 +79,7 @@ struct Client {
     /// Deadline, after which the connection is closed.
     until: Instant,
     received: Vec<u8>,
-    /// The response and the number of bytes written of it.
+    /// The response, and the number of its bytes that have been written.
     answer: Option<(Vec<u8>, usize)>,
 }
 

@@ -56,8 +56,8 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample in which a larger share of a scope's pages migrates is not quiet (0 to 1). The policies
-/// move at least 0.02 of the pages in a step.
+/// The largest share of a scope's pages (0 to 1) that migrates in a quiet sample. The policies move
+/// at least 0.02 of the pages in a step.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.
@@ -350,8 +350,8 @@ impl Setup {
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Returns the shares of a possible decision: in proportion to the rated bandwidths of the
-    /// tiers of each domain.
+    /// Returns shares for a dry run, which has no observation to decide from. They are in
+    /// proportion to the rated bandwidths of the tiers of each domain.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()

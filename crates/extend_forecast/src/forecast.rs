@@ -11,9 +11,9 @@
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
 //! more. If `C` is unknown, the model uses the elapsed time minus the stalls that the pager
-//! counted. On a machine with few CPUs this time still includes the pager's work for other pages.
-//! That work is system time, so system time is subtracted too; the result is at least the user
-//! time.
+//! counted. On a machine with few CPUs the remaining time still includes the pager's work for other
+//! pages. That work is system time, so system time is subtracted too. The result is at least the
+//! user time.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
 //! read, and the faults for a byte fall in proportion to the square root of the bytes read,
@@ -100,8 +100,8 @@ pub struct Model {
     pub overlap: f64,
     /// Software time for a byte of traffic, seconds.
     pub overhead_s: f64,
-    /// Reads and writes of the run divided by the reads and writes of the miss curve; 1 if the run
-    /// had more.
+    /// Reads of the run divided by the reads of the miss curve, and the same for writes. Both are
+    /// at most 1.
     pub factors: [f64; 2],
     /// Reads and writes of the run above the miss curve, for each byte of the footprint that
     /// exceeds the used part of the budget.
@@ -112,8 +112,8 @@ pub struct Model {
     /// Bytes read in the run divided by the footprint.
     pub read_share: f64,
     pub threads: u32,
-    /// Elapsed time of the run divided by the transfer time that the drive's figures give for its
-    /// traffic, if the run took less than this transfer time; else 1.
+    /// 1 if the run took at least the transfer time that the drive's figures give for its traffic.
+    /// Otherwise the elapsed time of the run divided by this transfer time.
     pub drive_scale: f64,
 }
 
@@ -334,7 +334,7 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        // The used part is 0.134 GB less than the budget.
+        // At both budgets, the used part is 0.134 GB less than the budget.
         let share = 1.634 / 3.134;
         assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
         assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");

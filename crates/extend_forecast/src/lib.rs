@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! trace ──▶ miss curve: bytes read and written in a pass, by budget   [`miss_curve`]
-//!             optimal, random and LRU replacement of sampled  [`belady`], [`replacement`]
+//!             optimal, random, LRU replacement on a sample [`belady`], [`replacement`]
 //!             LRU for all budgets in one pass              [`stack_distance`], [`shards`]
 //! run   ──▶ the pager between optimal and random replacement          [`pager_curve`]
 //! drive ──▶ seconds for these bytes                                   [`drive`]

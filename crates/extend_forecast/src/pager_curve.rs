@@ -35,19 +35,20 @@ const MIB: u64 = 1 << 20;
 const RESERVE_DIVISOR: u64 = 16;
 const RESERVE_MAX: u64 = 64 * MIB;
 
-/// The maximum of prefetched, unused pages: the budget divided by this number, but at least 16 MiB
-/// or an eighth of the budget, whichever is less, and at most 128 MiB (`cache/prefetch_queue.rs` of
-/// the pager).
+/// The maximum of prefetched, unused pages is the budget divided by this number. It is at least 16
+/// MiB or an eighth of the budget, whichever is less, and at most 128 MiB
+/// (`cache/prefetch_queue.rs` of the pager).
 const PREFETCHED_DIVISOR: u64 = 16;
 const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
-/// The part of the maximum of prefetched pages that is unused on average: a stream fills its part
-/// of the maximum, and uses it up.
+/// The fraction of this maximum that is unused on average, because a stream fills its part of the
+/// maximum and then uses it up.
 const PREFETCHED_PART: f64 = 0.5;
 
-/// Budgets of a curve from runs, from the largest budget of the runs to the footprint.
+/// The number of budgets of a curve from runs that are between the largest budget of the runs and
+/// the footprint.
 const STEPS: u64 = 32;
 
 /// The part of a budget that holds used pages, if the footprint does not fit: without the reserve
@@ -242,7 +243,8 @@ mod tests {
             let traffic = Traffic { read_bytes: read, written_bytes: read / 2.0 };
             Point { budget_bytes: budget * MIB, traffic }
         };
-        // A loop over 128 MiB with the used parts 56, 84 and 112 MiB.
+        // A loop over 128 MiB. Budgets of 32, 64 and 96 MiB have used parts of 28, 56 and 84 MiB,
+        // and the loop reads the rest of the 128 MiB.
         let curve = curve_of_runs(128 * MIB, &[point(64, 72.0)], 0.0);
         for (budget, read) in [(32, 100.0), (64, 72.0), (96, 44.0), (127, 16.9)] {
             let found = curve.at(budget * MIB);
@@ -250,7 +252,7 @@ mod tests {
             assert!((found.written_bytes - read / 2.0).abs() < 0.1, "{budget}: {found:?}");
         }
         assert_eq!(curve.at(128 * MIB), Traffic::default());
-        // The last of several runs gives the traffic beyond it.
+        // Of several runs, that with the largest budget gives the traffic at larger budgets.
         let curve = curve_of_runs(128 * MIB, &[point(96, 22.0), point(64, 72.0)], 0.0);
         assert!((curve.at(80 * MIB).read_bytes - 47.0).abs() < 0.1);
         assert!((curve.at(127 * MIB).read_bytes - 8.4).abs() < 0.1);

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(of(Replacement::Lru), BlockTraffic { read: 2000, written: 2000 });
         assert!((1000..=1002).contains(&of(Replacement::Optimal).read));
         // The hit ratio h of random replacement solves h = exp(-2 (1 - h)): 0.203. The second pass
-        // is not the long run yet, but its reads are within a tenth.
+        // has not converged to this ratio yet, but its reads are within a tenth.
         let read = of(Replacement::Random).read as f64 / 2000.0;
         assert!((0.72..0.87).contains(&read), "{read}");
     }

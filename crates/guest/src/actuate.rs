@@ -4,10 +4,10 @@
 //! Migrates the pages of processes, or without PIDs of the whole machine, with an actuator, and
 //! prints a sample of the placement every second. After three consecutive samples within POINTS of
 //! the weights it prints `reached 60:40 after 12` and continues with the next weights. After N
-//! samples (`--follows`) without success it fails. After it has reached the last weights, it takes
-//! N more samples (`--stay`), or fewer if a note contains WORD or SIGTERM arrives. Then it prints
-//! the largest distance as `stayed within 0.4`, restores all settings and exits. With `--panic` it
-//! panics instead.
+//! samples (`--follows`) without success it fails. With `--panic` it panics when it has reached the
+//! last weights. Otherwise it then takes N more samples (`--stay`), or fewer if a note contains
+//! WORD or SIGTERM arrives. At the end it prints the largest distance from the weights as `stayed
+//! within 0.4`, restores all settings and exits.
 
 use std::{
     cell::RefCell,

@@ -105,7 +105,8 @@ struct Array {
     region: Region,
     node: u32,
     cpus: Vec<u32>,
-    /// Number of sweeps so far. Each sweep writes it to the first word of each page.
+    /// Number of sweeps so far. The words of a page depend on the number of the sweep that wrote
+    /// them.
     sweeps: u64,
 }
 

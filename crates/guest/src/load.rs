@@ -5,11 +5,12 @@
 //! Emulates a server's workload on a small machine: the memory is real, the speed is computed. The
 //! program maps hot and cold memory, touches all pages, and prints the placement of the hot pages
 //! (`pages 0:12288 1:4096`) and `touched`. Then it repeats a step ten times a second. A step writes
-//! to each hot page, so that DAMON finds hot pages accessed and cold pages idle. It samples the
-//! placement at intervals. It computes the bandwidth that threads of this demand would reach on
-//! this platform with this placement ([`Emulated`]), and adds a line to the report. A second thread
-//! sends the traffic that counters would report to SOCKET ([`feed`](crate::feed)), twenty times a
-//! second. This does not depend on the duration of the steps, because a busy emulator must not
+//! to each hot page, so that DAMON finds hot pages accessed and cold pages idle. At intervals, a
+//! step also samples the placement. From the placement it computes the bandwidth that threads of
+//! this demand would reach on this platform ([`Emulated`]), and adds a line to the report.
+//!
+//! A second thread sends the traffic that counters would report to SOCKET ([`feed`](crate::feed)),
+//! twenty times a second. This thread does not wait for the steps, because a busy emulator must not
 //! delay the counters. The program runs until it is killed, or for the time of `--for`.
 //!
 //! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. The inherited memory policy

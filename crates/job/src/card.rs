@@ -37,7 +37,7 @@ pub struct CardJob {
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,
-    /// A thread reads back after this number of stores, which makes the stores durable.
+    /// The number of stores after which a thread reads back. The read makes the stores durable.
     pub fsync: Option<u32>,
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,

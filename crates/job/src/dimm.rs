@@ -17,7 +17,8 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Offered loads of a sweep as fractions of the peak bandwidth; the last point is the maximum load.
+/// The offered loads of a sweep, as fractions of the peak bandwidth. A point at the maximum load
+/// follows them.
 const SWEEP: [f64; 19] = [
     0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
     0.82, 0.86,
@@ -211,7 +212,7 @@ impl DimmJob {
             let setup = Setup { mix: point.mix, ..self.setup.clone() };
             let of_part = |number: u32| {
                 check(progress)?;
-                // All sub-channels have the same number of accesses, except that each of the first
+                // The accesses are divided evenly among the sub-channels. Each of the first
                 // sub-channels takes one access of the remainder.
                 let rest = u64::from(u64::from(number) < self.requests % u64::from(parts));
                 let accesses = self.requests / u64::from(parts) + rest;

@@ -1,6 +1,6 @@
-//! The job of `interleaf plan`: one demand, or several with shares of time, on every configuration
-//! of a server that can be bought, with speed, energy, cost and capacity, the Pareto front, and the
-//! recommendation.
+//! The job of `interleaf plan`. It predicts one demand, or several demands with shares of time, on
+//! every configuration of a server that can be bought. Each configuration gets speed, energy, cost
+//! and capacity. The result also has the Pareto front and the recommendation.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]
@@ -200,7 +200,7 @@ impl PlanJob<'_> {
         }
     }
 
-    /// The demands with their shares; none unless there are several.
+    /// The demands with their shares. For a single demand the list is empty.
     fn demands(&self, sources: &[Source<'_>]) -> Vec<PlanDemand> {
         let several = sources.iter().zip(self.shares()).filter(|_| sources.len() > 1);
         let document = |(source, share): (&Source<'_>, f64)| {

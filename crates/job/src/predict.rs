@@ -63,8 +63,8 @@ impl PredictJob<'_> {
     /// Predicts every choice of weights.
     ///
     /// # Errors
-    /// Weights that do not match the tiers, a load above the bandwidth of the first tier, a load of
-    /// a workload, or a stop by `progress`.
+    /// Weights that do not match the tiers, a load above the bandwidth of the first tier, a load
+    /// that is given for a workload, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<PredictDocument, Failure> {
         let weights = self.choice()?;
         self.with(|at| {
@@ -262,7 +262,7 @@ fn best_rows(
 /// Checks that `weights` has a weight for each tier of `names`.
 ///
 /// # Errors
-/// Another number of weights.
+/// The number of weights differs from the number of names.
 pub fn for_tiers(weights: &Weights, names: &[&str]) -> Result<Weights, Failure> {
     weights.clone().for_tiers(names).map_err(|why| {
         Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")

@@ -29,7 +29,7 @@ pub trait Cases: Sync {
     /// The columns of a row, which end with the fingerprints.
     fn columns(&self) -> &'static [Column];
 
-    /// All that the rows follow from. A row of another input is not a row of this sweep.
+    /// Everything that the rows depend on. Rows of another input are not rows of this sweep.
     fn input(&self) -> Vec<String>;
 
     /// Limits of the results that are known before the cases are simulated.
@@ -48,7 +48,8 @@ pub trait Cases: Sync {
     fn rows(&self, case: usize) -> Result<Vec<Vec<String>>, Failure>;
 }
 
-/// The fingerprint of all that the rows of a sweep follow from, and of the version of the tool.
+/// The fingerprint of everything that the rows of a sweep depend on, including the version of the
+/// tool.
 pub fn fingerprint(cases: &dyn Cases) -> String {
     let columns = cases.columns().iter().map(|column| column.name.to_string());
     let tool = std::iter::once(env!("CARGO_PKG_VERSION").to_string()).chain(columns);
@@ -81,7 +82,8 @@ struct Head {
     schema: Spanned<String>,
 }
 
-/// `None` if the file has no schema; reading all of it names the error.
+/// The schema of a sweep file. `None` if it cannot be read: the error appears when the whole file
+/// is read.
 fn head_of(text: &str) -> Option<Head> {
     toml::from_str(text).ok()
 }

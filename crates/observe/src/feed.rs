@@ -14,10 +14,10 @@
 //! reading, and ends at the end of the last line that arrived. If no line arrived, the span of the
 //! reading is zero. Programs should write at least one line in each sample.
 //!
-//! A line ends at its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`; without this field the
-//! line ends at its arrival, which is sometimes late on a busy machine. If a program's first line
-//! has `"time_ns"`, the beginning of the line's traffic is not known, so no line with that time is
-//! counted.
+//! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
+//! the line ends at its arrival, which is sometimes late on a busy machine. The beginning of a
+//! program's first line is not known. If the first line has `"time_ns"`, it only marks the
+//! beginning of the next line: lines with that time are not counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -68,8 +68,9 @@ pub struct State {
 struct Shared {
     /// Traffic since the last reading.
     traffic: Vec<Vec<Traffic>>,
-    /// The beginning of `traffic` by the clock of [`now`]: the end of the last line that was read,
-    /// the connection of the first program, or its first `time_ns`.
+    /// The beginning of `traffic`, by the clock of [`now`]. It is the end of the last line of the
+    /// previous reading. Before the first counted line it is the connection of the first program,
+    /// or its first `time_ns`.
     since: Duration,
     /// The end of the last line; `None` without a line.
     until: Option<Duration>,
@@ -118,7 +119,7 @@ impl Feed {
         Ok(Self { socket, shared, worker })
     }
 
-    /// Connected programs and faults.
+    /// The state of the feed: connected programs, valid lines and wrong lines.
     pub fn state(&self) -> State {
         lock(&self.shared).state.clone()
     }
@@ -161,7 +162,7 @@ fn now() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// A poisoned lock is safe: a panic leaves no sum half done.
+/// Locks the state. A poisoned lock is safe to use, because a panic leaves no sum half done.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -219,8 +220,8 @@ impl Client {
             Ok(count) => count,
             Err(why) => return is_retry(&why),
         };
-        // Lines that were written together are read together: the lines of several tiers belong to
-        // one time.
+        // All lines of a read are counted under one lock, because a program writes the lines of
+        // several tiers together, for the same time.
         let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

@@ -28,7 +28,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between samples.
 pub trait Clock {
-    /// Waits for a span, or less when a stop was requested; false to stop.
+    /// Waits for a span. Returns false to stop; the wait may then be shorter.
     fn wait(&mut self, span: Duration) -> bool;
 }
 

@@ -39,7 +39,7 @@ impl CpuCounters {
     /// # Errors
     /// When a file is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // The file is not captured, because a single reading of counters has no meaning.
+        // `peek` does not capture the file, because a single reading of counters has no meaning.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);

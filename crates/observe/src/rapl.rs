@@ -110,7 +110,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // The file is not captured, because a single reading has no meaning.
+    // The file is read by `peek`, which does not capture it, because a single reading has no
+    // meaning.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),

@@ -78,7 +78,7 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Creates a group for process `own`, the calling process.
+    /// Creates an empty group, whose name has the process ID `own` of the calling process.
     ///
     /// # Errors
     /// When the CPU cannot count, or this user may not create groups.
@@ -168,7 +168,8 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // Groups of a killed process, of another program, and of a running process.
+        // Groups of a killed process (8), of another program, of the running process 7, and with a
+        // name that Interleaf does not use.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

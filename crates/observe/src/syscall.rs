@@ -10,10 +10,10 @@ use std::{
 };
 
 /// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
-/// processes, from now on; in the group of `leader` if it is given, so that both events are counted
-/// at the same time and read together. A read of the leader returns 64-bit numbers in native byte
-/// order: the number of events in the group, the time for which the group was enabled and the time
-/// for which it was counted, ns, and the count of each event.
+/// processes, from now on. With `leader` the event joins the leader's group: both events are
+/// counted at the same time and read together. A read of the leader returns 64-bit numbers in
+/// native byte order. These are the number of events in the group, the time for which the group was
+/// enabled and the time for which it was counted, ns, and the count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],

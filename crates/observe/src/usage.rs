@@ -132,8 +132,8 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
 }
 
 /// The highest peak memory of a process among the descendants of this process that were waited for,
-/// bytes. `None` if this figure does not exceed the peak of this process: until exec a child has
-/// its parent's peak (exec_mmap of Linux), so the figure may be the parent's.
+/// bytes. Until exec a child has its parent's peak (exec_mmap of Linux). A figure that does not
+/// exceed the peak of this process may be such a copy, so it is `None`.
 ///
 /// # Errors
 /// When getrusage(2) fails.

@@ -95,7 +95,8 @@ pub unsafe extern "C" fn posix_madvise(
         return 0;
     }
     let before = errno::get();
-    // SAFETY: as for `madvise`; the other constants are equal.
+    // SAFETY: as for `madvise`. All constants except `POSIX_MADV_DONTNEED` are those of
+    // `madvise(2)`.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

@@ -57,7 +57,7 @@ impl Credentials {
 
 static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
-/// States of a request to a thread.
+/// The state of the request to a thread of the pager to change its credentials.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const REQUESTED: u32 = 0;
 const SET: u32 = 1;
@@ -75,8 +75,8 @@ extern "C" fn on_signal(_: c_int) {
     crate::errno::set(before);
 }
 
-/// The kernel's `struct sigaction`, for a system call: `sigaction` of the C library refuses this
-/// signal.
+/// The kernel's `struct sigaction`. The system call is made directly, because `sigaction` of the C
+/// library refuses `SIGSETXID`.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -108,7 +108,7 @@ extern "C" fn sigreturn() {
     std::arch::naked_asm!("mov eax, 15", "syscall")
 }
 
-/// Sets the action of the signal, and returns the former action.
+/// Sets the action of `SIGSETXID`, and returns the former action.
 fn set_action(action: &Action) -> Action {
     let mut before = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     // SAFETY: the call reads and writes one action, with a set of the kernel's size.
@@ -125,7 +125,7 @@ fn follow() {
         return;
     }
     inside(|| {
-        // One thread at a time, and not during a fork.
+        // Only one thread at a time changes credentials, and none during a fork.
         let _start = state::hold_start();
         let threads = thread::running();
         if threads.is_empty() {

@@ -10,7 +10,7 @@ pub(crate) fn get() -> c_int {
 
 /// Sets `errno`.
 pub(crate) fn set(why: c_int) {
-    // SAFETY: as for `get`.
+    // SAFETY: the pointer is valid as long as the thread lives.
     unsafe { *libc::__errno_location() = why };
 }
 

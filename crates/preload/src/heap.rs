@@ -1,12 +1,13 @@
-//! The allocator of this library itself. It does not use `malloc(3)`: the program may call this
-//! library from within its allocator (`mmap(2)` with locks of the allocator held), from a signal
-//! handler, or in a child of `_Fork(3)`, where locks of the allocator may be held by threads that
-//! do not exist in the child.
+//! The allocator of this library itself. It does not use `malloc(3)`, because the lock of the
+//! program's allocator may be held when this library is called. The allocator may hold it while it
+//! calls `mmap(2)`, and so may the thread that a signal handler interrupts. In a child of
+//! `_Fork(3)`, the lock may be held by a thread that does not exist in the child.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
-//! mappings. The C library is used for system calls only. The lock is held for a few instructions,
-//! with signals blocked ([`crate::state::inside`]), and by a thread during a fork ([`lock`]).
+//! mappings. The C library is used for system calls only. One lock protects all lists. It is held
+//! for a few instructions, with signals blocked ([`crate::state::inside`]), and by a forking thread
+//! during the fork ([`lock`]).
 
 use interleaf_procfs::page::PAGE_BYTES;
 use rustix::thread::futex;
@@ -108,8 +109,8 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The block size for a layout. An aligned block has a power of two of bytes, because such blocks
-/// are aligned to their size.
+/// The block size for a layout. For an alignment of more than 16 bytes the size is a power of two,
+/// because a block of such a size is aligned to its size.
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();
@@ -218,8 +219,8 @@ unsafe impl GlobalAlloc for Heap {
             };
             return if found == -1 { ptr::null_mut() } else { found as *mut u8 };
         }
-        // SAFETY: by the caller the size is valid for a layout; both blocks are as long as the
-        // copy.
+        // SAFETY: the caller guarantees that the size is valid for a layout. The copy is no longer
+        // than the two blocks.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
             if !new.is_null() {
@@ -265,12 +266,12 @@ mod tests {
             blocks.push((block, layout));
             if round % 3 == 0 {
                 let (block, layout) = blocks.swap_remove(round * 7 % blocks.len());
-                // SAFETY: as above.
+                // SAFETY: the block is freed once, with the layout of its allocation.
                 unsafe { HEAP.dealloc(block as *mut u8, layout) };
             }
         }
         for (block, layout) in blocks {
-            // SAFETY: as above.
+            // SAFETY: the block is freed once, with the layout of its allocation.
             unsafe { HEAP.dealloc(block as *mut u8, layout) };
         }
     }

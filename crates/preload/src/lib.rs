@@ -2,8 +2,8 @@
 //! pager, and passes all other allocations on.
 //!
 //! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
-//! `INTERLEAF_EXTEND`. All other calls go to the next definition of a function ([`next`]), or to
-//! the kernel.
+//! `INTERLEAF_EXTEND`. Calls that do not concern extended memory go to the next definition of the
+//! function ([`next`]), or to the kernel.
 //!
 //! The functions of this library may be called anywhere: under locks of the program, its allocator
 //! and the dynamic loader, in signal handlers, and in children that inherit locks of threads which

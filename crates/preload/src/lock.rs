@@ -71,7 +71,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
     // With `MLOCK_ONFAULT`, pages are not touched now. They stay resident once they are touched.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
-        // SAFETY: as for `mlock`.
+        // SAFETY: the kernel handles the call under the same contract.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }
     })
 }
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
-    // SAFETY: as for `mlock`.
+    // SAFETY: the kernel handles the call under the same contract.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_munlock, address, bytes) as c_int
     };
@@ -99,13 +99,13 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
 }
 
 /// `mlockall(2)`: existing mappings are locked one by one, except the pager's mappings. All regions
-/// are pinned; the call fails if they do not fit.
+/// are pinned. The call fails if the budget is too small for them.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    // SAFETY: as for `mlock`.
+    // SAFETY: the kernel handles the call under the same contract.
     let kernel = |flags: c_int| unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
     let Some(pager) = pager().filter(|_| flags & libc::MCL_CURRENT != 0) else {
         return kernel(flags);

@@ -1,8 +1,8 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
-//! A large block of the C library begins 16 bytes behind the start of a page, after its length.
-//! Blocks in regions have the same offset, so that vectorised loops add in the same order, and
-//! round in the same way, as without this library.
+//! In the C library, a large block begins 16 bytes behind the start of a page, because the length
+//! of the block is stored before the block. Blocks in regions have the same offset. Vectorised
+//! loops then add in the same order, and round in the same way, as without this library.
 
 use crate::{
     errno,
@@ -15,10 +15,12 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::ptr;
 
-/// Bytes before a block of the C library, and its alignment.
+/// The distance of a large block from the start of its first page, as in the C library, bytes. It
+/// is also the least alignment of a block.
 const HEADER: usize = 16;
 
-/// Allocates a zeroed block from a pager, or by `other` from the next definition.
+/// Allocates a zeroed block from the pager. If the pager does not take the block, allocates by
+/// `other`, the next definition of the function.
 fn allocate(
     next: &Next,
     bytes: usize,
@@ -46,19 +48,21 @@ fn allocate(
     })
 }
 
-/// The pager that a block belongs to.
+/// The pager, if it allocated the block.
 fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
-    // Another allocator takes regions by `mmap(2)`, so its blocks may lie in regions.
+    // Another allocator gets its memory by this library's `mmap(2)`. The blocks of that allocator
+    // may then lie in regions, but they are not blocks of the pager.
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes with which a block of the next definition was counted as unextended.
+/// The bytes by which the count of unextended bytes falls when a block of the next definition is
+/// freed.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
 unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     match next.is_of_libc && !memory.is_null() {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees that the block belongs to the next definition.
         true => unsafe { (next.malloc_usable_size)(memory) },
         false => 0,
     }
@@ -104,7 +108,7 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
     let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::allocate) };
-    // SAFETY: as for `malloc`.
+    // SAFETY: the next definition has the same contract.
     let other = || unsafe { (next.calloc)(count, bytes) };
     match all {
         Some(all) => allocate(next, all, HEADER, other),
@@ -119,7 +123,7 @@ fn allocate_aligned(
     other: impl FnOnce(&Next) -> *mut c_void,
 ) -> *mut c_void {
     let Some(next) = next() else { return ptr::null_mut() };
-    // The C library also rounds up to a power of two.
+    // An alignment that is not a power of two is rounded up, as in the C library.
     match align.checked_next_power_of_two() {
         Some(align) => allocate(next, bytes, align.max(HEADER), || other(next)),
         None => other(next),
@@ -132,7 +136,7 @@ fn allocate_aligned(
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: as for `malloc`.
+    // SAFETY: the next definition has the same contract.
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
@@ -142,7 +146,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: as for `malloc`.
+    // SAFETY: the next definition has the same contract.
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
@@ -152,7 +156,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: as for `malloc`.
+    // SAFETY: the next definition has the same contract.
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
@@ -162,7 +166,7 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: as for `malloc`.
+    // SAFETY: the next definition has the same contract.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE_BYTES) {
         Some(pages) => allocate_aligned(PAGE_BYTES, pages, other),
@@ -183,7 +187,7 @@ pub unsafe extern "C" fn posix_memalign(
     let mut outcome = libc::EINVAL;
     let mut other = |next: &Next| {
         let mut found = ptr::null_mut();
-        // SAFETY: as for `malloc`.
+        // SAFETY: the next definition has the same contract.
         outcome = unsafe { (next.posix_memalign)(&raw mut found, align, bytes) };
         found
     };
@@ -194,7 +198,7 @@ pub unsafe extern "C" fn posix_memalign(
     if found.is_null() {
         return outcome;
     }
-    // SAFETY: by the contract the argument points at a pointer.
+    // SAFETY: the caller guarantees that the argument points at a pointer.
     unsafe { *memory = found };
     0
 }
@@ -216,7 +220,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     }
     let pager = owner(next, memory);
     if pager.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
-        // SAFETY: as for `malloc`: the block belongs to the next definition.
+        // SAFETY: the block belongs to the next definition, which has the same contract.
         return unsafe {
             let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
@@ -228,7 +232,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
         };
     }
     if pager.is_some() && bytes == 0 {
-        // SAFETY: the C library does the same.
+        // SAFETY: a resize to 0 bytes frees the block, as in the C library.
         unsafe { free(memory) };
         return ptr::null_mut();
     }
@@ -247,7 +251,8 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
 /// # Safety
 /// `memory` is a block of at least `has` bytes. The block is freed if the new block is allocated.
 unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: by the caller both blocks are as long as the copy, and they do not overlap.
+    // SAFETY: the copy is no longer than the two blocks, because the caller guarantees `has`. The
+    // blocks do not overlap.
     unsafe {
         let new = malloc(bytes);
         if !new.is_null() {
@@ -269,7 +274,7 @@ pub unsafe extern "C" fn reallocarray(
     bytes: size_t,
 ) -> *mut c_void {
     match count.checked_mul(bytes) {
-        // SAFETY: as for `malloc`.
+        // SAFETY: `realloc` has the same contract.
         Some(bytes) => unsafe { realloc(memory, bytes) },
         None => {
             errno::set(libc::ENOMEM);
@@ -290,7 +295,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     let Some(next) = next() else { return 0 };
     match owner(next, memory) {
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: as for `malloc`.
+        // SAFETY: the next definition has the same contract.
         None => unsafe { (next.malloc_usable_size)(memory) },
     }
 }
@@ -303,14 +308,14 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // In a process that the pager does not serve, the block does not exist.
+        // The pager does not serve this process, so the process does not have the block.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();
             inside(|| pager.free_block(memory as usize));
             errno::set(before);
         }
-        // SAFETY: as for `malloc`.
+        // SAFETY: the next definition has the same contract.
         None => unsafe {
             uncount_unextended(counted_bytes(next, memory));
             (next.free)(memory);
@@ -324,7 +329,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
-    // SAFETY: as for `free`, which does not need the size.
+    // SAFETY: `free` has the same contract, and does not need the size.
     unsafe { free(memory) }
 }
 
@@ -334,6 +339,6 @@ pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
-    // SAFETY: as for `free`, which does not need the size.
+    // SAFETY: `free` has the same contract, and does not need the size.
     unsafe { free(memory) }
 }

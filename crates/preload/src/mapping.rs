@@ -20,7 +20,8 @@ const NOT_EXTENDED: c_int =
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
-/// Whole pages from an address on; `None` if the kernel refuses the range, too.
+/// The whole pages of `bytes` bytes from `address` on. `None` if the address is not at the start of
+/// a page, or the range is empty or too long: the kernel refuses such a range too.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes.checked_next_multiple_of(PAGE_BYTES)?)?;
     (address.is_multiple_of(PAGE_BYTES) && end > address).then_some(address..end)
@@ -113,7 +114,8 @@ fn map_over(
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The kernel would find the addresses occupied by the reservation.
+        // The pager's reservation occupies the addresses, so the kernel would not map them without
+        // replacement.
         return errno::unmapped(libc::ENOMEM);
     }
     pager.leave_to_kernel(&within);
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    // SAFETY: the same function.
+    // SAFETY: `mmap` is the same function.
     unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }
 
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let [before, within, behind] = split(pager, &pages);
     inside(|| pager.unmap(&within));
     for rest in [before, behind] {
-        // SAFETY: as above.
+        // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) };
         if !rest.is_empty() && shared::unmapped(&rest, kernel, |outcome| *outcome == 0) != 0 {
             return -1;
@@ -178,7 +180,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
         return kernel();
     };
     let [_, within, _] = split(pager, &pages);
-    // Free addresses are mapped for the kernel, but not for the program.
+    // A free address is in the pager's reservation. The kernel has it mapped, but the program must
+    // see it as not mapped.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
     if inside(|| pager.pieces(&within)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);
@@ -208,7 +211,8 @@ pub unsafe extern "C" fn pkey_mprotect(
     key: c_int,
 ) -> c_int {
     if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
-        // Pages move only to frames with the same protection key, and frames have no key.
+        // The kernel moves a page only to a frame with the same protection key, and frames have no
+        // key.
         return errno::failed(libc::EINVAL);
     }
     protect(address as usize, bytes, protection, key)

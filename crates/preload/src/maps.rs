@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,
-    /// `PROT_...`.
+    /// Bits such as `PROT_READ`.
     pub(crate) protection: u32,
     /// True if the mapping is private and has no file.
     pub(crate) is_anonymous: bool,

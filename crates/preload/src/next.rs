@@ -1,11 +1,11 @@
-//! The next definitions of the functions that this library replaces, in the order in which the
-//! dynamic loader looks for symbols: the definitions of the program's allocator (jemalloc,
-//! tcmalloc, mimalloc), linked or preloaded, or else the definitions of the C library.
+//! The next definition of each function that this library replaces: the definition that the dynamic
+//! loader finds after this library's definition. It belongs to the program's allocator (jemalloc,
+//! tcmalloc, mimalloc), linked or preloaded, or else to the C library.
 //!
 //! If the program uses an allocator other than the C library's, all blocks are left to that
-//! allocator: the program may allocate and free blocks by functions of the allocator (`mallocx`,
-//! `sdallocx`) that know only its own blocks. The allocator takes its large pieces by `mmap(2)`,
-//! and these pieces are extended.
+//! allocator. The program may allocate and free blocks by functions of the allocator (`mallocx`,
+//! `sdallocx`), and these know only the allocator's own blocks. The allocator takes its large
+//! pieces by `mmap(2)`, and these pieces are extended.
 
 use libc::{Dl_info, c_int, c_void, pid_t, size_t};
 use std::{
@@ -23,8 +23,8 @@ macro_rules! definitions {
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Next {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// True if blocks of this library may be returned by `malloc`, mixed with blocks of the
-            /// C library.
+            /// True if the next definitions are those of the C library. `malloc` may then return
+            /// blocks of this library, mixed with blocks of the C library.
             pub(crate) is_of_libc: bool,
         }
 
@@ -85,7 +85,7 @@ unsafe impl Sync for Table {}
 static TABLE: Table =
     Table { state: AtomicU8::new(NEW), next: UnsafeCell::new(MaybeUninit::uninit()) };
 
-/// The next definitions; `None` while they are looked up: the loader may allocate during that time.
+/// The next definitions. `None` during the look-up, because the loader may call `malloc` then.
 pub(crate) fn next() -> Option<&'static Next> {
     if TABLE.state.load(Acquire) != READY && !look_up() {
         return None;
@@ -99,16 +99,17 @@ fn look_up() -> bool {
     if TABLE.state.compare_exchange(NEW, BUSY, Acquire, Acquire).is_err() {
         return TABLE.state.load(Acquire) == READY;
     }
-    // SAFETY: by the state, only this thread writes the table.
+    // SAFETY: this thread changed the state to `BUSY`, so no other thread writes the table.
     unsafe { (*TABLE.next.get()).write(look_up_all()) };
     TABLE.state.store(READY, Release);
     true
 }
 
-/// True if the program uses this library's definitions, followed by the definitions of the C
-/// library.
+/// True if the program calls this library's definitions, and the next definitions are those of the
+/// C library.
 fn is_of_libc() -> bool {
-    // Other allocators define `__libc_malloc` too, so its presence proves nothing.
+    // A function that only the C library has finds the library. (Other allocators define
+    // `__libc_malloc` too.)
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
     // A program may define these functions itself: then this library's definitions are never
@@ -118,10 +119,10 @@ fn is_of_libc() -> bool {
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && is_own(first(name)))
 }
 
-/// True if an address is an entry of a procedure linkage table. In a program with fixed addresses
-/// (not PIE) that takes the address of a function, this entry is the function's address in all
-/// objects, although the program does not define the function (System V ABI, AMD64 supplement,
-/// section 5.2.1).
+/// True if an address is an entry of a procedure linkage table. A program with fixed addresses (not
+/// PIE) may take the address of a function that it does not define. The address is then the
+/// program's entry for the function, in all objects (System V ABI, AMD64 supplement, section
+/// 5.2.1).
 fn is_undefined(address: usize) -> bool {
     // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };
@@ -167,7 +168,7 @@ fn first(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
 
-/// The start of the object that an address belongs to.
+/// The start of the object (program or library) that an address belongs to.
 fn base(address: usize) -> Option<usize> {
     // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };
@@ -178,7 +179,7 @@ fn base(address: usize) -> Option<usize> {
 
 static FORK: AtomicUsize = AtomicUsize::new(0);
 
-/// Looks up `_Fork` before it is called from a signal handler.
+/// Looks up `_Fork` now, so that a call of `_Fork` in a signal handler needs no look-up.
 pub(crate) fn find_fork() {
     FORK.store(after(c"_Fork"), Relaxed);
 }

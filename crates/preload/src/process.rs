@@ -28,8 +28,8 @@ struct Forking {
 }
 
 thread_local! {
-    /// The fork in progress of this thread. The variable is a pointer, which has no destructor: a
-    /// thread-local variable with a destructor takes the loader's lock.
+    /// The fork in progress of this thread. The variable is a plain pointer because a pointer has
+    /// no destructor. For a thread-local variable with a destructor, the loader's lock is taken.
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 

@@ -44,7 +44,8 @@ pub unsafe extern "C" fn mremap(
         return inside(|| remap(pager, &old, new, flags, to));
     }
     if shared::overlaps(&old) {
-        // A moved mapping would not be served any more; shrinking moves nothing.
+        // Only shrinking is allowed, because it moves nothing: a moved mapping would not be served
+        // any more.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => {
                 shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)

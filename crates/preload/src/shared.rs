@@ -82,8 +82,9 @@ pub(crate) fn unmapped<T>(
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
-        // The kernel would drop pages without a message to the server, map pages in a child, or
-        // join pages to huge pages.
+        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused.
+        // `MADV_DOFORK` would map pages in a child, and the other advice would join pages to huge
+        // pages, so they are ignored.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,

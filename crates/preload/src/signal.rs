@@ -1,6 +1,7 @@
-//! Signals in programs whose faults are served in a handler of SIGBUS (`interleaf extend --faults
-//! signal`): the program's own action for SIGBUS is kept, and called for other faults. No thread
-//! and no handler may block SIGBUS, because the kernel would end the program at the next fault.
+//! Signals in programs whose faults are handled in a handler of SIGBUS (`interleaf extend --faults
+//! signal`). The program's own action for SIGBUS is kept, and called for faults that the pager does
+//! not handle. No thread and no handler may block SIGBUS, because the kernel would end the program
+//! at the next fault.
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
@@ -17,7 +18,7 @@ const SIGNALS: c_int = 64;
 /// Bytes of the kernel's signal set.
 const SET_BYTES: usize = 8;
 
-/// The signals that the C library reserves: they cannot be blocked.
+/// The signals 32 and 33, which the C library reserves: programs cannot block them.
 const RESERVED: u64 = 1 << 31 | 1 << 32;
 
 /// Unblocks SIGBUS in this thread and in all handlers.
@@ -70,7 +71,8 @@ fn blocked_by() -> io::Result<Option<String>> {
     let mut blocker = None;
     files::names(folder, buffer.spare_capacity_mut(), |name| {
         let name = name.to_string_lossy();
-        // The C library blocks all signals for a moment while a thread begins and while it ends.
+        // The C library blocks all signals for a moment while a thread begins and while it ends, so
+        // a thread counts as a blocker only after `TRIES` polls.
         let mut tries = 0;
         while is_blocked_by(&name) && blocker.is_none() {
             if tries == TRIES {
@@ -107,7 +109,7 @@ pub unsafe extern "C" fn sigaction(
     action: *const libc::sigaction,
     before: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: by the same contract.
+    // SAFETY: the called functions have the same contract.
     unsafe {
         if !adapts_signals() {
             return __sigaction(signal, action, before);
@@ -176,7 +178,7 @@ pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighand
 /// # Safety
 /// The caller must meet the conditions of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
-    // SAFETY: by the caller; the kernel's signals are at the start of a set.
+    // SAFETY: the caller meets the contract. The kernel's signals are at the start of a set.
     unsafe {
         let mut spared = set.as_ref().copied();
         if let Some(set) = &mut spared {
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn pthread_sigmask(
     set: *const sigset_t,
     before: *mut sigset_t,
 ) -> c_int {
-    // SAFETY: by the same contract.
+    // SAFETY: `mask` has the same contract.
     unsafe { mask(how, set, before) }
 }
 
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn sigprocmask(
     set: *const sigset_t,
     before: *mut sigset_t,
 ) -> c_int {
-    // SAFETY: by the same contract.
+    // SAFETY: `mask` has the same contract.
     match unsafe { mask(how, set, before) } {
         0 => 0,
         why => crate::errno::failed(why),

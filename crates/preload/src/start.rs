@@ -106,8 +106,8 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
     Ok(Some(Extended { pager, bytes_min, shared_folder }))
 }
 
-/// True if this process was started first. The process that starts it records its PID at once, but
-/// this process may allocate even sooner.
+/// True if this process is the first of the session. The process that started it writes its PID
+/// into the ledger at once. This process may allocate even sooner, so it waits for the PID.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.ledger.first_process() {

@@ -35,8 +35,8 @@ pub(crate) struct Extended {
 
 pub(crate) static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
 
-/// Held by a thread that starts the pager, forks, or changes the credentials of the pager's
-/// threads: a child must not inherit a start that is half done.
+/// Held by a thread while it starts the pager, forks, or changes the credentials of the pager's
+/// threads. The lock keeps a child from inheriting a start that is half done.
 static STARTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
@@ -47,8 +47,9 @@ thread_local! {
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The process that owns the address space. The variable is in a page of its own, which is wiped in
-/// a child of `fork(2)` and unchanged in a child of `vfork(2)`.
+/// Points at the number of the process that owns the address space. The number is in a page of its
+/// own. The kernel wipes the page in a child of `fork(2)`, and a child of `vfork(2)` shares the
+/// page with its parent.
 pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
@@ -87,9 +88,9 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
-/// Runs work of this library: its allocations are not extended. Signals are blocked during the
-/// work, because a handler could wait for a lock that its own thread holds; the signals of faults
-/// stay unblocked.
+/// Runs work of this library. Allocations of the work are not extended. Signals are blocked during
+/// the work, because a handler could wait for a lock that the interrupted thread holds. The signals
+/// of faults stay unblocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     let mask = enter();
     let outcome = work();
@@ -97,8 +98,8 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Begins work of this library and returns the signals that were blocked before; nested calls
-/// change nothing.
+/// Begins work of this library and returns the signals that were blocked before. Nested calls
+/// change no signal.
 pub(crate) fn enter() -> u64 {
     if DEPTH.get() == 0 {
         MASK.set(block_all());
@@ -177,7 +178,7 @@ pub(crate) fn count_unextended(bytes: usize) {
 /// Counts the end of an allocation that was not extended.
 pub(crate) fn uncount_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
-        // Allocations before this library's start were not counted.
+        // The total stays at 0 or above: it lacks the allocations before this library's start.
         let _ =
             UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));
     }

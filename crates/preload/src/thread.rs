@@ -1,22 +1,25 @@
 //! Threads of the pager, hidden from the program.
 //!
-//! The first large allocation of a program may come while the calling thread holds any lock of the
-//! program or of its libraries: the lock of the dynamic loader, a lock of an allocator that calls
-//! `mmap(2)`, or, in a signal handler or in a child of `_Fork(3)`, a lock that is never released.
-//! `pthread_create(3)` takes locks of the C library and allocates, so it may wait for ever there.
-//! So the pager's threads are made by `clone(2)`, with thread-local storage that this module lays
-//! out; neither needs a lock. The C library still treats a single-threaded program as
-//! single-threaded.
+//! A program may make its first large allocation while the calling thread holds a lock of the
+//! program or of its libraries. It may be the lock of the dynamic loader, or a lock of an allocator
+//! that calls `mmap(2)`. In a signal handler or in a child of `_Fork(3)`, a lock may even be held
+//! for ever.
 //!
-//! The C library's record of the thread (`struct pthread`) is zeros, and is in none of the C
-//! library's lists. So a thread of the pager runs only Rust code and system calls, never ends by
-//! `pthread_exit`, and is skipped when the C library changes the user of a program's threads
-//! ([`crate::credentials`] handles that).
+//! `pthread_create(3)` takes locks of the C library and allocates, so it could wait for ever.
+//! Therefore the pager's threads are made by `clone(2)`, with thread-local storage that this module
+//! lays out. Neither needs a lock. The C library does not know these threads, so it still treats a
+//! single-threaded program as single-threaded.
 //!
-//! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): a register holds the
-//! thread pointer. Around that address is a block for each object that was loaded when the program
-//! began. The distance of a block from the thread pointer is the same in all threads. A table at
-//! the thread pointer has the address of each block, for code that does not know the distance.
+//! The C library has a record of each thread (`struct pthread`). The record of a pager's thread is
+//! zeros, and is in none of the C library's lists. Therefore a thread of the pager runs only Rust
+//! code and system calls, and never ends by `pthread_exit`. The C library also skips it when it
+//! changes the user of a program's threads ([`crate::credentials`] changes the user instead).
+//!
+//! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): a register holds an
+//! address, the thread pointer. Around the thread pointer is a block for each object that was
+//! loaded when the program began. The distance of a block from the thread pointer is the same in
+//! all threads. Code that does not know the distance looks the block up in a table, whose address
+//! is stored at the thread pointer.
 
 use crate::{next, state};
 use interleaf_procfs::page::PAGE_BYTES;
@@ -35,11 +38,12 @@ use std::{
 /// Bytes of a stack, as in the standard library. Unused pages take no memory.
 const STACK: usize = 2 << 20;
 
-/// Bytes around the thread pointer for the C library's thread data: some 2300 bytes with version
-/// 2.36.
+/// Bytes reserved on each side of the thread pointer for the C library's record of the thread. The
+/// record has some 2300 bytes in version 2.36.
 const CONTROL: usize = 8192;
 
-/// Blocks farther than this from the thread pointer belong to objects that were loaded later.
+/// The largest distance of a block from the thread pointer, bytes. A block at a larger distance
+/// belongs to an object that was loaded later, and is ignored.
 const OFFSET_MAX: usize = 64 << 20;
 
 /// Bytes of an entry in the table of blocks: the block's address, and the pointer to free.
@@ -59,7 +63,7 @@ struct Module {
 
 static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
 
-/// Records the loaded objects, before the program loads more: later objects have their blocks
+/// Records the objects that are loaded now. Objects that the program loads later have their blocks
 /// elsewhere, and the pager's threads do not use them.
 pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
@@ -139,8 +143,8 @@ impl ThreadMemory {
         }
         let start = start as usize;
         let area = Self { start, bytes, pointer: start + PAGE_BYTES + STACK + before };
-        // SAFETY: all writes are in the new mapping: the guard page, and blocks, the control block
-        // and the table, which have their space around the pointer.
+        // SAFETY: all writes are in the new mapping. The guard page is at its start. The blocks and
+        // the control block are around the pointer, and the table is behind them.
         unsafe {
             libc::syscall(libc::SYS_mprotect, start, PAGE_BYTES, libc::PROT_NONE);
             area.lay_out(modules, area.pointer + behind, entries);
@@ -149,14 +153,16 @@ impl ThreadMemory {
     }
 
     /// # Safety
-    /// The destination has the size of the block and is zeros.
+    /// There is space for the block of each module around `self.pointer`, and for `entries` entries
+    /// at `table`. Both are zeros.
     unsafe fn lay_out(&self, modules: &[Module], table: usize, entries: usize) {
         let words = |address: usize| address as *mut usize;
-        // SAFETY: by the caller; images are mapped for as long as the program runs.
+        // SAFETY: the caller guarantees the space. The images stay mapped for as long as the
+        // program runs.
         unsafe {
-            // The loader's fields of the table: the number of entries, and the generation of the
-            // objects. The loader would allocate a larger table for an outdated generation, hence
-            // the large number.
+            // The first two entries are the loader's: the number of entries, and the generation of
+            // the objects. The loader would allocate a larger table if the generation were
+            // outdated, so the generation is a large number.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -168,22 +174,23 @@ impl ThreadMemory {
             self.control(table + ENTRY);
             let rseq = next::after(c"__rseq_offset") as *const isize;
             if let Some(offset) = rseq.as_ref() {
-                // The second word is the CPU of the thread: -1 until the kernel is asked to
-                // maintain it.
+                // The thread's area for restartable sequences (rseq). The second word is the CPU of
+                // the thread: -1 until the kernel is asked to maintain it.
                 let rseq = self.pointer.wrapping_add_signed(*offset);
                 *(rseq as *mut u32).add(1) = u32::MAX;
             }
         }
     }
 
-    /// The block at the thread pointer: its own address, the table, and the stack guard values.
+    /// Fills the control block at the thread pointer: its own address, the address of the table,
+    /// and the stack guard values of the calling thread.
     ///
     /// # Safety
     /// The destination is large enough.
     #[cfg(target_arch = "x86_64")]
     unsafe fn control(&self, table: usize) {
         let (own, new) = (thread_pointer() as *const usize, self.pointer as *mut usize);
-        // SAFETY: by the caller; the calling thread has such a block too.
+        // SAFETY: the caller guarantees the space. The calling thread has such a control block too.
         unsafe {
             *new = self.pointer;
             *new.add(1) = table;
@@ -193,13 +200,13 @@ impl ThreadMemory {
         }
     }
 
-    /// The block at the thread pointer: here, only the address of the table.
+    /// Fills the control block at the thread pointer: here, only the address of the table.
     ///
     /// # Safety
     /// The destination is large enough.
     #[cfg(target_arch = "aarch64")]
     unsafe fn control(&self, table: usize) {
-        // SAFETY: by the caller.
+        // SAFETY: the caller guarantees the space.
         unsafe { *(self.pointer as *mut usize) = table };
     }
 }
@@ -246,8 +253,8 @@ pub(crate) fn lock_list() -> ThreadList {
 
 /// Empties the list in a forked child, which has none of the threads.
 pub(crate) fn forget(mut hold: ThreadList) {
-    // The memory is leaked: threads of the parent hold references, which are never dropped in the
-    // child.
+    // The entries of the list are leaked. Threads of the parent hold references to the entries, and
+    // these references are never dropped in the child.
     std::mem::forget(std::mem::take(&mut *hold));
 }
 
@@ -304,8 +311,8 @@ fn join(thread: &Arc<StartedThread>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,
-            // The kernel wakes waiters of all processes that could share the word, so the flag
-            // PRIVATE is not set.
+            // At the end of a thread the kernel wakes the waiters of a word that processes may
+            // share. The flag PRIVATE would exclude this wait from the waiters.
             number => drop(futex::wait(&thread.number, futex::Flags::empty(), number, None)),
         }
     }

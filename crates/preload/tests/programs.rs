@@ -20,7 +20,8 @@ use std::{
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// With more threads, libraries would add floating-point numbers in another order.
+/// One thread for numerical libraries, because with more threads they would add floating-point
+/// numbers in another order.
 const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
 /// Compiles a program into a writable folder of its own.
@@ -172,8 +173,8 @@ fn kernel_and_threads() {
     same("access.c", &["file"]);
 }
 
-/// Kernel threads and registered buffers: eviction of pinned pages is retried, and all other pages
-/// are evicted.
+/// A ring of io_uring with kernel threads and registered buffers, which pin pages: the eviction of
+/// pinned pages is retried, and all other pages are evicted.
 #[test]
 fn a_ring_of_io_uring() {
     same("ring.c", &["file"]);
@@ -184,7 +185,7 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// Programs without blocking system calls work in both fault handling modes.
+/// Fault handling by signals: programs without blocking system calls work in this mode too.
 #[test]
 fn blocks_in_signals() {
     same_by("malloc.c", &[], FaultMode::Signal);
@@ -205,8 +206,8 @@ fn numbers_in_signals() {
     same_by("numeric.c", &[], FaultMode::Signal);
 }
 
-/// Threads, a handler of SIGBUS and other handlers of the program, with any signals blocked; system
-/// calls on pages that are not mapped, and children.
+/// A program with threads, children, and handlers of SIGBUS and of other signals, which may block
+/// any signals. It makes system calls on pages that are not mapped.
 #[test]
 fn signals() {
     same_by("signals.c", &["file"], FaultMode::Thread);
@@ -272,7 +273,8 @@ fn same_with(allocator: &Allocator) {
         same_program(None, &path("linked"), folder.path(), &[], faults);
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
-    // Thread mode only: in signal mode a system call on an unmapped output buffer fails (EFAULT).
+    // Only the mode in which the pager's thread handles faults. With a handler of SIGBUS, a system
+    // call on an unmapped output buffer fails (EFAULT).
     same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
@@ -371,8 +373,8 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    // Thread mode only: in signal mode Python's reads of modules into unmapped memory fail
-    // (EFAULT).
+    // Only the mode in which the pager's thread handles faults. With a handler of SIGBUS, Python's
+    // reads of modules into unmapped memory would fail (EFAULT).
     let output = extended(Path::new(python), folder.path(), &[script], FaultMode::Thread);
     assert_eq!(text(&output), text(&plain));
 }

@@ -55,7 +55,7 @@ pub struct BalancePeriod {
 }
 
 /// The periods of all domains in order of time, as `interleaf balance -o FILE` writes them: a line
-/// of JSON for each; with `--advise` the advice for each domain ends it.
+/// of JSON for each period. With `--advise`, a line with the advice for each domain follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BalanceLog {
     pub periods: Vec<BalancePeriod>,
@@ -118,7 +118,8 @@ impl Check for BalancePeriod {
 }
 
 impl BalancePeriod {
-    /// Checks that lists by node have an element for each node. `path` is before their names.
+    /// Checks that lists by node have an element for each node. `path` precedes the names of the
+    /// lists in errors.
     pub(crate) fn check_lists(&self, path: &str) -> Checked {
         let nodes = self.nodes.len();
         let of_node =

@@ -179,9 +179,10 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Compares the rows of a pattern at a ratio with DRAM, and replaces the earlier rows of that
-    /// pattern and ratio, which had fewer rounds. `moves_bytes`: bandwidth limits the drive, not
-    /// requests per second, because the pattern is sequential or can be prefetched.
+    /// Compares the rows of a pattern at a ratio with the row on DRAM. The rows replace the earlier
+    /// rows of this pattern and ratio, which had fewer rounds. `moves_bytes` is true if the pattern
+    /// is sequential or can be prefetched: the limit of the drive is then its bandwidth, and not
+    /// its requests per second.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,

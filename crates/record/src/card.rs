@@ -355,7 +355,8 @@ impl CardPoint {
         Ok(())
     }
 
-    /// The parts of a point that tell loads apart, except card and depth.
+    /// The fields of a point that distinguish its load from other loads. Card and depth are not
+    /// among them.
     pub fn load(&self) -> ([&str; 3], u64, u32, Option<u64>, [Option<u32>; 2]) {
         let names = [self.job.as_str(), &self.rw, &self.access];
         (names, self.bs_bytes, self.numjobs, self.rate_iops, [self.rwmixread, self.fsync])

@@ -187,7 +187,8 @@ pub enum RunsStop {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // JSON has no infinity, and an interval from few or noisy rounds may end far away.
+        // JSON has no infinity, and the interval of few or noisy rounds may end near 0 or near
+        // infinity.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,

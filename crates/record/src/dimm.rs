@@ -271,7 +271,8 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     command
 }
 
-/// The same part of the command of a built-in server.
+/// The command for a built-in server, without mixes, loads and number of requests. Options with
+/// their default value are left out.
 pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
     let mut command = format!("interleaf simulate dimm --server {server}");
     if setup.pattern != Pattern::Stream {

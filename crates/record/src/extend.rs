@@ -115,8 +115,8 @@ pub struct SessionProcesses(Vec<Process>);
 impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the slots of those that have exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // Running processes come first, so that a process that exits in between is among the
-        // recovered ones.
+        // Running processes are read first. A process that exits after that is among the recovered
+        // processes.
         let mut found = ledger.processes();
         found.extend(ledger.recover());
         self.merge(found);

@@ -32,8 +32,8 @@ pub const SCHEMA: &str = "interleaf.measure/1";
 const SPREAD_MAX: f64 = 0.05;
 /// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
-/// A point is noisy when interference took more than this many CPUs for each CPU of the
-/// measurement.
+/// A point is noisy when other programs took more than this many CPUs for each CPU of the
+/// measurement, or the hypervisor took more than half of it.
 const OTHERS_MAX: f64 = 0.1;
 /// A point is noisy when more than this fraction of the pages is not at the requested weights.
 const OFF_MAX: f64 = 0.01;
@@ -442,8 +442,8 @@ impl MeasureDocument {
         best
     }
 
-    /// The best weights at each measured load. The latency of other weights at that load is
-    /// interpolated between their own points.
+    /// The best weights at each measured load. The latency of a choice of weights at a load is
+    /// interpolated between the points of these weights.
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
@@ -500,7 +500,8 @@ fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// The first word of a reason without numbers: it groups reasons that differ in numbers only.
+/// The first word of a reason that has only letters. Reasons that differ in numbers only have the
+/// same word, so the word groups them.
 fn reason_kind(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
@@ -545,7 +546,7 @@ impl MeasuredPoint {
     }
 
     /// The setting of the point without its result. `compare` matches the points of two records by
-    /// it.
+    /// their settings.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.to_string(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {

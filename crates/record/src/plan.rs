@@ -220,7 +220,7 @@ impl PlanDocument {
         figures
     }
 
-    /// The threads of all configurations, if they are as many on each.
+    /// The number of threads, if it is the same on all configurations.
     pub fn threads(&self) -> Option<f64> {
         let first = self.rows.first()?.threads;
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))

@@ -286,12 +286,12 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
     )
 }
 
-/// The fraction of a measured result above which a forecast misses a run: more than the results of
-/// repeated runs usually differ.
+/// A forecast misses a run if it differs by more than this fraction of the measured result. Results
+/// of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
-/// The warning that the forecast of a measured run misses its result, in `unit`. It then has all of
-/// `fits`, so that the reader sees which runs agree. Each verb with a forecast prints it.
+/// The warning that the forecast of a measured run misses its result, in `unit`. The warning lists
+/// all of `fits`, so that the reader sees which runs agree. Each verb with a forecast prints it.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;

@@ -182,7 +182,7 @@ impl RunDocument {
         }
     }
 
-    /// A command whose pages are steered; `nodes` have the initial weights.
+    /// A command whose pages are steered. `nodes` lists the nodes with their initial weights.
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,

@@ -47,8 +47,9 @@ impl Column {
     }
 }
 
-/// The columns of a row. The last two are fingerprints: of the sweep's input, by which a continued
-/// sweep recognizes its rows, and of the row itself, by which it finds altered ones.
+/// The columns of a row. The last two are fingerprints. By the fingerprint of the sweep's input, a
+/// continued sweep recognizes its own rows. By the fingerprint of the row itself, it finds altered
+/// rows.
 pub const COLUMNS: [Column; 25] = [
     Column::whole("case"),
     Column::text("platform"),
@@ -133,7 +134,7 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The number of different numbers of cases.
+/// The number of distinct case numbers.
 fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
     numbers.collect::<BTreeSet<u64>>().len()
 }
@@ -146,13 +147,13 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The largest magnitude of a number: as in documents.
+/// The largest magnitude of a number in a row.
 const NUMBER_MAX: f64 = 1e18;
 
-/// The most parts of a sweep with figures of their own.
+/// The maximum number of parts of a sweep that have figures of their own.
 const FIGURES_MAX: usize = 6;
 
-/// The intervals of figures hold nine tenths of the rows.
+/// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.
 const INTERVAL: [f64; 2] = [0.05, 0.95];
 
 /// The rows of a sweep.
@@ -188,7 +189,8 @@ pub struct SweepRow {
     pub speedup: Option<f64>,
     /// Runtime relative to that of the best static weights, minus 1.
     pub regret: Option<f64>,
-    /// Additional work of the best static weights until the end, a fraction.
+    /// The work that the best static weights would complete in the duration, divided by the work of
+    /// the policy, minus 1.
     pub regret_over_duration: Option<f64>,
     pub migrated_bytes: u64,
     pub energy_per_run_j: Option<f64>,
@@ -238,7 +240,7 @@ pub struct Metric {
     pub name: &'static str,
     /// The unit with a space before it; empty for a ratio.
     pub unit: &'static str,
-    /// Decimals that differ between policies.
+    /// Number of decimals that shows the differences between policies.
     pub decimals: usize,
     /// True if a lower value is better.
     pub lower_is_better: bool,
@@ -302,7 +304,8 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// A policy, another property of its rows, and the distribution of a metric over them.
+/// A policy, another property of its rows, and the distribution of a metric over the rows with
+/// both.
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
@@ -384,7 +387,7 @@ impl SweepDocument {
         all
     }
 
-    /// The metrics that rows have: regret over the duration only where no run has ended.
+    /// The metrics that rows have. If no run has ended, regret over the duration replaces regret.
     pub fn metrics(&self) -> Vec<Metric> {
         let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);
@@ -404,8 +407,8 @@ impl SweepDocument {
             .collect()
     }
 
-    /// The distribution of a metric by policy and by another property of the row, in the order of
-    /// the file and in ascending order.
+    /// The distribution of a metric by policy and by another property of the row. Policies are in
+    /// the order of the file, and the values of the property in ascending order.
     pub fn spreads<K: Ord + Clone>(
         &self,
         metric: Metric,
@@ -415,8 +418,9 @@ impl SweepDocument {
         spreads(&rows, metric, of)
     }
 
-    /// Each metric against the number with the most values, or by workload: a line or bars for
-    /// each policy. A sweep of few platforms and workloads has a figure for each.
+    /// A figure of each metric, with a line for each policy against the number with the most
+    /// values. If no number varies, the figure has bars for each policy by workload. A sweep of few
+    /// platforms and workloads has a figure for each combination of them.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();
@@ -439,7 +443,8 @@ impl SweepDocument {
         figures
     }
 
-    /// The labels of the parts that have figures of their own; one without a label for all rows.
+    /// The labels of the parts of the rows that have figures of their own. If there are too many
+    /// parts, a single empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {
@@ -481,7 +486,7 @@ fn part_label(names: &[Name], row: &SweepRow) -> String {
     names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// A metric of rows against a number, or by workload.
+/// The figure of a metric: lines against the number `varied`, or bars by workload.
 fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)>) -> Figure {
     let (label, values, categories) = match varied {
         Some((varied, values)) => (varied.label(), values.clone(), vec![]),
@@ -529,8 +534,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     }
 }
 
-/// The distribution of a metric by policy and by another property of the row, in the order of the
-/// rows and in ascending order.
+/// The distribution of a metric by policy and by another property of the row. Policies are in the
+/// order of the rows, and the values of the property in ascending order.
 fn spreads<'a, K: Ord + Clone>(
     rows: impl IntoIterator<Item = &'a &'a SweepRow>,
     metric: Metric,

@@ -16,7 +16,8 @@ use std::fmt;
 /// A warning about a run or a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
-    /// Memory of less than a multiple of the last-level cache: the cache takes part.
+    /// The measured memory is less than a multiple of the last-level cache, so the cache affects
+    /// the result.
     CacheIsMeasured {
         /// The option of the size.
         option: &'static str,
@@ -44,7 +45,7 @@ pub enum Warning {
     NoWeightedInterleaving,
     /// Pages are placed one by one, since this user may not set the kernel's weights.
     WeightsNotPermitted,
-    /// No CPU is left for load, so histograms have none.
+    /// No CPU is left to make load, so histograms are measured without load.
     NoLoadForHistograms,
     /// Other programs used CPUs during the run.
     OtherPrograms {
@@ -58,7 +59,7 @@ pub enum Warning {
         /// Mean number of CPUs.
         cpus: f64,
     },
-    /// Counters of slots were shared, and their counts scaled up.
+    /// The counters of slots were shared with other events, so their counts were scaled up.
     SlotsScaled {
         /// The fraction of the time in which slots were counted.
         share: f64,

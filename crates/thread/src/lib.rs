@@ -1,13 +1,13 @@
 //! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
 //!
 //! Usually the standard library starts these threads. But a program whose memory is extended
-//! without its knowledge may make its first large allocation anywhere: while it holds the lock of
-//! the dynamic loader (a constructor of a plug-in), a lock of its own allocator, or within a signal
-//! handler. A thread of the standard library registers a thread-local destructor, for which the C
-//! library takes the loader's lock, and `pthread_create(3)` allocates. The preloaded library
-//! therefore starts the pager's threads in another way ([`set_spawn`]). The code of these threads
-//! uses no thread-local variable that has a destructor, and so neither `std::sync::mpsc`
-//! ([`channel`]) nor thread handles.
+//! without its knowledge may make its first large allocation anywhere. It may hold the lock of the
+//! dynamic loader (in a constructor of a plug-in) or a lock of its own allocator, or run a signal
+//! handler. A thread of the standard library could wait for ever there: it registers a thread-local
+//! destructor, for which the C library takes the loader's lock, and `pthread_create(3)` allocates.
+//! The preloaded library therefore starts the pager's threads in another way ([`set_spawn`]). The
+//! code of these threads uses no thread-local variable that has a destructor. It therefore uses
+//! neither thread handles nor `std::sync::mpsc`, which [`channel`] replaces.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -19,20 +19,20 @@ use std::{
     thread,
 };
 
-/// Waits for the end of a thread.
+/// A function that waits for the end of a thread.
 pub type Join = Box<dyn FnOnce() + Send>;
 
 /// The function that a thread runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread of this name, in which all signals are blocked.
+/// A function that starts a thread with the given name, in which all signals are blocked.
 pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
 /// Sets the function that starts all threads of pagers in this process from now on.
 pub fn set_spawn(spawn: Spawn) {
-    // The function is set once, before the first thread starts.
+    // Later calls change nothing: the function is set once, before the first thread starts.
     let _ = SPAWN.set(spawn);
 }
 

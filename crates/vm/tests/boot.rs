@@ -77,7 +77,8 @@ type Change = fn(&mut Boot<'_>);
 /// The guest's report after all steps; `None` if the kernel or QEMU is missing.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
-    // No step depends on durations, and a slow clock makes the kernel's waits shorter.
+    // A slow clock makes the kernel's waits shorter. It changes no result, because no step depends
+    // on durations.
     match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
             note(topology, &record);
@@ -340,7 +341,7 @@ fn nearly_full_node(kernel: &Kernel) {
     if kernel.weights == Weights::None {
         return;
     }
-    // Half of the pages would be 24576.
+    // With these weights and enough free memory, half of the pages (24576) would be on each node.
     let pages = pages(&shown(&record, "run touch 192MiB --weights 0:1,1:1")[0]);
     assert!(pages[1].1 > 0 && pages[1].1 < 24576, "{record}");
     assert_eq!(pages[0].1 + pages[1].1, 49152, "{record}");

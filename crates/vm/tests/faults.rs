@@ -239,9 +239,9 @@ fn other_users_of_damon_are_reported() {
 }
 
 /// New programs join the scope. Programs that exit or are OOM-killed leave it. After all programs
-/// have exited, the next program is steered. The daemon reports this even for a period that is cut
-/// short. The hog has its own memory limit: without one, the kernel may kill another program with
-/// it.
+/// have exited, the next program is steered. The daemon reports who joined and left, even for a
+/// period that is cut short. The group `hog` has its own memory limit, because without a limit the
+/// kernel may kill other programs too.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -329,8 +329,9 @@ fn the_protected_are_left_alone() {
         |reading| self::all(&record, reading).into_iter().map(on_node_0).collect::<Vec<u32>>();
     let [kept] = on_0("pages kept")[..] else { panic!("{record}") };
     let [swept, then_swept] = on_0("pages sweep")[..] else { panic!("{record}") };
-    // All 32 MiB are on node 0. Memory that the process allocated before it joined the group is
-    // charged to another group.
+    // All 32 MiB (8192 pages) of the protected program are still on node 0. Its other pages may
+    // have migrated: it allocated them before it joined the group, so they are charged to another
+    // group.
     assert!(kept >= 8192, "{record}");
     assert!(swept < 12288 / 2, "60 of 100 are there before all memory is steered\n{record}");
     shown(&record, "await kept reached");

@@ -183,10 +183,10 @@ fn two_runs_share_the_weights() {
     });
 }
 
-/// A launcher may set another policy for its children, as mpirun does. It is reported with the
-/// amount of memory that bypassed the policy. The audit of a program repeats after as long as the
-/// last audit was after the program's start, or after twenty times the duration of the audit. If
-/// the program idles (`--stay`), both are within a minute of the guest's clock.
+/// A launcher may set another policy for its children, as mpirun does. The other policy is
+/// reported, with the amount of memory that bypassed the requested policy. The program idles
+/// (`--stay`), so that the audit is repeated within a minute of the guest's clock. The time until a
+/// repetition is the program's age at the last audit, or twenty times the duration of the audit.
 #[test]
 fn a_launcher_with_another_policy_is_reported() {
     let steps = "start outer interleaf run --weights 3:1 -- \

@@ -1,12 +1,12 @@
-//! The Cholesky decomposition of a sparse matrix, by `faer`: the equation of Poisson on a cube of
-//! grid points, with seven points a row, as direct solvers like that of Mironov et al. (MCHPC'18)
-//! factor it.
+//! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is that of the equation of
+//! Poisson on a cube of grid points, with seven elements in a row. Direct solvers, such as that of
+//! Mironov et al. (MCHPC'18), factor such matrices.
 //!
 //! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973).
 //! A plane of points divides the cube, both halves are divided in the same way, and the plane is
 //! eliminated last. The factor of n unknowns then has of the order of n^(4/3) elements, and takes
-//! of the order of n^2 operations. Almost all memory is the factor; it is stored by supernodes, in
-//! the order of elimination.
+//! of the order of n^2 operations. The factor takes almost all memory. It is stored by supernodes,
+//! in the order of elimination.
 //!
 //! The diagonal changes from round to round, so each round changes the factor. The factor is
 //! verified by solving a system with a known solution of ones and minus ones.
@@ -168,7 +168,7 @@ fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
     };
     dissect(side, part(ranges[longest].start..middle), order);
     dissect(side, part(middle + 1..ranges[longest].end), order);
-    // The plane between them: its points are neighbours of both halves.
+    // The plane between the halves comes last, because its points are neighbours of both halves.
     let plane = part(middle..middle + 1).map(|range| range.collect::<Vec<usize>>());
     for z in &plane[2] {
         for y in &plane[1] {
@@ -204,7 +204,7 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
         let symbolic = pattern.symbolic()?;
         (8 * symbolic.len_val() as u64 <= footprint).then_some((pattern, symbolic))
     };
-    // The factor has about 8 side^4 elements.
+    // The search begins at an estimate: the factor has about 8 side^4 elements of 8 bytes.
     let mut side = ((footprint as f64 / 64.0).sqrt().sqrt() as usize).max(SIDE_MIN);
     let mut best = fits(side);
     while best.is_none() && side > SIDE_MIN {
@@ -253,8 +253,8 @@ pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Operations of the decomposition. A supernode of w columns, with r rows below its triangle, costs
-/// the sum of the squares of the lengths of its columns.
+/// Operations of the decomposition. Each column costs the square of its length. Column lengths of a
+/// supernode range from 1 to the number of its columns, plus the rows `below` its triangle.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {
@@ -280,7 +280,8 @@ impl Kernel for Cholesky {
         let none = LltRegularization::default();
         let (factor, stack) = (self.factor.of_mut::<f64>(), MemStack::new(buffer));
         let symbolic = &self.symbolic;
-        // The matrix is positive definite; a failure leaves a factor that `verify` refuses.
+        // The factorization cannot fail, because the matrix is positive definite. A failure would
+        // leave a factor that `verify` refuses.
         let _ = symbolic.factorize_numeric_llt(
             factor,
             matrix,

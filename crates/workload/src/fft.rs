@@ -1,10 +1,10 @@
 //! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
-//! a cube along each axis. All rounds are forward transforms: two rounds give n times the input in
-//! reverse order, and four rounds restore the order.
+//! a cube along each axis. All rounds are forward transforms: two rounds give the input in reverse
+//! order, times the number n of its elements, and four rounds restore the order.
 //!
 //! The input is a geometric sequence (a product of three sequences in a cube), so every value of
-//! the transform is known: the transform of r^j with n elements is (1 - r^n) / (1 - r w^k), where
-//! w = e^(-2πi/n).
+//! the transform is known: element k of the transform of the n elements r^j is
+//! (1 - r^n) / (1 - r w^k), where w = e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -75,7 +75,7 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
         let size = (fall * at as f64).exp();
         return Number::from_polar(size, angle(at as u64 * turns));
     }
-    // 1 - s e^(ix), without cancellation near its zero.
+    // The denominator 1 - s e^(ix), where s is `size`, without cancellation where it is near zero.
     let (size, x) = (fall.exp(), angle(turns + steps_all - at as u64));
     let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
     Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
@@ -93,7 +93,7 @@ impl Transform {
         if threads > 1 {
             return Err(SetupError::OneThread { what: "fft" });
         }
-        // Numbers, scratch and factors.
+        // Numbers, scratch and factors have the same size.
         let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
         let axis = Axis::new(length);
         let scratch = axis.fft.get_inplace_scratch_len();
@@ -125,7 +125,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // The first touch must not be part of the measurement.
+        // Allocates the pages now, so that their first touch is not measured.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -199,7 +199,7 @@ impl Buffer {
         Self { lines: vec![Number::default(); length * length], scratch, length }
     }
 
-    /// Transforms the columns of some rows.
+    /// Transforms the columns of a plane, which is given by its rows.
     fn transform(&mut self, rows: &mut [&mut [Number]], fft: &Arc<dyn Fft<f64>>) {
         for (y, row) in rows.iter().enumerate() {
             row.iter()
@@ -267,7 +267,7 @@ impl Kernel for Transform {
             self.across(&fft);
         }
         self.rounds += 1;
-        // benchFFT's count: 5 n log2(n), for any algorithm.
+        // benchFFT counts 5 n log2(n) operations for every algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
         Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, ..Work::default() }
@@ -277,7 +277,7 @@ impl Kernel for Transform {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // The transforms do not divide by n.
+        // The transforms do not divide by n, so two rounds multiply the values by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
             vec![]

@@ -4,12 +4,12 @@
 //! The equations of Euler for density, momentum and energy are solved with finite volumes. States
 //! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
 //! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
-//! 1961). AstroPhi reconstructs with parabolas and has Roe's averages for the flux: its accesses
-//! are the same, with two neighbours in each direction, and its operations per byte are of the same
-//! order.
+//! 1961). AstroPhi reconstructs with parabolas, and computes the flux from Roe's averages. Its
+//! accesses are the same: it reads two neighbours in each direction. Its operations per byte are of
+//! the same order.
 //!
-//! Boundaries are periodic, so mass and energy are conserved. The initial state is a mirror image
-//! of itself, and so is each later state, bit for bit. Conservation and symmetry are verified. The
+//! Boundaries are periodic, so mass and energy are conserved. The initial state equals its mirror
+//! image, and so does each later state, bit for bit. Conservation and symmetry are verified. The
 //! surroundings of the ball are not uniform, so each step changes every cell.
 
 use crate::{
@@ -35,7 +35,8 @@ const COURANT: f64 = 0.15;
 /// The largest relative error of sums and of mirrored values.
 const TOLERANCE: f64 = 1e-9;
 
-/// Operations of a cell: 13 conversions of states, 6 faces, and the sum of the fluxes.
+/// Floating-point operations of a cell in a step: 13 conversions to a [`State`], 6 faces, and the
+/// sum of the fluxes.
 pub(crate) const FLOPS: u64 = 13 * 12 + 6 * (40 + 2 * 18 + 2 * 4 + 25) + 35;
 
 /// Density, velocities, pressure.
@@ -44,9 +45,10 @@ type State = [f64; FIELDS];
 /// The states of the cells before and after a round.
 #[derive(Debug)]
 pub struct Gas {
-    /// The states of even and of odd rounds. In a state the fields follow one another.
+    /// The states after an even and after an odd number of rounds. A state is stored field by
+    /// field.
     states: [Array; 2],
-    /// Cells along an edge, even.
+    /// Cells along an edge: an even number.
     side: usize,
     threads: usize,
     rounds: u32,
@@ -84,9 +86,10 @@ impl Gas {
                 state[field * cells + at] = value;
             }
         }
-        // The first touch must not be part of the measurement.
+        // Allocates the pages now, so that their first touch is not measured.
         self.states[1].of_mut::<f64>().fill(0.0);
-        // The speed of sound is the same in all of the gas, which is at rest.
+        // The gas is at rest, so the fastest wave is sound, whose speed is the same in all of the
+        // gas.
         self.speed = GAMMA.sqrt();
     }
 
@@ -109,14 +112,14 @@ impl Gas {
 /// The fields of a cell at the start.
 fn initial(side: usize, at: usize) -> State {
     let places = [at % side, at / side % side, at / side / side];
-    // Mirrored cells have equal distances, bit for bit.
+    // Distances to the edge are integers, so mirrored cells have equal distances, bit for bit.
     let to_edge = places.map(|place| place.min(side - 1 - place));
     let to_middle = to_edge.map(|distance| side as f64 / 2.0 - distance as f64 - 0.5);
     let radius = to_middle.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
     let is_inside = radius < 0.2 * side as f64;
     let wave: f64 = to_edge.iter().map(|at| (TAU * *at as f64 / side as f64).cos()).sum();
     let density = if is_inside { 1.0 } else { 1e-3 } * (1.0 + 0.05 * wave);
-    // The pressure equals the density: the speed of sound is the same in all of the gas.
+    // The pressure equals the density, so the speed of sound is the same in all of the gas.
     [density, 0.0, 0.0, 0.0, density / (GAMMA - 1.0)]
 }
 
@@ -128,7 +131,7 @@ fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     [density, x * inverse, y * inverse, z * inverse, (GAMMA - 1.0) * (energy - kinetic)]
 }
 
-/// Half of the limited slope between three cells.
+/// Half of the slope across three cells, limited by minmod.
 fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     let (left, right) = (here - before, after - here);
     match left * right > 0.0 {
@@ -236,7 +239,7 @@ impl Kernel for Gas {
         let (side, cells) = (self.side, self.side.pow(3));
         for (at, found) in self.state().iter().enumerate() {
             let (field, place) = (at / cells, at % side);
-            // A mirror turns the momentum along its axis.
+            // Mirroring along x reverses the momentum along x, which is field 1.
             let sign = if field == 1 { -1.0 } else { 1.0 };
             let expected = sign * self.state()[at - place + side - 1 - place];
             if !is_near(*found, expected, expected.abs() + f64::MIN_POSITIVE) {

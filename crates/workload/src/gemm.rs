@@ -1,8 +1,9 @@
-//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. Matrices are stored by rows
-//! and multiplied by one library call, or stored by tiles that are contiguous in memory.
+//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. Matrices are stored by rows,
+//! and a thread multiplies its rows by one library call. Or matrices are stored by tiles that are
+//! contiguous in memory, and each pair of tiles is multiplied by a call.
 //!
 //! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
-//! for a vector x (Freivalds 1977); this comparison is exact, too. Every other round computes 2 A
+//! for a vector x (Freivalds 1977). This comparison is exact, too. Every other round computes 2 A
 //! B, so each round changes the stored values.
 
 use crate::{
@@ -18,7 +19,7 @@ pub struct Gemm {
     a: Array,
     b: Array,
     c: Array,
-    /// Rows, and columns.
+    /// The number of rows, and of columns.
     side: usize,
     /// Rows of a tile; all rows of the matrix if it is stored by rows.
     tile: usize,
@@ -71,8 +72,8 @@ impl Gemm {
         team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
-    /// Multiplies by tiles: each tile of C is completed before the next, in the order of rows of
-    /// tiles.
+    /// Multiplies by tiles. A thread has some rows of tiles of C, and completes each tile before it
+    /// begins the next.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
@@ -104,7 +105,7 @@ impl Gemm {
         of_tile + row % tile * tile + column % tile
     }
 
-    /// A matrix times a vector, in the order of the matrix's memory.
+    /// The product of a matrix and a vector. The matrix is read in the order of its memory.
     fn times(&self, matrix: &Array, vector: &[f64]) -> Vec<f64> {
         let (tile, tiles) = (self.tile, self.side / self.tile);
         let mut result = vec![0.0; self.side];
@@ -117,7 +118,8 @@ impl Gemm {
     }
 }
 
-/// c = factor a b + old c, where b is `side` columns wide.
+/// Computes c = factor a b + old c. `b` has `side` rows and columns; `a` and `c` have `side`
+/// columns.
 fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
     let shape = (a.len() / side, side);
     let a = ArrayView2::from_shape(shape, a);

@@ -2,7 +2,7 @@
 //! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
 //!
 //! Rates count traversed edges. A search counts each undirected edge of its source's component
-//! once, as Graph500 does. The rounds of a search take turns over 64 sources in the component of
+//! once, as Graph500 does. The rounds of a search use 64 sources in turn, all in the component of
 //! the vertex with the most neighbours. Results are checked by the rules of the suite, against
 //! single-threaded algorithms that share only the graph with the measured algorithms.
 
@@ -38,11 +38,11 @@ use sssp::Sssp;
 use std::fmt::Display;
 use triangles::Triangles;
 
-/// Vertices of the smallest and of the largest graph, as powers of two.
+/// The smallest and the largest graph have two to this power of vertices.
 const SCALE_MIN: u32 = 6;
 const SCALE_MAX: u32 = 30;
 
-/// Sources of searches; later rounds repeat them.
+/// The number of sources of searches. Rounds use the sources in turn.
 const SOURCES: usize = 64;
 
 /// One of the kernels.
@@ -76,7 +76,8 @@ impl Task {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists
             + match self {
-                // Bitmaps have a bit for each vertex.
+                // The two bitmaps together have two bits for each vertex, which are counted as a
+                // byte.
                 Self::Bfs => 4 + 4 + 1,
                 Self::Sssp => lists + 4,
                 Self::PageRank => 4 + 4,
@@ -92,7 +93,7 @@ trait Algorithm: Send + Sync {
     /// Bytes of the kernel's arrays, without the graph.
     fn bytes(&self) -> u64;
 
-    /// One round. The bytes of the work are the bytes of all arrays.
+    /// Runs one round. [`Graph`] sets the bytes of the work.
     fn run(&mut self, graph: View<'_>, round: u64) -> Work;
 
     /// Checks the result of the last round.
@@ -130,7 +131,8 @@ impl Reach {
         let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
-            // The next vertex of the component; there is at least the hub.
+            // The first vertex of the component at or after `start`; if there is none, the first of
+            // all. The component has at least the hub.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
         };
@@ -170,7 +172,7 @@ impl Graph {
         shape: Shape,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        // Bitmaps and offsets are rounded up to whole words.
+        // 64 bytes are added, because bitmaps and offsets are rounded up to whole words.
         let bytes = |scale: u32| (task.bytes_of_vertex() << scale) + 64;
         at_least(task.name(), footprint, bytes(SCALE_MIN))?;
         let fits = |scale: &u32| bytes(*scale) <= footprint;
@@ -209,8 +211,9 @@ impl Graph {
         self.algorithm.sources().to_vec()
     }
 
-    /// The graph in compressed sparse rows (CSR), for other programs on the same graph: the offset
-    /// of the first neighbour of each vertex, the end of the last list, and the neighbours.
+    /// The graph in compressed sparse rows (CSR), for other programs on the same graph. The first
+    /// slice has the offset of the first neighbour of each vertex, and the end of the last list.
+    /// The second slice has the neighbours.
     pub fn lists(&self) -> (&[u64], &[u32]) {
         let View { offsets, neighbours } = self.graph.view();
         (offsets, neighbours)

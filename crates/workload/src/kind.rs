@@ -80,13 +80,13 @@ pub enum Kind {
 /// The unit of a workload's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes, in 10^9 a second.
+    /// 10^9 bytes per second.
     Gbps,
-    /// Operations with floating point, in 10^9 a second.
+    /// 10^9 floating-point operations per second.
     Gflops,
-    /// Accesses, in 10^3 a second.
+    /// 10^3 accesses per second.
     Kaccesses,
-    /// Traversed edges of a graph, in 10^6 a second.
+    /// 10^6 traversed edges of a graph per second.
     Medges,
 }
 
@@ -111,11 +111,11 @@ pub struct Setting {
     pub threads: usize,
     /// The memory of the arrays.
     pub memory: Memory,
-    /// For stream: one loop alone.
+    /// For stream: the only loop that runs. `None` runs triad, then the other three.
     pub only: Option<Loop>,
     /// For stride: bytes from one access to the next.
     pub stride: u64,
-    /// For random and polynomial: true if elements are modified.
+    /// For random and polynomial: true if elements are written, false if they are only read.
     pub is_writing: bool,
     /// For gemm-tiled and lu-tiled: rows of a tile.
     pub tile: usize,

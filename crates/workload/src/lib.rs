@@ -63,7 +63,8 @@ pub trait Kernel {
     /// The first wrong value.
     fn verify(&mut self) -> Result<(), Wrong>;
 
-    /// A checksum of the results: equal if the same rounds have bit-identical results.
+    /// A checksum of the results. Runs of the same rounds with bit-identical results have the same
+    /// checksum.
     fn checksum(&self) -> u64;
 }
 
@@ -74,7 +75,7 @@ pub struct Work {
     pub bytes: u64,
     /// Operations with floating point.
     pub flops: u64,
-    /// Accesses to single words; 0 for other workloads.
+    /// Accesses to single words, counted by `stride` and `random`; 0 for other workloads.
     pub accesses: u64,
     /// Traversed edges; 0 for workloads without a graph.
     pub edges: u64,
@@ -93,7 +94,7 @@ impl std::ops::AddAssign for Work {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {found} where {expected} is right")]
 pub struct Wrong {
-    /// The position.
+    /// The position or the quantity that is wrong.
     pub what: String,
     /// The value found.
     pub found: String,
@@ -108,12 +109,12 @@ pub enum SetupError {
     Small {
         /// The workload.
         what: &'static str,
-        /// Requested, bytes.
+        /// The requested footprint, bytes.
         bytes: u64,
-        /// Needed at least, bytes.
+        /// The smallest footprint of the workload, bytes.
         least: u64,
     },
-    /// More threads than the workload can use.
+    /// Several threads were requested for a workload that runs in one thread.
     #[error("{what} runs in one thread: the library has no other")]
     OneThread {
         /// The workload.
@@ -122,7 +123,7 @@ pub enum SetupError {
     /// The threads could not be started.
     #[error("{threads} threads could not be started: {why}")]
     Threads {
-        /// Requested.
+        /// The requested number of threads.
         threads: usize,
         /// The system's reason.
         why: String,

@@ -6,10 +6,10 @@
 //!   of [`PANEL`] columns; after a panel it updates all columns to the right of the panel.
 //! - [`Form::Tiled`]: the same algorithm by tiles that are contiguous in memory, without pivots.
 //!
-//! Elements are pseudo-random from -1 to 1. Without pivots the matrix is diagonally dominant, so
-//! the decomposition is stable. A round overwrites the matrix with its factors. Before the next
-//! round the matrix is filled again, which is not timed. The result is verified with a vector x of
-//! ones and minus ones: L (U x) is compared with A x.
+//! Elements are pseudo-random from -1 to 1. For the forms without pivots the matrix is diagonally
+//! dominant, so their decomposition is stable. A round overwrites the matrix with its factors.
+//! Before the next round the matrix is filled again, which is not timed. The result is verified
+//! with a vector x of ones and minus ones: L (U x) is compared with A x.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -29,7 +29,7 @@ use faer::{
 /// Columns of a panel.
 pub(crate) const PANEL: usize = 256;
 
-/// Columns that are eliminated one by one.
+/// Matrices of at most this many columns are factored column by column, larger ones by halves.
 const SMALL: usize = 16;
 
 /// The largest error of an element of A x.
@@ -50,7 +50,7 @@ pub enum Form {
 #[derive(Debug)]
 pub struct Lu {
     matrix: Array,
-    /// Rows, and columns.
+    /// The number of rows, and of columns.
     side: usize,
     /// Rows of a tile; all rows of the matrix if it is stored by columns.
     tile: usize,
@@ -215,7 +215,8 @@ fn square_mut(block: &mut [f64], tile: usize) -> MatMut<'_, f64> {
     MatMut::from_column_major_slice_mut(block, tile, tile)
 }
 
-/// The quarters of a matrix, above and below, left and right of a corner.
+/// Splits a matrix after `corner` rows and columns into its quarters: top left, top right, below
+/// left, and below right.
 fn quarters(matrix: MatMut<'_, f64>, corner: usize) -> [MatMut<'_, f64>; 4] {
     let (top_left, top_right, below_left, below_right) = matrix.split_at_mut(corner, corner);
     [top_left, top_right, below_left, below_right]
@@ -245,20 +246,20 @@ fn factor(mut matrix: MatMut<'_, f64>, par: Par) {
     }
 }
 
-/// L^-1 B, in place of B.
+/// Replaces B by L^-1 B, where L is the lower triangle of `factors` with a unit diagonal.
 fn solve_left<'a>(factors: MatRef<'_, f64>, mut b: MatMut<'a, f64>, par: Par) -> MatMut<'a, f64> {
     triangular_solve::solve_unit_lower_triangular_in_place(factors, b.as_mut(), par);
     b
 }
 
-/// B U^-1, in place of B.
+/// Replaces B by B U^-1, where U is the upper triangle of `factors`.
 fn solve_right<'a>(factors: MatRef<'_, f64>, mut b: MatMut<'a, f64>, par: Par) -> MatMut<'a, f64> {
     let transposed = b.as_mut().transpose_mut();
     triangular_solve::solve_lower_triangular_in_place(factors.transpose(), transposed, par);
     b
 }
 
-/// C - A B, in place of C.
+/// Replaces C by C - A B.
 fn subtract_product(c: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, par: Par) {
     matmul(c, Accum::Add, a, b, -1.0, par);
 }

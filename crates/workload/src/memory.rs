@@ -14,15 +14,15 @@ use std::{
 /// The source of the memory of arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The ordinary allocator, which for large arrays is a mapping of zeros.
+    /// The ordinary allocator. For a large array it maps new pages of zeros.
     Heap,
     /// An anonymous mapping for each array, with a hint for the kernel.
     Anonymous(Hint),
-    /// A file without a name in this folder, mapped, with a hint for the kernel.
+    /// A mapping of an unnamed file in this folder, with a hint for the kernel.
     File(PathBuf, Hint),
 }
 
-/// The advice for a mapping, as of madvise(2).
+/// The advice about a mapping that madvise(2) gives to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
     /// No advice.
@@ -137,7 +137,7 @@ impl Array {
     /// The array as 64-bit words that several threads may change at once.
     pub fn atomic_u64(&mut self) -> &[AtomicU64] {
         let words = self.of_mut::<u64>();
-        // SAFETY: as for 32 bits.
+        // SAFETY: as in `atomic_u32`.
         unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
     }
 }

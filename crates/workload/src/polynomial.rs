@@ -88,7 +88,7 @@ impl Kernel for Polynomial {
         let elements = self.array.of::<f64>().len();
         let share = team::share::<f64>(elements, self.threads);
         let (degree, is_writing) = (self.degree, self.is_writing);
-        // Without writes every round has the same result.
+        // Without writes, all rounds evaluate the same polynomial.
         let round = if is_writing { self.rounds } else { 0 };
         let parts = self.array.of_mut::<f64>().chunks_mut(share).collect();
         let sums = team::each(parts, |part: &mut [f64]| {

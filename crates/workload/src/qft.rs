@@ -36,8 +36,8 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Amplitudes in which a qubit is 0, and amplitudes in which it is 1. In the lower qubits, the
-/// first amplitude of both slices has the index `low`.
+/// Two slices of amplitudes: the qubit is 0 in `zero`, and 1 in `one`. The first amplitude of both
+/// slices has the value `low` in the lower qubits.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -64,8 +64,8 @@ impl Qft {
     /// inverse.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // The table has the phases of the lowest qubits. The higher qubits give one factor for a
-        // whole piece.
+        // The table has the phases of the amplitudes of a piece at index 0. At another index, all
+        // phases of the piece have one more factor: `base`.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));
@@ -102,8 +102,8 @@ fn rotate(zero: &mut Number, one: &mut Number, phase: Number, is_inverse: bool) 
     *one = if is_inverse { difference } else { difference * phase };
 }
 
-/// The operations of [`rotate`] on one pair: two sums, two products with a real number, and two
-/// products of complex numbers, of which one combines the phase.
+/// Floating-point operations on one pair: two sums (4), two products with a real number (4), and
+/// two products of complex numbers (12). One of these products computes the phase for [`rotate`].
 pub(crate) const FLOPS: u64 = 4 + 4 + 12;
 
 impl Kernel for Qft {
@@ -129,8 +129,8 @@ impl Kernel for Qft {
     fn verify(&mut self) -> Result<(), Wrong> {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let length = 1_usize << self.qubits;
-        // Gates keep the norm, and the known transform of the sequence is not divided by its
-        // length.
+        // The gates keep the norm of the vector. [`geometric`] does not: its transform is larger by
+        // the square root of the length.
         let scale = if is_transformed { (length as f64).sqrt().recip() } else { 1.0 };
         let expected = |at: usize| {
             let place = match is_transformed {

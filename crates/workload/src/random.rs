@@ -10,7 +10,7 @@ use rand_pcg::Pcg64Mcg;
 
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// An array, and the generator of the next indices.
+/// An array, and the seed of the indices that are accessed.
 #[derive(Debug)]
 pub struct Random {
     array: Array,

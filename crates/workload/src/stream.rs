@@ -1,15 +1,16 @@
 //! STREAM (McCalpin): copy, scale, add and triad over three arrays. As in STREAM, bytes are the
 //! loads and stores of a loop, without the write-allocates of the cache.
 //!
-//! Rounds run one of the four loops; the other three run once afterwards. Every element has a
-//! different initial value, and all results are recomputed at the end, so a page with the content
-//! of another page is detected.
+//! Rounds run one of the four loops: triad, or the loop that was requested. If none was requested,
+//! the other three loops run once after the rounds. Every element has a different initial value,
+//! and all results are recomputed at the end, so a page with the content of another page is
+//! detected.
 //!
 //! In STREAM the four loops alternate, so each loop writes new values. A single loop would write
 //! the same values to the same pages in each round, and a pager that compares dirty pages with
-//! their stored content would write nothing back. Therefore the rounds of a loop differ: scale and
-//! triad use the next scalar, copy alternates its source, and add alternates its destination. Bytes
-//! and operations are those of STREAM.
+//! their stored content would write nothing back. Therefore each round of a loop differs from the
+//! round before: scale and triad use a larger scalar, copy alternates its source, and add
+//! alternates its destination. Bytes and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -18,19 +19,20 @@ use crate::{
 };
 use std::time::Instant;
 
-/// The scalar of a loop's first round, as in STREAM. Each round adds one, which is exact.
+/// The scalar of a loop's first round, as in STREAM. Each further round adds 1 to the scalar, so
+/// that scalars are exact.
 const SCALAR: f64 = 3.0;
 
 /// One of the four loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// c = a
+    /// In even rounds c = a, in odd rounds c = b.
     Copy,
-    /// b = 3 c
+    /// b = s c, where s is the scalar of the round.
     Scale,
-    /// c = a + b
+    /// In even rounds c = a + b, in odd rounds b = a + c.
     Add,
-    /// a = b + 3 c
+    /// a = b + s c, where s is the scalar of the round.
     Triad,
 }
 
@@ -58,7 +60,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// True if copy and add use their other array in this round.
+/// True in odd rounds: copy reads b in place of a, and add writes b in place of c.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -145,8 +147,8 @@ impl Stream {
     }
 }
 
-/// The initial values of an element. They are small integers, so rounds are exact. All elements of
-/// a page and of its neighbouring pages have different values.
+/// The initial values of an element. They are small integers, so the arithmetic of the rounds is
+/// exact. All elements of a page and of its neighbouring pages have different values.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]
@@ -173,8 +175,9 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // Only add reads results of the round before. Of consecutive rounds of another loop, only
-        // the last round is recomputed.
+        // A round of add reads the result of the round of add before it, so all are recomputed. A
+        // round of another loop overwrites the result of its round before, so of consecutive rounds
+        // only the last is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

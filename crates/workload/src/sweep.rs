@@ -47,14 +47,14 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Words of a thread's part, in whole strides.
+    /// Words of a thread's part: a whole number of strides, or of pages if every word is read.
     fn share(&self) -> usize {
         let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array into a checksum: sums of pages, or single words, combined in the order of
-    /// the accesses.
+    /// Reads the array and returns a checksum. The checksum combines the sums of pages, or the
+    /// single words of a strided read, in the order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();

@@ -51,8 +51,8 @@ impl Trace {
         }
     }
 
-    /// Touches a part of a matrix in strips of columns. In a row, only blocks that the strip before
-    /// did not touch are touched.
+    /// Touches a part of a matrix in strips of columns. Within a row, a strip touches only the
+    /// blocks that the strip before it did not touch.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -74,13 +74,13 @@ impl Trace {
 pub struct Size {
     /// Bytes of all arrays together.
     pub footprint: u64,
-    /// Operations of a round; at degree 1 for a polynomial.
+    /// Floating-point operations of a round. For a polynomial, those at degree 1.
     pub flops: f64,
 }
 
-/// The size of a workload with a given footprint, precise enough for a trace. Sides are those of
-/// the workload, but smooth lengths of transforms and scales of graphs are not searched. Workloads
-/// without a trace have no operations.
+/// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices and
+/// cubes are rounded as by the workload. Lengths of transforms and sizes of graphs are not rounded
+/// to those that the workload would choose. Workloads without a trace have 0 operations.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -162,7 +162,7 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        // Graphs are accessed in the order of their edges; solvers on grids have no trace yet.
+        // Graph kernels access memory in the order of the edges. Solvers on grids have no trace.
         _ => return None,
     }
     Some(trace.touches)
@@ -270,7 +270,8 @@ fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
     }
 }
 
-/// The gates of a Fourier transform and of its inverse over a state vector: pairs of pieces.
+/// The gates of a Fourier transform and of its inverse over a state vector. A gate touches pairs of
+/// pieces.
 fn gates(trace: &mut Trace, bytes: usize) {
     let mut qubit = |distance: usize| {
         if 2 * distance <= trace.block {

@@ -53,7 +53,8 @@ fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
     };
     let mut works: Vec<Work> = (0..rounds).map(|_| round()).collect();
     if kind == Kind::PageRank && setting.threads > 1 {
-        // The number of Gauss-Seidel iterations depends on the order of threads.
+        // The number of Gauss-Seidel iterations depends on the order of threads, so only the bytes
+        // of the rounds are compared.
         works.iter_mut().for_each(|work| *work = Work { bytes: work.bytes, ..Work::default() });
     }
     let is_same = works.iter().all(|work| *work == works[0] && work.bytes > 0);

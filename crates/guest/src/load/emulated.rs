@@ -2,7 +2,7 @@
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
 //! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
-//! same load, and a difference between their results has another cause.
+//! same load, and the load is not the cause of a difference between their results.
 
 use interleaf_model::{
     demand::Demand,

@@ -12,7 +12,7 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// The options of loads and stores; `None` for storage.
+/// The options of loads and stores to the BAR; `None` for a job that uses NVMe.
 ///
 /// # Errors
 /// The first option that has no meaning for the access.

@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(chosen(Goal::Value, true), Some(3));
     }
 
-    /// A configuration that is best for one demand is not for both, and one that does not hold the
-    /// second demand is not recommended.
+    /// A configuration that is best for one demand only is not recommended for both. A
+    /// configuration that does not hold the second demand is not recommended either.
     #[test]
     fn all_demands_decide() {
         let all = [
@@ -298,7 +298,8 @@ mod tests {
         let chosen = |shares: [u8; 2]| {
             assessed(&(shares.to_vec(), all.to_vec()), false, Goal::Value, false).recommended
         };
-        // 1 / (0.5 / 2 + 0.5 / 0.5) is 0.8, and 1 / (0.8 / 2 + 0.2 / 0.5) is 1.25.
+        // The second configuration has the combined speed 1 / (0.5 / 2 + 0.5 / 0.5) = 0.8 with
+        // equal shares, and 1 / (0.8 / 2 + 0.2 / 0.5) = 1.25 with shares of 4:1.
         assert_eq!(chosen([1, 1]), Some(0));
         assert_eq!(chosen([4, 1]), Some(1));
     }

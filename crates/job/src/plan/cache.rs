@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! sequential   bytes of the drive = traffic of DRAM x share of the accesses outside of DRAM
-//! random       the same for the lines, each of which takes a page of 4 KiB
+//! random       the same, but a page of 4 KiB for each line outside of DRAM
 //! ```
 //!
 //! Example: uniform traffic of 400 GB/s to 1 TiB, of which 768 GiB are in DRAM. A quarter of the
@@ -24,7 +24,7 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// Budgets of the miss curve.
+/// Number of budgets in the miss curve.
 const STEPS: u64 = 64;
 
 /// The share of the accesses that go to the hottest `pages` (0 to 1) of the footprint.
@@ -41,7 +41,8 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     }
 }
 
-/// Traffic of the drive by budget, in the time in which the program would run for a second in DRAM.
+/// The traffic of the drive for each budget, during the work that takes a second with all pages in
+/// DRAM.
 fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
     let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
     let point = |step: u64| {

@@ -1,8 +1,8 @@
 //! The merits of a configuration for demands that run one after the other.
 //!
-//! The share `s` of a demand is its part of the run time on the baseline. For the work that takes a
-//! second on the baseline, a configuration with the relative speed `v` of a demand, and the power
-//! `P` of the server while it runs, takes
+//! The share `s` of a demand is its part of the run time on the baseline. A configuration runs the
+//! demand at the speed `v`, relative to the baseline. The server then has the power `P`; on the
+//! baseline it has `P0`. For the work that takes a second on the baseline, the configuration takes
 //!
 //! ```text
 //! time    sum(t), t = s / v              s    of all demands
@@ -17,9 +17,9 @@
 //! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is
 //! 560 J, and the mean power 700 W.
 //!
-//! Each demand has its own best weights. The errors of the predicted speeds are mostly those of the
-//! same curves, so the interval of the combined speed goes from all demands at the lower ends of
-//! their intervals to all at the upper ends: errors do not cancel.
+//! Each demand has its own best weights. The predicted speeds mostly have the errors of the same
+//! curves, so the errors do not cancel. Therefore the lower end of the combined interval has all
+//! demands at the lower ends of their intervals, and the upper end has all at the upper ends.
 
 use super::performance::Performance;
 use interleaf_model::predict::Estimate;
@@ -29,7 +29,7 @@ use interleaf_model::predict::Estimate;
 pub(super) struct Predictions {
     /// The demands' shares of the run time on the baseline.
     pub(super) shares: Vec<f64>,
-    /// The performances of a configuration, in the order of the shares.
+    /// For each configuration, the performance of each demand in the order of the shares.
     pub(super) rows: Vec<Vec<Performance>>,
     /// The index of the baseline.
     pub(super) baseline: usize,
@@ -89,7 +89,7 @@ impl Predictions {
         }
         let speed = |end: fn(&Estimate) -> f64| {
             let times = alone.iter().zip(&self.shares);
-            // An interval may reach to 0.
+            // The lower end of an interval may be 0, which would be divided by.
             let times = times.map(|(own, share)| share / end(&own.speed).max(f64::MIN_POSITIVE));
             1.0 / times.sum::<f64>()
         };

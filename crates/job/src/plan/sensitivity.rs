@@ -237,8 +237,9 @@ fn predicted_anew<'a>(
     all
 }
 
-/// The predicted speed of each configuration but the baseline, with the factors of the ends of its
-/// interval. With several demands a factor applies to the speed of each.
+/// The predicted speed of each configuration that holds all demands, except the baseline. The two
+/// factors lead to the ends of the speed's interval. With several demands a factor applies to the
+/// speed of each.
 fn speeds<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,

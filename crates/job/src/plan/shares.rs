@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// The errors that `crates/cli/tests/bad-input/plan.trycmd` does not have.
+    /// Errors that `crates/cli/tests/bad-input/plan.trycmd` does not test.
     #[test]
     fn wrong_shares_are_refused() {
         for (text, problem) in [

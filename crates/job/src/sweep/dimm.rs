@@ -73,7 +73,7 @@ struct DimmSweepFile {
     /// Numbers of lines at each point, over all channels.
     #[serde(default)]
     requests: Vec<Spanned<i64>>,
-    /// Seeds of all randomness; or `seeds`.
+    /// Seeds of all randomness, unless `seeds` is given.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
     /// Number of seeds: the seeds are 1 to this number.
@@ -128,7 +128,8 @@ pub struct DimmCases {
     sweep: DimmSweep,
     /// Each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
-    /// For each number of requests the note of the case that would need the most.
+    /// Notes on short runs. For each number of requests in the file, the note of the case that
+    /// needs the most requests.
     notes: Vec<String>,
 }
 
@@ -239,7 +240,8 @@ impl DimmSweep {
         let device = |module: usize| self.device(&self.case(module * of_modules));
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
         let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
-        // Neither the seed nor the mix has an influence on the check.
+        // Only cases with the first seed and the first mix are checked, because neither the seed
+        // nor the mix has an influence on the check.
         let mut notes: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {

@@ -24,8 +24,8 @@ pub(super) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// Checks the number of cases. Errors are at the number of seeds, or else at the value `at` of a
-/// field.
+/// Checks the number of cases. An error points at the number of seeds, or, if there is none, at the
+/// value `at` of a field.
 pub(super) fn count_checked<T>(
     toml: &TomlText<'_>,
     cases: usize,
@@ -43,8 +43,9 @@ pub(super) fn count_checked<T>(
     })
 }
 
-/// Splits the number of a case. The function that it returns is called with the length of each
-/// list, that of the fastest varying list first, and returns the index of the case's value.
+/// Returns a function that splits the number of a case into the indices of its values. The function
+/// is called with the length of each list, the fastest varying list first, and returns the index in
+/// that list.
 pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     let mut rest = number;
     move |length| {

@@ -1,7 +1,7 @@
 //! Sweeps of the simulated machine: workloads under policies.
 //!
-//! The Python package makes a design from the cases, whose arguments are the texts of the file
-//! ([`super::arguments`]).
+//! The Python package makes its class `Design` from the cases. The arguments of a case are texts of
+//! the file ([`super::arguments`]).
 
 mod cases;
 
@@ -40,7 +40,7 @@ struct SweepFile {
     name: Option<Spanned<String>>,
     /// Simulated time: "600s".
     duration: Option<Spanned<String>>,
-    /// Groups of pages of each simulation.
+    /// Number of page groups in each simulation.
     page_groups: Option<Spanned<i64>>,
     /// Platforms, by name or as files.
     #[serde(default)]
@@ -77,7 +77,7 @@ struct SweepFile {
     /// Highest migration rates: "4GB/s".
     #[serde(default)]
     migration_rate: Vec<Spanned<String>>,
-    /// Seeds of all randomness; or `seeds`.
+    /// Seeds of all randomness, unless `seeds` is given.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
     /// Number of seeds: the seeds are 1 to this number.
@@ -278,7 +278,8 @@ impl MachineSweep {
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
 
-    /// Returns the base case of a case: the values of a base case vary slowest in [`Self::case`].
+    /// Returns the base case of a case. The cases of a base case are adjacent, because the values
+    /// of a base case vary slowest in [`Self::case`].
     pub fn base_case(&self, case: usize) -> usize {
         case / self.cases_of_base_case()
     }
@@ -305,7 +306,7 @@ impl MachineSweep {
     }
 
     /// Returns the arguments that the file gives, each with its texts in the order of the cases.
-    /// Arguments that are equal in all cases are last.
+    /// The duration and the number of page groups, which are equal in all cases, are last.
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
@@ -324,7 +325,7 @@ impl MachineSweep {
     /// Checks that all weights of the file match the tiers of `scenario`.
     ///
     /// # Errors
-    /// Another number of weights.
+    /// The number of weights differs from the number of tiers.
     pub fn check_weights(&self, scenario: &Scenario) -> Result<(), Failure> {
         let given = self.policies.iter().filter_map(|policy| policy.weights.as_ref());
         for weights in given {
@@ -351,10 +352,11 @@ impl MachineSweep {
 }
 
 impl PolicyChoice {
-    /// The weights as a number for each tier of `scenario`; `None` if the file has no weights.
+    /// The weights of the file, with one number for each tier of `scenario`; `None` if the file has
+    /// no weights.
     ///
     /// # Errors
-    /// Another number of weights.
+    /// The number of weights differs from the number of tiers.
     pub fn points(&self, scenario: &Scenario) -> Result<Option<Vec<u16>>, Failure> {
         let weights = self.weights.as_ref();
         weights.map(|weights| points(&weights.get_ref().value, scenario)).transpose()

@@ -45,7 +45,8 @@ impl Record {
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
-            // A sweep that was stopped at once leaves a truncated header. It starts over.
+            // A sweep that was stopped during its first write leaves a truncated header. The sweep
+            // starts over.
             if !header.as_bytes().starts_with(&present) {
                 rows = read(target, &present, &header, &sweep)?;
                 rows.retain(|case, rows| {

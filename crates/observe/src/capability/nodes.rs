@@ -18,8 +18,8 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// The reciprocal of the tolerated relative difference between the sum of the nodes' sizes and the
-/// machine's size, which are read at different times.
+/// The sum of the nodes' sizes may differ from the machine's size by one part in this number,
+/// because both are read at different times.
 const SIZES_APART: u64 = 64;
 
 /// Plausibility of the nodes' sizes. Some kernels report too little memory for a node whose memory

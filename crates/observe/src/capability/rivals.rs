@@ -50,7 +50,7 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
-/// `numa_balancing`: bits 0 and 1 are two mechanisms.
+/// NUMA balancing, if it is on. Bits 0 and 1 of the sysctl `numa_balancing` switch two mechanisms.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -119,7 +119,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // `text` captures the file: the name of a rival is needed in a capture.
+        // Reading by `text` adds the file to a capture, because the name of a rival is needed
+        // there.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

@@ -10,8 +10,8 @@ const UNITS_MAX: usize = 8;
 /// The events of a unit, each with the number of units that it represents.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
-/// Assigns the events of one PMU to its `units`, in order. All units count events without a lane,
-/// except ticks: only units with an occupancy in cycles count them.
+/// Assigns the events of one PMU to its `units`, in order. Events without a lane are counted by all
+/// units. Ticks are the exception: only units with an occupancy in cycles count ticks.
 pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
     let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();

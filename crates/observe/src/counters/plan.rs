@@ -152,7 +152,8 @@ pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, Pla
     })
 }
 
-/// Like [`plan`], with the issue slots of all cores if the table has them: two files per CPU.
+/// Like [`plan`], with the issue slots of all cores if the table has them. They need two open files
+/// per CPU.
 ///
 /// # Errors
 /// The errors of [`plan`].
@@ -204,7 +205,8 @@ struct Making<'a> {
     root: &'a Root,
     machine: &'a Machine,
     layout: &'a Layout,
-    /// Quantities that are counted already, by kind of tier: a table for devices fills the gaps.
+    /// Pairs of a quantity and a kind of tier that an earlier table counts. A table of devices adds
+    /// only the missing pairs.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,

@@ -5,8 +5,8 @@ use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The tables. The table of devices, for any CPU, comes last: it has events that the table of a CPU
-/// lacks.
+/// The tables. The last table is for devices that any CPU may have. It supplies events that the
+/// table of a CPU lacks.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -38,7 +38,7 @@ pub struct Table {
 pub struct Cpus {
     /// The manufacturer, as `vendor_id` in `/proc/cpuinfo`.
     pub vendor: String,
-    /// `cpu family`.
+    /// `cpu family` in `/proc/cpuinfo`.
     pub family: u32,
     /// Ranges of `model`, both ends included.
     pub models: Vec<(u32, u32)>,
@@ -72,8 +72,8 @@ pub struct Event {
     pub tier: Option<TierKind>,
     /// The meaning of one count: bytes of traffic, or ns of waiting; 1 for other quantities.
     pub per_count: f64,
-    /// The lane, if the units of the PMU are divided among lanes: each unit counts the events of
-    /// its lane. `None` for all units. Core events with the same lane are counted at the same time.
+    /// The lane of the event. Each unit of the PMU counts the events of one lane. `None` if all
+    /// units count the event. Core events of the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
     /// The source of this row.
@@ -103,8 +103,8 @@ pub enum Quantity {
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
-    /// Slots of a core for [`super::topdown`], on CPUs that do not count slots stalled on memory
-    /// separately.
+    /// All slots of a core, on CPUs that do not count [`Self::MemorySlots`]. Only
+    /// [`super::topdown`] uses this quantity.
     DispatchSlots,
     /// Slots whose operations retired.
     RetiringSlots,
@@ -183,8 +183,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The number of counters of a unit if a row does not list counters: the fewest of any unit in
-    /// the tables.
+    /// The number of counters of a unit, for a row that lists no counters. No unit in the tables
+    /// has fewer counters.
     const COUNTERS: u32 = 4;
 
     /// True when events that are restricted to the counters in `allowed` can all be counted at
@@ -244,7 +244,8 @@ mod tests {
     fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // Slots of cores (`cpu`) have separate registers on Intel, and are few on AMD.
+                // `cpu` is not checked: its slots have separate registers on Intel, and are few on
+                // AMD.
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

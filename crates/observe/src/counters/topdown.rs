@@ -6,14 +6,18 @@
 //! each kind is divided in two parts; memory is one of the two parts of the stalls. (A. Yasin, "A
 //! Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
-//! Only the command and its descendants are counted, on all CPUs: slots belong to the command,
-//! while memory traffic belongs to the whole machine. Intel's cores count the kinds in a separate
-//! register, whose events follow `slots` in a group: the first level since Ice Lake, both levels
-//! since Sapphire Rapids. AMD's cores since Zen 4 count slots with ordinary counters, in two groups
-//! that the kernel multiplexes: five events for the first level; and three events for the slots of
-//! the core's other thread and for the share of memory in the stalls. This share is the fraction of
-//! stalled cycles in which the oldest operation was a load. A core has six counters, and the
-//! kernel's watchdog often holds one, so a larger group would never be counted.
+//! Only the command and its descendants are counted, on all CPUs, because slots belong to the
+//! command. (Memory traffic is counted for the whole machine.)
+//!
+//! Intel's cores count the kinds in a separate register, whose events follow `slots` in a group.
+//! The register has the first level since Ice Lake, and both levels since Sapphire Rapids.
+//!
+//! AMD's cores since Zen 4 count slots with ordinary counters. A core has six counters, and the
+//! kernel's watchdog often holds one, so a group of more than five events would never be counted.
+//! The events are therefore in two groups that the kernel multiplexes. One group has five events
+//! for the first level. The other group has three events: for the slots of the core's other thread,
+//! and for the share of memory in the stalls. This share is the fraction of stalled cycles in which
+//! the oldest operation was a load.
 //!
 //! Counts of events that had no counter for a while are scaled up, and the share of the counted
 //! time is reported; an event that never had a counter is unknown, not 0.
@@ -136,7 +140,8 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         }
     }
     for events in groups.values_mut() {
-        // The kernel counts the register of the kinds only in a group whose leader is `slots`.
+        // The register that counts the kinds of slots works only in a group whose leader is
+        // `slots`.
         events.sort_by_key(|event| !is_all(event.quantity));
     }
     let groups: Vec<Vec<CoreEvent>> = groups.into_values().collect();
@@ -281,8 +286,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// The sum of two spans. A kind that is unknown in a span is unknown in the sum, unless no
-    /// thread ran in that span.
+    /// The sum of two spans. A kind that is unknown in one span is unknown in the sum. A span in
+    /// which no thread ran does not count.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
@@ -330,7 +335,8 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // The two events are counted at the same time, but not over exactly the same cycles.
+        // The two events are counted at the same time, but not over exactly the same cycles, so
+        // their difference may be negative.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

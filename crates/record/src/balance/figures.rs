@@ -35,7 +35,8 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
     Figure::new(&id, title, "time, s", y_label)
 }
 
-/// Target and share of the pages on each node; of two nodes the first says all.
+/// Target and share of the pages on each node. With two nodes only the first is shown, because the
+/// second has the rest.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };
@@ -89,7 +90,8 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// Migrated bytes since the start: the periods of each domain have the bytes of the whole machine.
+/// Migrated bytes since the start, from the periods of `domain` only. The periods of every domain
+/// have the bytes of the whole machine, so they must not be added.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

@@ -20,7 +20,7 @@ impl BenchCompareDocument {
         names
     }
 
-    /// The ways without DRAM, which is the reference.
+    /// The ways except `dram`, which is the reference.
     fn ways(&self) -> Vec<String> {
         let mut names: Vec<String> = vec![];
         for row in self.rows.iter().filter(|row| row.way != "dram") {

@@ -4,8 +4,9 @@ use super::{CardDocument, CardPoint, STORAGE};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 impl CardDocument {
-    /// For each load IOPS and mean latency against depth, where depths differ, and the
-    /// distribution of the completion latency at the largest depth; all cards in each figure.
+    /// The figures of each load, with all cards in each figure. If depths differ, IOPS and mean
+    /// latency are drawn against depth. Another figure has the distribution of the completion
+    /// latency at the largest depth.
     pub fn figures(&self) -> Vec<Figure> {
         let loads = self.loads();
         let mut figures = vec![];

@@ -61,7 +61,8 @@ pub struct HarmedBlockDocument {
 }
 
 impl CardPowerFailure {
-    /// The failures of a sweep; `at_s` is the moment of a single one.
+    /// The document of the power failures of `sweep`. `at_s` is the moment, if there is a single
+    /// failure.
     pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
         let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
         patterns.dedup();

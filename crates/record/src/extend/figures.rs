@@ -9,7 +9,8 @@ const PROCESSES_MAX: usize = 8;
 /// A series of bars: its name, and its height by the counts of a process.
 type Bars = (&'static str, fn(&CountsDocument) -> f64);
 
-/// Accesses for which a thread waited, or would have waited without the prefetch.
+/// Pages for which a thread waited, or would have waited without the prefetch, and pages that were
+/// prefetched in vain.
 const PAGES: [Bars; 4] = [
     ("major faults", |it| it.faults.saturating_sub(it.soft_faults) as f64),
     ("minor faults", |it| it.soft_faults as f64),

@@ -95,7 +95,7 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency against size. The axis is log2 of the size, since figures have linear axes only.
+    /// Latency against size. The horizontal axis is log2 of the size in KiB.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;

@@ -116,8 +116,9 @@ fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     lines.fold(1.0, f64::max).min(1e4)
 }
 
-/// The points of a kind with memory on `node` alone. Of several CPU nodes the node itself is
-/// preferred, else the node measured first.
+/// The points of a kind with memory on `node` alone. If they were measured from several CPU nodes,
+/// the points from the CPUs of `node` are preferred, or else those from the CPU node that was
+/// measured first.
 fn points_on_node<'a>(
     record: &'a MeasureDocument,
     kind: PointKind,

@@ -136,7 +136,8 @@ fn a_record_becomes_a_platform() {
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));
 }
 
-/// The first point of a curve, with the chase alone, is no better than the others.
+/// The first point of a curve, with the pointer chase alone, was disturbed: its latency is above
+/// that of points with load.
 #[test]
 fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
     let mut record = record();

@@ -39,8 +39,9 @@ impl SimulateDocument {
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// Target and share of the accesses on the first tier, with the decisions. With several
-    /// domains, a figure of each that has them: the share of its accesses on its own first tier.
+    /// The target, and the share of the accesses on the first tier, with the decisions. With
+    /// several domains, each domain with a target has a figure. It shows the share of the domain's
+    /// accesses on the first tier of the domain.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
@@ -109,7 +110,7 @@ impl SimulateDocument {
         Some(series)
     }
 
-    /// The line of the best static weights: the points of `tier`.
+    /// The line of the best static weights: the percentage of the pages on `tier`.
     fn best_static(&self, best: &BestStaticDocument, tier: usize) -> Option<Series> {
         let last = self.periods.last().map_or(0.0, |period| period.time_s);
         let y = f64::from(*best.weights.get(tier)?);

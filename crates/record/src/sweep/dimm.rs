@@ -38,7 +38,8 @@ pub const COLUMNS: [Column; 26] = [
     Column::text("row"),
 ];
 
-/// The most lines of a figure: each has a colour of its own, or else a colour and a dash.
+/// The most lines of a figure: if each line has a colour of its own, and if each line has its own
+/// pair of colour and dash.
 const LINES_MAX: [usize; 2] = [8, 16];
 
 /// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
@@ -152,7 +153,7 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
-/// A property of a row by its name.
+/// A function that returns the text of a property of a row.
 type Name = Box<dyn Fn(&DimmSweepRow) -> String>;
 
 impl DimmSweepRow {
@@ -235,8 +236,8 @@ impl DimmSweepDocument {
         self.rows.iter().filter(|row| load(row) == most).collect()
     }
 
-    /// The distribution of a metric under the maximum load, in the order of the file: over the
-    /// seeds of each combination of the other values. Each has one of its rows.
+    /// The distribution of a metric under the maximum load over the seeds, for each combination of
+    /// the other values. Combinations are in the order of the file, each with its first row.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
@@ -254,9 +255,9 @@ impl DimmSweepDocument {
         groups.into_iter().filter_map(|(row, values)| Some((row, Spread::of(values)?))).collect()
     }
 
-    /// Latency against bandwidth, if a case has several loads; then each metric under the maximum
-    /// load against the number with the most values, or by module. If a figure had too many lines,
-    /// each combination of the last names has a figure of its own.
+    /// If a case has several loads, latency against bandwidth. Then each metric under the maximum
+    /// load against the number with the most values, or by module if no number varies. If a figure
+    /// had too many lines, there is a figure for each combination of the last names instead.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
@@ -278,8 +279,8 @@ impl DimmSweepDocument {
         figures
     }
 
-    /// The properties that distinguish lines: module, mix, pattern, and the varied numbers without
-    /// the first `on_axis`.
+    /// The properties that distinguish lines: module, mix, pattern, and the varied numbers. The
+    /// first `on_axis` of these numbers are left out.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
@@ -293,8 +294,8 @@ impl DimmSweepDocument {
     }
 }
 
-/// Names each row by its module, or by the name of the sweep file where several have the same
-/// module; with density and width if they differ between the rows.
+/// Labels each row by its module, or by the name in the sweep file if several names have the same
+/// module. Density and width are added if they differ between the rows.
 fn label(rows: &mut [DimmSweepRow]) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in &*rows {
@@ -315,12 +316,14 @@ fn label(rows: &mut [DimmSweepRow]) {
 /// The rows of a line, with its name.
 type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 
-/// The lines of a figure, with the end of its title; empty for the only figure.
+/// The end of a figure's title, and the lines of the figure. The end is empty if there is one
+/// figure.
 type Part<'a> = (String, Vec<Line<'a>>);
 
-/// The rows by the names that differ between them, in the order of the file. Lines have the first
-/// names, parts the others, so that no part has too many lines. If there were too many parts, there
-/// is one, and its lines are means over the last names.
+/// Groups the rows by the names that differ between them, in the order of the file. The first of
+/// these names distinguish the lines of a part, and the others distinguish the parts, so that no
+/// part has too many lines. If there were too many parts, there is one part, whose lines are means
+/// over the last names.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));
@@ -353,7 +356,7 @@ fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
         .unwrap_or_else(|| mean(differing.len().min(1)))
 }
 
-/// The rows by the text of `key`, in the order of the file.
+/// Groups the rows by the text of `key`, in the order of the file.
 fn grouped<'a>(
     rows: &[&'a DimmSweepRow],
     key: impl Fn(&DimmSweepRow) -> String,
@@ -387,7 +390,7 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
         for row in rows {
-            // The bits of numbers from 0 have the order of the numbers.
+            // For numbers of at least 0, the order of the bits is the order of the numbers.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }
@@ -408,7 +411,7 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     }
 }
 
-/// A metric against a number.
+/// The figure of a metric against the number `axis`.
 fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut points: Vec<(f64, Vec<f64>)> = vec![];
@@ -427,7 +430,7 @@ fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
-/// A metric by module: bars for each mix and pattern.
+/// The figure of a metric by module, with bars for each mix and pattern.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     let modules: Vec<String> =
         grouped(rows, |row| row.label.clone()).into_iter().map(|(module, _)| module).collect();

@@ -15,8 +15,9 @@ pub enum Number {
 }
 
 impl Number {
-    /// The parameter of a tier that differs between the rows of a platform; `None` unless all
-    /// platforms have the same parameters and one numeric parameter alone differs.
+    /// The parameter of a tier that differs between the rows of a platform. All platforms must have
+    /// the same parameters, and exactly one parameter, which is a number, must differ. Otherwise
+    /// `None`.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
         let mut firsts = BTreeMap::new();
         let (_, names) = parsed(&rows.first()?.platform);

@@ -64,7 +64,7 @@ const PROPERTIES: &str = "\
     run drive identify /dev/nvme0\n\
     run drive refuse /dev/nvme0\n";
 
-/// Different seeds detect a stale read.
+/// The fills have different seeds, so that a check detects stale data.
 const TRANSFERS: &str = "\
     run drive fill /dev/nvme0n1 0 2MiB 7\n\
     run drive check /dev/nvme0n1 0 2MiB 7\n\

@@ -18,15 +18,17 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when it
-/// has less than 1/18 of the vertices. The figures are those of the paper and of the GAP suite.
+/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when the
+/// frontier shrinks to at most 1/18 of the vertices. The figures are those of the paper and of the
+/// GAP suite.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
 /// Set in the parent entry of an unreached vertex; the other bits of the entry are its degree.
 const UNREACHED: u32 = 1 << 31;
 
-/// Vertices of a chunk of the bottom-up search: whole words of the bitmaps.
+/// Vertices of a chunk of the bottom-up search: a multiple of 64, so that a chunk has whole words
+/// of the bitmaps.
 const PART: usize = 4096;
 
 /// Maximum number of steps from a vertex to the source that a checksum follows.
@@ -86,7 +88,7 @@ impl Bfs {
                         break;
                     }
                 }
-                // The queue has one entry for each reached vertex, so at most one for each vertex.
+                // The queue starts again with the current frontier. It has room for all vertices.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -228,7 +230,8 @@ impl Algorithm for Bfs {
         Ok(())
     }
 
-    /// The checksum of the depths: the parent of a vertex depends on the order of threads.
+    /// The checksum covers depths instead of parents, because the parent of a vertex depends on the
+    /// order of threads.
     fn checksum(&self) -> u64 {
         let parents = self.parents.of::<u32>();
         let depth = |vertex: usize| {

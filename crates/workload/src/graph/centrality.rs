@@ -3,7 +3,9 @@
 //! GAP suite.
 //!
 //! A breadth-first search counts shortest paths and marks the edges that are on such paths. Then,
-//! level by level back to the source, each vertex sums the dependencies of its successors.
+//! level by level back to the source, each vertex computes its dependency from those of its
+//! successors. The dependency of a vertex is the fraction of the source's shortest paths that pass
+//! through the vertex, summed over all targets.
 
 use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
@@ -31,7 +33,7 @@ const PART_OF_ALL: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Centrality {
     scores: Array,
-    /// Dependencies of the vertices, as bits.
+    /// Dependencies of the vertices, as bits of f32.
     deltas: Array,
     depths: Array,
     /// Numbers of shortest paths as bits of f64, which represents them exactly.

@@ -10,13 +10,13 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Vertices of a chunk of the lists that is sorted at once.
+/// Vertices whose lists are sorted by one task.
 const PART: usize = 1024;
 
 /// A graph.
 #[derive(Debug)]
 pub(super) struct Csr {
-    /// The offset of each vertex's first neighbour, and the number of all neighbours (u64).
+    /// The offset of each vertex's first neighbour, followed by the number of all neighbours (u64).
     offsets: Array,
     neighbours: Array,
     vertices: usize,
@@ -135,7 +135,7 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // Holds the length of the list until all chunks are done.
+                // `offsets` has the length of the list here until all chunks are done.
                 *end = (kept - before) as u64;
                 start = stop;
             }

@@ -14,7 +14,8 @@ use crate::word;
 use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Edges drawn for each vertex: 32 neighbours on average, less edges that are drawn twice.
+/// Edges drawn for each vertex. A vertex has twice as many neighbours on average, less the edges
+/// that are drawn more than once.
 pub(super) const DEGREE: usize = 16;
 
 /// Edges of a chunk.
@@ -55,15 +56,16 @@ impl Generator {
             bits = if level % 2 == 0 { random.next_u64() } else { bits >> 32 };
             let draw = bits & 0xffff_ffff;
             let [a, b, c] = limits.map(|limit| u32::from(draw >= limit));
-            // Quadrants in order: (0, 0), (0, 1), (1, 0), (1, 1).
+            // Quadrants in order, as (bit of `from`, bit of `to`): (0, 0), (0, 1), (1, 0), (1, 1).
             from = from << 1 | b;
             to = to << 1 | (a - b + c);
         }
         (self.permuted(from), self.permuted(to))
     }
 
-    /// A permutation of the numbers below `1 << scale`: its steps, products with odd numbers and
-    /// exclusive ORs with a shifted value, can be undone.
+    /// A permutation of the numbers below `1 << scale`. No two numbers get the same result, because
+    /// each step can be undone: a sum, a product with an odd number, and an exclusive OR with a
+    /// shifted value.
     fn permuted(self, vertex: u32) -> u32 {
         let mask = ((1_u64 << self.scale) - 1) as u32;
         let shift = self.scale.div_ceil(2);

@@ -28,7 +28,7 @@ const PART: usize = 4096;
 #[derive(Debug)]
 pub(super) struct PageRank {
     ranks: Array,
-    /// The rank of each vertex divided by its degree, as bits.
+    /// The rank of each vertex divided by its degree, as bits of f32.
     contributions: Array,
 }
 
@@ -87,8 +87,8 @@ impl Algorithm for PageRank {
         Work { edges, flops: edges, ..Work::default() }
     }
 
-    /// One more iteration, in which vertices add to their neighbours, must change the ranks by less
-    /// than the limit.
+    /// One more iteration, in which vertices add to their neighbours, must change all ranks
+    /// together by less than [`CHANGE_MAX`].
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let ranks = self.ranks.of::<f32>();
         let mut sums = vec![0.0_f64; graph.vertices()];

@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-/// Width of a bucket, as a distance. The GAP suite has 2 for both generated graphs.
+/// Width of a bucket, as a distance. The GAP suite uses 2 for both shapes of generated graphs.
 const DELTA: u32 = 2;
 
 /// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
@@ -99,8 +99,8 @@ impl Sssp {
     }
 }
 
-/// Locks the buckets of a thread. A thread that panics ends the search, and leaves the buckets of
-/// the other threads whole.
+/// Locks the buckets of a thread. A poisoned lock is ignored, because a thread that panics ends the
+/// search, and leaves the buckets of the other threads whole.
 fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }

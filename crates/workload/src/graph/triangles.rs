@@ -2,8 +2,8 @@
 //!
 //! For each edge, the lists of its two vertices are intersected. The lists have only neighbours
 //! with lower numbers, so each triangle is found once. If a few vertices have most edges, the
-//! vertices are renumbered first, by descending degree: then each vertex has few neighbours with
-//! lower numbers (Cohen, Computing in Science & Engineering 2009; the GAP suite has the same). The
+//! vertices are renumbered first, by descending degree. Each vertex then has few neighbours with
+//! lower numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite does the same. The
 //! renumbering is part of the round.
 
 use super::{Algorithm, csr::View, wrong};
@@ -14,8 +14,9 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Vertices of a chunk. Each chunk is a task of its own: after the renumbering, the first vertices
-/// have most of the work, and a thread that has begun a task of several chunks does not share it.
+/// Vertices of a chunk. Each chunk is a task of its own, because after the renumbering the first
+/// vertices have most of the work: a thread that had begun a task of several chunks would not share
+/// it.
 const PART: usize = 64;
 
 /// Degrees in the sample that decides on the renumbering.
@@ -112,7 +113,7 @@ fn of_vertex(graph: View<'_>, vertex: u32) -> u64 {
     around.iter().map(|second| common(around, graph.around(*second), *second)).sum()
 }
 
-/// Vertices below `limit` in both lists.
+/// The number of vertices below `limit` in both lists. `a` has `limit`, where the inner loop ends.
 fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     let (mut at, mut count) = (0, 0);
     for it in b {

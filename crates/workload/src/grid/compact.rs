@@ -4,8 +4,8 @@
 //!
 //! A round takes the derivative in x, then in y, then in z of a product of sines with periodic
 //! boundaries, from one array into the other and back. The scheme's derivative of a sine is a
-//! cosine times a known factor, and the round divides by this factor: each element is therefore
-//! known in all rounds, and verified.
+//! cosine times a known factor, and the round divides by this factor. Each element is therefore
+//! known in all rounds, and is verified.
 
 use super::{near, side};
 use crate::{
@@ -23,8 +23,8 @@ const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
 /// The wave number of the field, in waves for each cell. The scheme's derivative is largest near
-/// this wave number. Rounding errors have other wave numbers, so they do not grow from round to
-/// round.
+/// this wave number, and a round divides by it. Rounding errors have other wave numbers with
+/// smaller derivatives, so they do not grow from round to round.
 const WAVE: f64 = 0.36;
 
 /// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
@@ -43,18 +43,19 @@ pub struct Compact {
     pool: ThreadPool,
 }
 
-/// The factors of a line of the grid: its periodic tridiagonal matrix is a tridiagonal matrix with
-/// a correction of rank one (Sherman and Morrison).
+/// The factors of the periodic tridiagonal matrix of a line of the grid. This matrix is a
+/// tridiagonal matrix plus the product of two vectors u and v: a correction of rank one (Sherman
+/// and Morrison).
 #[derive(Debug)]
 struct Line {
     side: usize,
     /// Inverse pivots.
     pivots: Vec<f64>,
-    /// The solution of the tridiagonal system for the correction's vector.
+    /// The solution of the tridiagonal system whose right side is u.
     correction: Vec<f64>,
-    /// The inverse of one plus the product of the correction's vectors.
+    /// The inverse of one plus the scalar product of v and `correction`.
     share: f64,
-    /// The inverse of the scheme's factor for the wave.
+    /// The inverse of the factor by which the scheme multiplies the wave.
     scale: f64,
     /// Waves along a line.
     waves: usize,
@@ -188,7 +189,7 @@ impl Compact {
                     *value = factors[at % side] * factors[at / side] * factors[z];
                 }
             });
-            // The first touch must not be part of the measurement.
+            // Allocates the pages now, so that their first touch is not measured.
             other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
         });
         Ok(compact)
@@ -268,8 +269,8 @@ mod tests {
 
     #[test]
     fn a_derivative_is_of_sixth_order() {
-        // The scheme without its factor, on a long wave: the derivative equals the derivative of
-        // the sine.
+        // Without the division by the scheme's factor, and on one long wave, the result must be
+        // near the derivative of the sine.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;

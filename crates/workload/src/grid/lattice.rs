@@ -5,7 +5,7 @@
 //! A step reads, for each cell and velocity, the population that arrives from a neighbour, and
 //! writes the relaxed population to a second array. Boundaries are periodic. The initial state is
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
-//! t).
+//! t), with the wave number k after t steps.
 //!
 //! Verification: each population of the last step must equal the result of a step in one thread
 //! with other loops, mass and momentum must be as at the start, and velocities must be those of the
@@ -59,8 +59,8 @@ const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 /// Amplitude of the flow, in cells for each step: far below the speed of sound of 0.58.
 const SPEED: f64 = 0.01;
 
-/// Largest error of a population of the last step, and of a sum over all cells divided by their
-/// number.
+/// Largest error of a population of the last step. A sum over all cells may have this error for
+/// each cell and round.
 const TOLERANCE: f64 = 1e-12;
 
 /// Largest error of a velocity, as a fraction of the amplitude, with 8 cells along an edge. The
@@ -70,8 +70,8 @@ const FLOW_TOLERANCE: f64 = 0.2;
 /// The states of the cells before and after a step.
 #[derive(Debug)]
 pub struct Lattice {
-    /// The states of even and of odd rounds. In a state the populations of the velocities follow
-    /// one another.
+    /// The states after an even and after an odd number of rounds. A state is stored velocity by
+    /// velocity.
     states: [Array; 2],
     side: usize,
     rounds: u32,
@@ -86,7 +86,7 @@ fn weight(velocity: usize) -> f64 {
     }
 }
 
-/// The population in equilibrium.
+/// The population of a velocity in equilibrium. `square` is 1.5 times the square of the speed.
 fn equilibrium(velocity: usize, density: f64, speeds: [f64; 3], square: f64) -> f64 {
     let along: f64 = DIRECTIONS[velocity].iter().zip(speeds).map(|(c, u)| f64::from(*c) * u).sum();
     weight(velocity) * density * (1.0 + 3.0 * along + 4.5 * along * along - square)
@@ -113,12 +113,12 @@ impl Lattice {
                 for (at, population) in populations.iter_mut().enumerate() {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
-                    // The pressure follows from Bernoulli's equation; density is three times the
-                    // pressure.
+                    // The pressure follows from Bernoulli's equation. The density is three times
+                    // the pressure.
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });
-            // The first touch must not be part of the measurement.
+            // Allocates the pages now, so that their first touch is not measured.
             odd.of_mut::<f64>().par_chunks_mut(cells).for_each(|it| it.fill(0.0));
         });
         Ok(lattice)

@@ -8,7 +8,8 @@
 //!
 //! A round begins at zero and does ten iterations for a right side whose solution is known. The
 //! residual that the iterations keep must equal, at each point, the residual of the solution that
-//! they found. The energy of the error must be smaller than at the start.
+//! they found. The energy of the error, its scalar product with its product by the matrix, must be
+//! smaller than at the start.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Points of a row of the matrix.
 const POINTS: usize = 27;
 
-/// The number of grids. The next grid has half of the points along an edge.
+/// The number of grids. Each grid has half as many points along an edge as the grid before it.
 const GRIDS: u32 = 4;
 
 /// Minimum number of points along an edge of the coarsest grid.
@@ -234,7 +235,7 @@ impl Hierarchy {
         Ok(Self { grids, solution, direction, product })
     }
 
-    /// Starts at zero, where the residual equals the right side.
+    /// The solution starts at zero, so the residual equals the right side.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
@@ -269,9 +270,9 @@ impl Hierarchy {
         }
     }
 
-    /// Operations of an iteration: products and sums with the matrix, four passes of Gauss-Seidel
-    /// on each grid (two on the coarsest grid), a residual for each coarser grid, and five
-    /// operations on vectors.
+    /// Operations of an iteration: the product with the matrix, four passes of Gauss-Seidel on each
+    /// grid (two on the coarsest grid), a residual for each coarser grid, and five operations on
+    /// vectors.
     fn flops(&self) -> u64 {
         let points = |grid: &Grid| grid.side.pow(3) as u64;
         let row = 2 * POINTS as u64;

@@ -4,8 +4,8 @@
 //!
 //! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
 //! iterations for a right side whose solution is known. The residual that the iterations keep must
-//! equal, in each cell, the residual of the solution that they found. The energy of the error must
-//! be smaller than at the start.
+//! equal, in each cell, the residual of the solution that they found. The energy of the error, its
+//! scalar product with its product by the matrix, must be smaller than at the start.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -206,7 +206,7 @@ impl Shell {
         Ok(Self { matrix, solution, residual, direction, product })
     }
 
-    /// Starts at zero, where the residual equals the right side.
+    /// The solution starts at zero, so the residual equals the right side.
     fn start(&mut self, round: u32) {
         let operator = self.matrix.view();
         let direction = self.direction.of_mut::<f64>();
@@ -336,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_potential_that_falls_with_the_radius_has_no_sources_within() {
-        // 1/r is harmonic. Within the shell, the product with the matrix is therefore of the order
-        // of the squared step, compared with the terms that cancel.
+        // 1/r is harmonic, so its product with the matrix is zero inside the shell, except for an
+        // error of the order of the squared step. The error is relative to the terms that cancel.
         let error = |side: usize| {
             let matrix = Coefficients::new(&Memory::Heap, [side, 8, 16]).expect("memory");
             let centre =

@@ -20,8 +20,8 @@ pub struct MachineCases {
 /// seed.
 struct BaseCase {
     scenario: Scenario,
-    /// The best static weights, once a case of the base case is prepared. The best is absent if
-    /// no weights are possible.
+    /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
+    /// if no weights are possible.
     best_static: Option<Option<StaticBest>>,
 }
 
@@ -91,7 +91,7 @@ impl Cases for MachineCases {
         }
         let duration = Duration::from_secs_f64(self.sweep.duration.value.seconds());
         let best_static = base_case.best_static.clone().unwrap_or_else(|| {
-            // The case was not prepared.
+            // The case was not prepared, so the best weights are searched here.
             static_best(&base_case.scenario, duration.as_secs_f64())
         });
         let prepared = PreparedScenario::with_best(&scenario, duration, best_static);

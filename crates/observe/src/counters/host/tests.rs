@@ -132,7 +132,7 @@ fn missing_units_are_reported() {
     let mut unit = event(Quantity::Read, Some(0), 64.0, 0);
     (unit.pmu, unit.kind) = ("uncore_imc_0".into(), 0x7fff);
     match Counters::open(plan(vec![unit]), &Root::live()).unwrap_err() {
-        // Permission is checked first.
+        // The kernel checks the permission before the unit.
         OpenError::NotPermitted { .. } => {}
         why => {
             let text = why.to_string();
