@@ -39,7 +39,8 @@ pub struct ProgramFailure {
     pub position: u64,
     /// The page that failed.
     pub address: PageAddress,
-    /// False if the plane had no good block left for this page and the pages after it.
+    /// True if the plane had a good block left for this page. If false, the pages after it have no
+    /// block either.
     pub remapped: bool,
 }
 
@@ -65,15 +66,19 @@ pub struct ProgrammedImage {
     pub time_fs: u64,
     /// Time that the whole image needs, fs.
     pub needed_fs: u64,
+    /// Planes of all dies: the number of pages that one step programs.
     lanes: u64,
+    /// Planes of a die.
     planes: u64,
-    /// For each die, the steps that were complete in time.
+    /// For each die, the number of steps that were complete before the end of the energy. A step
+    /// programs one page of each plane of a die.
     complete: Vec<u64>,
-    /// For each plane, the first step without a good block.
+    /// For each plane of all dies, the first step for which the plane has no good block.
     exhausted: Vec<u64>,
 }
 
-/// An event below this probability never occurs: a card has fewer than 10^15 pages and blocks.
+/// An event of a lower probability is taken as impossible, because a card has fewer than 10^15
+/// pages and blocks.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// The positions in `0..count` at which an event of this probability occurs.
@@ -130,8 +135,8 @@ impl NandArray {
         self.bad[lane].insert(address.block);
     }
 
-    /// Erases the blocks for an image of `pages`. Returns the blocks whose erase failed; they grow
-    /// bad.
+    /// Erases the blocks for an image of `pages`. Returns the blocks whose erase failed; from now
+    /// on they are bad blocks.
     pub fn erase(&mut self, pages: u64, seed: u64) -> Vec<PageAddress> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6572_6173);
         let per_plane = self.blocks_for(pages);
@@ -161,8 +166,9 @@ impl NandArray {
         let spec = &self.spec;
         let (lanes, planes) = (spec.pages_in_parallel(), u64::from(spec.planes));
         let per_block = u64::from(spec.pages);
-        // For each plane, the pages that were skipped because a program failed in their block. Page
-        // i of the plane is page (i + skipped) % pages of good block number (i + skipped) / pages.
+        // For each plane, the number of pages that were skipped because a program failed in their
+        // block. With n pages in a block, page i of the plane is page (i + skipped) % n of good
+        // block number (i + skipped) / n.
         let mut skipped = vec![0_u64; lanes as usize];
         let mut retries: Vec<Vec<u64>> = vec![vec![]; spec.all_dies() as usize];
         let mut failures = vec![];
@@ -170,8 +176,8 @@ impl NandArray {
             let (lane, step) = ((position % lanes) as usize, position / lanes);
             let place = step + skipped[lane];
             let Some(block) = self.good_block(lane, place / per_block) else { continue };
-            let address = PageAddress { page: (place % per_block) as u32, ..block };
-            skipped[lane] += per_block - place % per_block;
+            let address = PageAddress { page: self.page_in_block(place), ..block };
+            skipped[lane] += self.rest_of_block(place);
             let next = self.good_block(lane, (step + skipped[lane]) / per_block);
             failures.push(ProgramFailure { position, address, remapped: next.is_some() });
             retries[lane / planes as usize].push(step);
@@ -182,7 +188,7 @@ impl NandArray {
                 (good * per_block).saturating_sub(skipped[lane])
             })
             .collect();
-        // The last step may leave dies without a page.
+        // The number of steps of a die. In the last step, some dies may have no page.
         let steps = |die: usize| pages.saturating_sub(die as u64 * planes).div_ceil(lanes);
         let finish = |die: usize, count: u64| self.finish_fs(die, count, &retries[die]);
         let dies = 0..retries.len();
@@ -211,13 +217,27 @@ impl NandArray {
         failed.into_iter().filter(|position| image.has(*position)).collect()
     }
 
-    /// The page that has position `position` of an image without failed programs; `None` beyond
-    /// the good blocks.
-    pub fn address(&self, position: u64) -> Option<PageAddress> {
-        let lanes = self.spec.pages_in_parallel();
-        let (step, per_block) = (position / lanes, u64::from(self.spec.pages));
-        let block = self.good_block((position % lanes) as usize, step / per_block)?;
-        Some(PageAddress { page: (step % per_block) as u32, ..block })
+    /// The page on the card that has position `position` of `image`; `None` beyond the good blocks.
+    pub fn address(&self, image: &ProgrammedImage, position: u64) -> Option<PageAddress> {
+        let lane = position % image.lanes;
+        let failed = image.failures.iter().map(|failure| failure.position);
+        let skipped = failed
+            .filter(|other| other % image.lanes == lane && *other <= position)
+            .fold(0, |skipped, other| skipped + self.rest_of_block(other / image.lanes + skipped));
+        let place = position / image.lanes + skipped;
+        let block = self.good_block(lane as usize, place / u64::from(self.spec.pages))?;
+        Some(PageAddress { page: self.page_in_block(place), ..block })
+    }
+
+    /// The page of a block, for page `place` of the good blocks of a plane.
+    fn page_in_block(&self, place: u64) -> u32 {
+        (place % u64::from(self.spec.pages)) as u32
+    }
+
+    /// The number of pages that are skipped when the program of page `place` of the good blocks of
+    /// a plane fails: this page and all later pages of its block.
+    fn rest_of_block(&self, place: u64) -> u64 {
+        u64::from(self.spec.pages - self.page_in_block(place))
     }
 
     /// Blocks of each plane for an image of `pages`.
@@ -241,12 +261,14 @@ impl NandArray {
         first.saturating_add(steps).saturating_add(again.saturating_mul(transfer + spec.program_fs))
     }
 
+    /// The index of the address's plane among the planes of all dies.
     fn lane(&self, address: PageAddress) -> usize {
         let die = address.channel * self.spec.dies + address.die;
         (die * self.spec.planes + address.plane) as usize
     }
 
-    /// The first page of the good block number `ordinal` of a plane.
+    /// The first page of the good block number `ordinal` of a plane. Bad blocks have no number;
+    /// `None` if the plane has fewer good blocks.
     fn good_block(&self, lane: usize, ordinal: u64) -> Option<PageAddress> {
         let mut block = ordinal;
         for bad in &self.bad[lane] {

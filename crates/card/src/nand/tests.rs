@@ -51,7 +51,7 @@ fn the_bus_limits_many_dies_of_a_channel() {
 #[test]
 fn pages_follow_the_good_blocks() {
     let mut array = NandArray::new(&small(), 1);
-    let at = |array: &NandArray, position| array.address(position);
+    let at = |array: &NandArray, position| array.address(&array.program(80, u64::MAX, 1), position);
     let page =
         |channel, die, plane, block, page| Some(PageAddress { channel, die, plane, block, page });
     assert_eq!(at(&array, 0), page(0, 0, 0, 0, 0));
@@ -122,8 +122,9 @@ fn erases_that_fail_make_bad_blocks() {
     let failed = array.erase(80, 5);
     assert!(!failed.is_empty());
     assert_eq!(array.usage(80).bad_blocks as usize, failed.len());
+    let image = array.program(80, u64::MAX, 1);
     for address in failed {
-        assert!((0..80).all(|at| array.address(at).is_none_or(|it| {
+        assert!((0..80).all(|at| array.address(&image, at).is_none_or(|it| {
             (it.channel, it.die, it.plane, it.block)
                 != (address.channel, address.die, address.plane, address.block)
         })));
@@ -175,8 +176,8 @@ fn occurrences_have_their_probability() {
 }
 
 proptest! {
-    /// Pages are programmed or missing, more time never programs fewer, and each page of an image
-    /// has a location of its own in a good block.
+    /// Pages are programmed or missing, more time never programs fewer pages, and each page of an
+    /// image has a location of its own in a good block.
     #[test]
     fn images_are_consistent(
         pages in 1_u64..320,
@@ -198,10 +199,12 @@ proptest! {
         prop_assert_eq!(image.is_complete(), image.programmed() == pages);
         let longer = array.program(pages, limit_fs + spec.program_step_fs(), seed);
         prop_assert!((0..pages).all(|position| !image.has(position) || longer.has(position)));
-        let places: Vec<PageAddress> = (0..pages).filter_map(|at| array.address(at)).collect();
+        let places: Vec<PageAddress> = (0..pages).filter_map(|at| array.address(&image, at)).collect();
         let distinct: std::collections::BTreeSet<_> = places.iter().collect();
         prop_assert_eq!(distinct.len(), places.len());
         let is_bad = |it: &PageAddress| bad.contains(&(it.channel, it.die, it.plane, it.block));
         prop_assert!(!places.iter().any(is_bad));
+        let failed = |it: &PageAddress| image.failures.iter().any(|other| other.address == *it);
+        prop_assert!(!places.iter().any(failed));
     }
 }

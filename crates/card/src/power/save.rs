@@ -9,7 +9,7 @@ pub struct SaveSimulator {
     spec: SaveSpec,
     array: NandArray,
     capacity: u64,
-    /// Energy behind the converter, J.
+    /// Energy that the capacitor delivers behind its converter, J.
     usable_j: f64,
     save_w: f64,
 }
@@ -86,7 +86,7 @@ pub struct RestoreOutcome {
     /// Time of the restore, s.
     pub seconds: f64,
     /// Time until the card accepts commands, s: the restore, then the erase of the blocks for the
-    /// next save. A power failure before that leaves the image in the NAND.
+    /// next save. A power failure before the erase leaves the image in the NAND.
     pub ready_seconds: f64,
 }
 
@@ -180,7 +180,7 @@ impl SaveSimulator {
         absent.extend(&failed);
         absent.sort_unstable();
         let restored = image.pages - absent.len() as u64;
-        let pages = failed.iter().filter_map(|position| self.array.address(*position));
+        let pages = failed.iter().filter_map(|position| self.array.address(image, *position));
         let nand = &self.spec.nand;
         let (read_fs, erase_fs) = (nand.restore_fs(image.pages), nand.erase_all_fs(image.pages));
         let outcome = RestoreOutcome {
