@@ -3,16 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use rustix::process::{Pid, Signal};
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
     time::{Duration, SystemTime},
 };
 use tempfile::TempDir;
 
-/// Cases that have one row, and cases that have two rows.
+/// A sweep with cases of one row, and with cases of the scenario `pair`, which have two rows.
 const SWEEP: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -145,7 +147,7 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let whole = folder.whole("2");
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // The order of rows that several cores may leave, with missing cases.
+    // An interruption on several cores may leave rows out of order, and cases missing between them.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();
@@ -186,10 +188,32 @@ fn an_altered_row_is_found() {
         assert!(said.contains(&place), "{said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
     }
-    // An editor may change the line endings.
+    // An editor may change the line endings of the rows. The sweep restores them.
     fs::write(&path, whole.replace('\n', "\r\n").replacen("\r\n", "\n", 1)).unwrap();
     succeeded(&folder.sweep("altered.csv", "2"));
     assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+}
+
+#[test]
+fn a_signal_stops_a_sweep_and_tells_how_to_continue() {
+    let folder = Folder::new();
+    fs::write(folder.path("long.toml"), SWEEP.replace("seeds = 2", "seeds = 1000")).unwrap();
+    let mut sweep = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    sweep.args(["simulate", "machine", "--sweep", "long.toml", "-o", "rows.csv"]);
+    let sweep = sweep.current_dir(folder.0.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let rows = || fs::read_to_string(folder.path("rows.csv")).unwrap_or_default().lines().count();
+    while rows() < 4 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    // SIGINT is ignored in background jobs of a shell, and stays ignored.
+    rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
+    let output = sweep.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(143), "{said}");
+    let last = said.lines().next_back().unwrap();
+    assert!(last.starts_with("stopped: "), "{said}");
+    let end = " of 8000 cases are in rows.csv; the same command computes the others";
+    assert!(last.ends_with(end), "{said}");
 }
 
 #[test]
@@ -211,7 +235,8 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     assert!(said(&output).starts_with(&first), "{}", said(&output));
 }
 
-/// Parameters of tiers multiply the platforms, and each case has a platform of its own.
+/// Each value of a tier's parameter gives a further platform, so that each case has a platform of
+/// its own.
 #[test]
 fn a_sweep_has_parameters_of_tiers() {
     let folder = Folder::new();
@@ -375,7 +400,7 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     let [r, w2] = ["R", "W2"].map(|mix| ("rdimm-6400-2r", mix));
     let [own_r, own_w2] = ["R", "W2"].map(|mix| ("own.toml", mix));
     assert_eq!(last, [r, r, w2, w2, own_r, own_r, own_w2, own_w2]);
-    // A row has the figures of the command with the same options.
+    // A row has the figures of `simulate dimm` with the same options.
     let words = ["simulate", "dimm", "--device", "own.toml", "--channels", "1", "--mix", "W2"];
     let words = [&words[..], &["--requests", "5000", "--seed", "2", "--json"]].concat();
     let output = Command::new(env!("CARGO_BIN_EXE_interleaf"))

@@ -22,8 +22,12 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
             let wrong = text(ContextKind::InvalidSubcommand)?;
             let known = subcommands(verb);
             let names = known.join(", ");
-            (!known.is_empty())
-                .then(|| format!("{}write one of {names}", suggestion(&wrong, &known)))
+            let owners = owners(&command, &wrong);
+            let option = match owners.is_empty() {
+                true => suggestion(&wrong, &known),
+                false => format!("--{wrong} is an option of {}; ", owners.join(" and of ")),
+            };
+            (!known.is_empty()).then(|| format!("{option}write one of {names}"))
         }
         ErrorKind::UnknownArgument => {
             let wrong = text(ContextKind::InvalidArg)?;
@@ -66,6 +70,20 @@ pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Fa
         }
     }
     None
+}
+
+/// The commands below `command` that have the option `--long`.
+fn owners(command: &clap::Command, long: &str) -> Vec<String> {
+    let is_own =
+        |argument: &clap::Arg| argument.get_long() == Some(long) && !argument.is_global_set();
+    let all = command.get_subcommands().flat_map(|below| {
+        let own = below
+            .get_arguments()
+            .any(is_own)
+            .then(|| format!("`{}`", below.get_bin_name().unwrap_or(below.get_name())));
+        own.into_iter().chain(owners(below, long))
+    });
+    all.collect()
 }
 
 /// The names of the subcommands of a verb.

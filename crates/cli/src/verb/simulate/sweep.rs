@@ -39,6 +39,9 @@ pub(super) fn run(
     let missing: Vec<usize> = (0..cases.count()).filter(|case| !record.has(*case)).collect();
     cases.prepare(&missing);
     let progress = Progress::begin(path, cases.name(), cases.count(), record.done());
+    if let Some(target) = to_file {
+        progress.exit_on_signal(target)?;
+    }
     let cases: &dyn Cases = cases;
     let compute = |numbers: &[usize]| {
         numbers.par_iter().try_for_each(|number| {

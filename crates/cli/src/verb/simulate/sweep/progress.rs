@@ -1,17 +1,24 @@
 //! The progress of a sweep: a bar and, for a long sweep, the advice to use several machines.
 
 use indicatif::ProgressBar;
-use interleaf_console::output;
+use interleaf_console::{Failure, output, system};
+use interleaf_linux::launch::command::Signals;
 use std::{
     path::Path,
+    process,
     sync::Once,
+    thread,
     time::{Duration, Instant},
 };
+
+/// The watcher of signals wakes up at this interval, only to wait again.
+const WAIT: Duration = Duration::from_secs(3600);
 
 /// The rate of a sweep is considered known after this time.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// A sweep with more time left than this is long: starting a cluster takes as long (assumed).
+/// A sweep is long if more time than this is left. The start of a cluster is assumed to take as
+/// long.
 const LONG: Duration = Duration::from_secs(1800);
 
 /// Counts the cases of a sweep as they end.
@@ -40,6 +47,28 @@ impl Progress {
         }
     }
 
+    /// From now on, a signal ends this process at once, with a message about the cases in `rows`.
+    pub(super) fn exit_on_signal(&self, rows: &Path) -> Result<(), Failure> {
+        let signals = Signals::hold().map_err(system::signal_failure)?;
+        let (bar, rows) = (self.bar.clone(), rows.display().to_string());
+        let watch = move || {
+            let number = loop {
+                if let Some(number) = signals.wait(WAIT) {
+                    break number;
+                }
+            };
+            let (done, cases) = (bar.position(), bar.length().unwrap_or(0));
+            bar.finish_and_clear();
+            output::message(&format!(
+                "stopped: {done} of {cases} cases are in {rows}; the same command computes the \
+                 others"
+            ));
+            process::exit(128 + number)
+        };
+        let started = thread::Builder::new().name("stop".into()).spawn(watch);
+        started.map(|_| ()).map_err(system::signal_failure)
+    }
+
     /// Counts a completed case.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
@@ -51,7 +80,8 @@ impl Progress {
         self.told.call_once(|| self.bar.suspend(|| output::message(&advice(&self.file, left))));
     }
 
-    /// Prints how long `left` cases will take, because the first `done` cases took `elapsed`.
+    /// Prints the time that `left` cases will take, estimated from the time `elapsed` of the first
+    /// `done` cases.
     pub(super) fn say_time(&self, elapsed: Duration, done: usize, left: usize) {
         if let Some(time) = time_of(elapsed, done as u64, left as u64).filter(|_| left > 0) {
             let text = format!("about {} for the other {left}", time_text(time));
@@ -65,7 +95,8 @@ impl Progress {
     }
 }
 
-/// Prints the number of cases of a sweep. Rows in a file survive an interruption.
+/// Prints the number of cases of a sweep. If the rows go to a file, also prints that an
+/// interruption keeps them.
 pub(super) fn say_cases(cases: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
     let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
@@ -85,7 +116,8 @@ fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// The time of [`time_of`] if it is known and long, otherwise `None`.
+/// Returns the time of [`time_of`] if the rate of the sweep is known and the time is long,
+/// otherwise `None`.
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)
@@ -118,7 +150,8 @@ mod tests {
     #[test]
     fn a_long_sweep_is_told_of_other_engines() {
         let second = Duration::from_secs(1);
-        // The first cases may be slower than later cases.
+        // After 29 s the rate is not known yet, because the first cases may be slower than later
+        // ones. Without a completed case it is never known.
         assert_eq!(long(29 * second, 1, 1_000_000), None);
         assert_eq!(long(60 * second, 0, 1_000_000), None);
         // 1800 cases of a second each are not more than [`LONG`].
