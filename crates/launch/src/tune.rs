@@ -33,24 +33,25 @@ use interleaf_record::{
 use regex_lite::Regex;
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-/// The reciprocal of the largest fraction of the command's time that placement audits may take; the
-/// limit keeps the audits from distorting the measurement.
+/// Placement audits take at most 1 / `AUDIT_COST` of the command's time, so that they do not
+/// distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The relative noise of a run, until a repeated run measures it.
+/// The assumed relative noise of a run, until a repeated run measures the noise.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The share of memory outside the placement above which a run is doubtful.
+/// A run is doubtful if more than this fraction of its memory bypasses the placement, and more than
+/// [`BYPASSED_BYTES`].
 const BYPASSED_MAX: f64 = 0.1;
-/// The limit of the same memory in bytes. A doubtful run exceeds both limits, because in a small
-/// program most memory belongs to libraries.
+/// The second limit of a doubtful run, in bytes. In a small program most memory belongs to
+/// libraries, so that the fraction alone says nothing.
 const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.
@@ -58,7 +59,8 @@ const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 pub struct TuneOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// The weights to try besides all pages on the first tier; empty to search all weights.
+    /// The weights to try, besides the weights that put all pages on the first tier. If empty, all
+    /// weights are searched.
     pub weights: Vec<Weights>,
     /// The nodes to interleave over, in numactl's syntax; `None` for the nodes of all tiers.
     pub nodes: Option<String>,
@@ -80,8 +82,7 @@ pub struct TuneOptions {
     pub dry_run: bool,
     /// True if only errors are printed.
     pub quiet: bool,
-    /// The file for the document, written after each run; `-` is stdout, which gets the document
-    /// once.
+    /// The file for the document. A regular file is written after each run, stdout (`-`) only once.
     pub output: Option<PathBuf>,
     /// The file to which the command's output is appended; `None` passes the output on to stderr.
     pub log: Option<PathBuf>,
@@ -90,8 +91,9 @@ pub struct TuneOptions {
 /// Searches for the best weights of a command on the machine of `root`.
 ///
 /// # Errors
-/// When the search cannot begin, or the command cannot be run. A command that fails ends the search
-/// ([`RunsEnd::Failed`]); the document has the runs before the failure.
+/// When the search cannot begin, or the command cannot be run. A command that runs and fails is not
+/// an error here. It ends the search ([`RunsEnd::Failed`]), and the document has the runs before
+/// the failure.
 pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd), Failure> {
     let machine = Machine::read(root).map_err(system::read_failure)?;
     let allowed = allowed_nodes(root, "self").map_err(system::read_failure)?;
@@ -198,8 +200,8 @@ impl Tuner<'_> {
 
     /// Writes the document after a run, so that an aborted search keeps its results.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
-        let file = self.options.output.as_deref().filter(|file| *file != Path::new("-"));
-        file.map_or(Ok(()), |file| output::file(file, &interleaf_record::json(document)))
+        let file = self.options.output.as_deref();
+        file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
     /// Runs the command once.

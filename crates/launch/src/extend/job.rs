@@ -46,11 +46,29 @@ impl Job {
         // The name is also a folder name.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
-        // Slurm writes 4(x2) for 4 ranks on each of two nodes.
-        let number = |text: String| text.split(['(', ',']).next()?.parse().ok();
-        let ranks = RANKS.iter().find_map(|name| text(name).and_then(number));
+        let node = text("SLURM_NODEID").and_then(|node| node.parse().ok()).unwrap_or(0);
+        let ranks = RANKS.iter().find_map(|name| ranks_of(&text(name)?, node));
         Some(Self { name, ranks })
     }
+}
+
+/// The number of ranks on the node with this number, in Slurm's list of all nodes: `4(x2),3` is 4
+/// ranks on each of two nodes, and 3 on the next. A number without a list counts for every node.
+fn ranks_of(list: &str, node: usize) -> Option<u32> {
+    let (mut first, mut nodes_before) = (None, 0_usize);
+    for group in list.split(',') {
+        let (ranks, nodes) = match group.strip_suffix(')').and_then(|it| it.split_once("(x")) {
+            Some((ranks, nodes)) => (ranks, nodes.parse().ok()?),
+            None => (group, 1),
+        };
+        let ranks = ranks.parse().ok()?;
+        nodes_before = nodes_before.saturating_add(nodes);
+        if node < nodes_before {
+            return Some(ranks);
+        }
+        first = first.or(Some(ranks));
+    }
+    first
 }
 
 #[cfg(test)]
@@ -77,6 +95,13 @@ mod tests {
             ("SLURM_STEP_TASKS_PER_NODE", "8(x2)"),
         ];
         assert_eq!(job(&slurm), Some(("job-12-0".into(), Some(8))));
+        let ranks = |list, node| {
+            let uneven = [("SLURM_STEP_TASKS_PER_NODE", list), ("SLURM_NODEID", node)];
+            job(&[&slurm[..2], &uneven].concat()).unwrap().1
+        };
+        let of_nodes = ["0", "1", "2"].map(|node| ranks("4(x2),3", node));
+        assert_eq!(of_nodes, [Some(4), Some(4), Some(3)]);
+        assert_eq!((ranks("5", "7"), ranks("4(y2)", "0")), (Some(5), None));
     }
 
     #[test]
