@@ -11,7 +11,7 @@ use rustix::{
 };
 use std::{
     collections::HashMap,
-    io,
+    io, mem,
     time::{Duration, Instant},
 };
 
@@ -47,7 +47,7 @@ pub struct RandomReads {
     pub depth: usize,
     /// Reads per second.
     pub iops: f64,
-    /// Mean latency.
+    /// Mean latency: the depth divided by the rate (Little's law).
     pub latency_us: f64,
 }
 
@@ -75,7 +75,7 @@ pub fn measure(
 ) -> Result<StoreSpeed, SpeedError> {
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let pages = most.max(LARGE * LARGE_DEPTH) / PAGE_BYTES;
-    // Random data: a drive may not store zeros or repeated content.
+    // The data are random, because a drive may not store zeros or repeated content.
     let mut state = SEED;
     let mut page = || AlignedPage(std::array::from_fn(|_| random(&mut state)));
     let memory: Vec<AlignedPage> = (0..pages).map(|_| page()).collect();
@@ -84,7 +84,7 @@ pub fn measure(
     let sequence = |at: u64| (at % parts) * LARGE as u64;
     let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
     let write_gbps = gbps(written * LARGE as u64, time);
-    // Only written ranges can be read.
+    // Only reads of written ranges reach the drive.
     let there = written.min(parts).max(1);
     let sequence = |at: u64| (at % there) * LARGE as u64;
     let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;
@@ -150,11 +150,10 @@ impl Bench<'_> {
             if done == begun {
                 break;
             }
-            self.store.submit()?;
-            let ready = self.store.ready();
-            match poll(&mut [PollFd::new(&ready, PollFlags::IN)], None) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(why) => return Err(io::Error::from(why).into()),
+            if let Err(why) = self.submit_and_wait() {
+                // Outstanding transfers still use the memory, so it is not freed.
+                mem::forget(mem::take(&mut self.memory));
+                return Err(why.into());
             }
             for (token, outcome) in self.store.done() {
                 free.extend(used.remove(&token));
@@ -163,6 +162,16 @@ impl Bench<'_> {
             }
         }
         failed.map_or(Ok((done, start.elapsed())), Err)
+    }
+
+    /// Submits all transfers that have begun, and waits until one of them is done.
+    fn submit_and_wait(&mut self) -> io::Result<()> {
+        self.store.submit()?;
+        let ready = self.store.ready();
+        match poll(&mut [PollFd::new(&ready, PollFlags::IN)], None) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
     }
 }
 

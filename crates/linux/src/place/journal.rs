@@ -1,10 +1,12 @@
-//! Journals of changed settings, written before each change: a process restores its settings when
-//! it ends, and the next process restores the settings of a killed process.
+//! Journals of changed settings. A process records each change in its journal before it makes the
+//! change, and restores its settings when it ends. The next process restores the settings of a
+//! killed process.
 //!
-//! Each process that changes settings keeps a file below `/run/interleaf`, which is empty after a
-//! boot, as the kernel's settings are. Settings are global: several processes may hold the same
-//! setting as long as they want the same value, and the last process restores the value that the
-//! first process found. A setting that another program has changed in the meantime is not restored.
+//! Each process that changes settings keeps a file below `/run/interleaf`. A boot empties this
+//! folder and resets the kernel's settings. Settings are global, so several processes may hold the
+//! same setting as long as they want the same value. The last of these processes restores the value
+//! that the first process found. A setting that another program has changed in the meantime is not
+//! restored.
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
@@ -43,13 +45,13 @@ const SCHEMA: &str = "interleaf.journal/1";
 pub struct Journal<'a> {
     root: &'a Root,
     document: Document,
-    /// The outcomes of changes that [`Self::release`] undid.
+    /// The outcomes of earlier calls of [`Self::release`], except failures.
     undone: Vec<Undone>,
-    /// True after all changes were undone.
+    /// True once all changes were undone as far as possible.
     is_closed: bool,
 }
 
-/// The journal file of a process.
+/// The content of the journal file of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
@@ -79,11 +81,12 @@ pub struct Change {
 pub enum Undone {
     /// The setting has its old value.
     Restored(Change),
-    /// Another process of Interleaf still wants the new value.
+    /// Another process of Interleaf, with this process ID, still wants the new value. The new value
+    /// stays.
     Held(Change, u32),
-    /// Another program has written another value since, which is not changed.
+    /// Another program has written this other value since. It stays.
     ChangedSince(Change, String),
-    /// The old value could not be written.
+    /// The old value could not be written, for this reason.
     Failed(Change, String),
     /// A damaged journal was renamed, and its valid changes are undone.
     SetAside {
@@ -110,8 +113,8 @@ pub enum JournalError {
     /// Other users can write to the folder of the journals.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// The path or the value is not in the table of settings, so it could not be restored and is
-    /// not written.
+    /// The table of settings lacks the path or the value. The setting could not be restored, so it
+    /// is not written.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf wants another value.
@@ -151,9 +154,10 @@ impl JournalError {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal of this process. Settings of processes that have ended are restored first,
-    /// and undoing is tried again for changes that an earlier journal of this process could not
-    /// undo. Changes that still fail are in the new journal.
+    /// Opens the journal of this process, after undoing older changes. Settings of processes that
+    /// have ended are restored. Changes that an earlier journal of this process could not undo are
+    /// tried again; those that fail again are kept in the new journal. Returns the journal and the
+    /// outcomes of undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -174,7 +178,8 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting, or shares the setting with the processes that hold that value.
+    /// Writes `text` to a setting. If other processes hold the setting at this value, it is shared
+    /// with them, and nothing is written.
     ///
     /// # Errors
     /// When another process holds another value, or the setting does not exist or cannot be
@@ -255,8 +260,8 @@ impl<'a> Journal<'a> {
         self.note(Change { path: path.into(), was, set })
     }
 
-    /// Records that this process is about to create the group for processes of the group `former`.
-    /// Undoing the change moves the processes of the group back to `former` and removes the group.
+    /// Records that this process is about to create `group` for processes of the group `former`.
+    /// Undoing the change moves the processes back to `former` and removes `group`.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -275,8 +280,8 @@ impl<'a> Journal<'a> {
     }
 
     /// Undoes the changes of the settings at `paths`, the last first, and keeps the other changes.
-    /// Settings that this process has not changed are skipped. Changes whose undoing fails stay in
-    /// the journal.
+    /// Settings that this process has not changed are skipped. A change that cannot be undone stays
+    /// in the journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -301,13 +306,13 @@ impl<'a> Journal<'a> {
         Ok(undone)
     }
 
-    /// The changes so far.
+    /// The changes that are not undone yet.
     pub fn changes(&self) -> &[Change] {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last first. Returns their outcomes, and the outcomes of changes
-    /// undone before.
+    /// Undoes all changes, the last first. Returns the outcomes, including those of earlier calls
+    /// of [`Self::release`].
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -348,7 +353,7 @@ impl Document {
 
     /// True while the process of the document runs.
     fn is_alive(&self) -> Result<bool, RootError> {
-        // PIDs refer to this machine, also for a captured root.
+        // The process is looked up on this machine, even if the root is a captured machine.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
@@ -358,7 +363,8 @@ impl Document {
         self.changes.is_empty() && self.claim.is_none()
     }
 
-    /// Replaces the journal file atomically; removes the file if the document is empty.
+    /// Replaces the journal file atomically, or removes it if the document is empty. On a captured
+    /// machine nothing is written.
     fn save(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
@@ -372,8 +378,8 @@ impl Document {
         files::update(root, &self.name(), Some(&text))
     }
 
-    /// Undoes all changes, the last first, and keeps the changes that fail. If no change is left,
-    /// the file is removed.
+    /// Undoes all changes, the last first, and keeps those that fail. If no change is left, the
+    /// file is removed.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> =
             living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
@@ -390,8 +396,8 @@ impl Document {
     }
 }
 
-/// Undoes a change unless one of `others` holds the setting; `None` when the setting has its old
-/// value already.
+/// Undoes a change. If one of `others` holds the setting, the new value stays. `None` when the
+/// setting has its old value already.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {
@@ -447,10 +453,10 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
     restore_dead(root)
 }
 
-/// Undoes the changes of processes that have ended. A damaged journal, or a journal that cannot be
-/// updated, does not prevent the changes of other journals from being undone.
+/// Undoes the changes of processes that have ended. A journal that is damaged, or whose changes
+/// cannot be undone, does not prevent the changes of other journals from being undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
-    let mut undone = vec![];
+    let (mut undone, mut failed) = (vec![], None);
     for found in files::read_all(root)? {
         let document = match found {
             JournalFile::Whole(document) => Some(document),
@@ -464,10 +470,13 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
         if let Some(mut document) = document
             && !document.is_alive()?
         {
-            undone.extend(document.undo(root)?);
+            match document.undo(root) {
+                Ok(changes) => undone.extend(changes),
+                Err(why) => failed = failed.or(Some(why)),
+            }
         }
     }
-    Ok(undone)
+    failed.map_or(Ok(undone), Err)
 }
 
 /// The changes of processes that have ended. Only reads the journals.
