@@ -13,7 +13,7 @@ use interleaf_vm::{
 const DAMON_STAT: &str = "/sys/module/damon_stat/parameters/enabled";
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-const SWEEP: &str = "start sweep touch 200MiB --bind 0 --sweep\nawait sweep touched\n";
+const SWEEP: &str = "start sweep touch 100MiB --bind 0 --sweep\nawait sweep touched\n";
 
 /// The guest's report. NUMA balancing is off, because it would migrate pages back.
 fn guest_record(series: Series, steps: &str) -> Option<Record> {
@@ -70,7 +70,7 @@ fn vaddr_reaches_and_keeps() {
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
     let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 999\n\
                  await first reached\n\
-                 start other touch 60MiB --bind 0 --sweep --tell 60:40\n\
+                 start other touch 30MiB --bind 0 --sweep --tell 60:40\n\
                  await other reached\n\
                  kill first TERM\nwait first\npages other\npages sweep\n";
     let steps = format!("{SWEEP}{first}{actuate}\npages sweep");
@@ -118,7 +118,7 @@ fn quotas_reach_and_keep() {
 /// On a kernel without DAMON, the actuator is `move_pages`.
 #[test]
 fn pages_reach_and_keep() {
-    let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 40MiB";
+    let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 20MiB";
     let steps = format!("{SWEEP}{actuate}\npages sweep");
     let Some(record) = guest_record(Series::Of(6, 1), &steps) else { return };
     assert!(stayed(&record, actuate) <= 3.0, "{record}");

@@ -38,11 +38,11 @@ fn assert_local(record: &Record, step: &str, round: u32) {
     }
 }
 
-/// Two threads have an array of 16 MiB each. Together they have a budget of 16 MiB.
+/// Two threads have an array of 8 MiB each. Together they have a budget of 8 MiB.
 #[test]
 fn pages_are_on_the_node_of_their_thread() {
     let runs = ["", " --fixed", " --signal"];
-    let runs = runs.map(|options| format!("run extend 16MiB --dram 16MiB --rounds 2{options}"));
+    let runs = runs.map(|options| format!("run extend 8MiB --dram 8MiB --rounds 2{options}"));
     on_each(&WITH_MOVES, |series| {
         let Some(record) = guest_record(series, "two-sockets", &runs.join("\n")) else { return };
         for step in &runs {
