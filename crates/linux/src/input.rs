@@ -19,7 +19,8 @@ use std::{
 /// `PIPEFS_MAGIC` of magic.h: the file system of anonymous pipes.
 const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 
-/// Flags for reading without waiting for a writer, and without acquiring a controlling terminal.
+/// Flags to open a file for reading. The open of a FIFO does not wait for a writer, and a terminal
+/// does not become the controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
@@ -162,7 +163,8 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     Err(Refused::Kind(kind).into())
 }
 
-/// Opens `path` below `folder`.
+/// Opens `path` below `folder` with openat2(2), which fails if a symlink on the way leaves
+/// `folder`.
 fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let path = match path.trim_start_matches('/') {
         "" => ".",
@@ -252,7 +254,8 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Both functions that open a file are tested: the one with `openat2`, and the one without it.
+    /// Symlinks that stay in `top` can be opened. Symlinks that lead out of `top` are refused. Both
+    /// hold with `openat2` and without it.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

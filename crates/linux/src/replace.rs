@@ -54,7 +54,7 @@ const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// Durability of the contents.
+/// The time at which the new contents of a file are written to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Contents are on the drive before the target is replaced (`fsync`).
@@ -198,7 +198,8 @@ enum Output {
     File { folder: Folder, name: OsString, existing: Option<Stat> },
 }
 
-/// Follows the symbolic links of a target that a user named.
+/// Follows the symbolic links of a target that a user named, and returns the file or stream to
+/// write.
 fn resolve(target: &Path) -> io::Result<Output> {
     let mut path = target.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -422,7 +423,8 @@ impl Folder {
     /// # Errors
     /// When the system refuses.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // fchmod(2) fails on an `O_PATH` descriptor.
+        // Open the folder again for reading, because fchmod(2) fails on the `O_PATH` descriptor of
+        // `self`.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(self, ".", flags, Mode::empty())?;
         Ok(fchmod(folder, Mode::from_raw_mode(mode))?)
@@ -516,7 +518,8 @@ impl Folder {
         done
     }
 
-    /// Overwrites a file in place.
+    /// Overwrites a file in place. Its space is reserved first, so that a full file system leaves
+    /// the file unchanged.
     fn overwrite(&self, name: &OsStr, contents: &[u8], durability: Durability) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(self, name, flags, Mode::empty())?);
@@ -532,8 +535,8 @@ impl Folder {
         if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
     }
 
-    /// Flushes the folder's entries to the drive. A failure is ignored: the contents of the file
-    /// are on the drive already.
+    /// Flushes the folder's entries to the drive after a rename. A failure is ignored, because the
+    /// contents of the renamed file are on the drive already.
     fn sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(folder) = openat(self, ".", flags, Mode::empty()) {
@@ -546,7 +549,8 @@ impl Folder {
         Ok(OsString::from_vec(to.into_bytes()).into())
     }
 
-    /// True in procfs, where a symbolic link such as `/proc/PID/fd/1` stands for an open file.
+    /// True when the folder is in procfs, where a symbolic link such as `/proc/PID/fd/1` stands for
+    /// an open file.
     fn is_proc(&self) -> bool {
         fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
     }
@@ -598,12 +602,13 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when the owner is root or this user. Both could change the file in any case.
+/// True when the owner `uid` is root or this user. Both are trusted, because both could change this
+/// process's files in any case.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
-/// Checks that only root and this user can write.
+/// Checks that only root and this user can write the file or folder `found`.
 fn check_private(found: &Stat) -> io::Result<()> {
     if !is_ours(found.st_uid) {
         return Err(invalid(format!("it belongs to user {}", found.st_uid)));

@@ -14,10 +14,11 @@ use std::{
     time::Duration,
 };
 
-/// Limit on a file of the kernel, bytes: `smaps` of a process with a million mappings has 700 MB.
+/// Maximum size of a file of the kernel that is read, bytes: `smaps` of a process with a million
+/// mappings has 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
 
-/// Limit on a file of a captured machine, bytes.
+/// Maximum size of a file of a captured machine that is read, bytes.
 const CAPTURED_FILE_MAX: u64 = 64 << 20;
 
 /// The root of a machine's files.
@@ -43,7 +44,7 @@ enum PathContent {
     Present,
 }
 
-/// Handling of writes.
+/// The effect of [`Root::write`].
 enum Writes {
     /// Writes are carried out.
     Done,
@@ -408,8 +409,8 @@ impl Root {
     }
 }
 
-/// Creates an empty file or folder in `to` for the entry `name` of `from`. Only the name of this
-/// entry was read.
+/// Creates an empty file or folder in `to`, so that the capture lists the entry `name` of the
+/// folder `from`. Only the name of this entry was read.
 fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
@@ -419,7 +420,7 @@ fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Maximum number of characters of a file in a message.
+/// Maximum number of characters of a file that an error message quotes.
 const EXCERPT_MAX: usize = 120;
 
 /// The beginning of a text on one line, with control characters escaped.
@@ -444,7 +445,7 @@ fn without_last_newline(mut text: String) -> String {
 /// access holds the lock for a moment: a read of another file, or an update of the statistics.
 const TRIES_MAX: u32 = 200;
 
-/// The pause between attempts.
+/// The pause between two attempts on a busy file.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Repeats an operation while the file is busy.

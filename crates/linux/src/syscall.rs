@@ -190,7 +190,8 @@ extern "C" fn note_sigpipe() {
     SIGPIPE_IGNORED.store(found.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 
-/// The loader calls the functions in this section before `main` and before Rust's runtime.
+/// The loader calls the functions in the section `.init_array` before `main` and before Rust's
+/// runtime, which ignores SIGPIPE.
 // SAFETY: the section holds addresses of functions of this type. The loader passes arguments, which
 // a function may ignore.
 #[used]

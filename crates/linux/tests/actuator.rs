@@ -1,5 +1,5 @@
-//! The files that actuators write on each kernel. Settings that other users have made are
-//! respected.
+//! The files that actuators write on each kernel. An actuator does not take DAMON from another
+//! program, and changes settings of the kernel only with permission.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -114,7 +114,7 @@ fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) ->
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// The writes below the folder of schemes.
+/// The writes among `lines` to DAMON's folder of schemes, with paths relative to this folder.
 fn schemes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
 }

@@ -218,7 +218,8 @@ fn the_least_headroom_of_nested_groups_applies() {
     let read = [(max, "90\n"), (used, "60\n"), (stat, files)];
     assert_eq!(left_of(&read), "/a/b memory.max 45", "file pages and slab are reclaimed");
     assert_eq!(left_of(&[(max, "9\n"), (used, "12\n")]), "/a/b memory.max 0");
-    // A container with its own cgroup namespace, and a container whose group is not mounted.
+    // In a container with its own cgroup namespace, and in one whose group is not mounted, the
+    // limit of the mount's root applies.
     let (top, of_top) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
     let limited = [(top, "9\n"), (of_top, "4\n")];
     assert_eq!(left(V2, "0::/\n", &limited), "/ memory.max 5");

@@ -68,7 +68,7 @@ pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 /// number is rounded down to 1 MiB, so the comparison holds for each page size.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
-/// A limit as the kernel writes it.
+/// A memory limit, as the kernel writes it in a file such as `memory.max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Bytes.
@@ -110,7 +110,8 @@ impl<'a> Membership<'a> {
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// True when the tree has this controller; version 2 has one tree for all controllers.
+    /// True when the tree of this line has `controller`. Version 2 has one tree for all
+    /// controllers, and its line names none of them.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),

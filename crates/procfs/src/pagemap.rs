@@ -16,19 +16,19 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Bytes of an entry.
+/// Bytes of an entry of `/proc/PID/pagemap`, which describes one base page.
 pub const ENTRY_BYTES: u64 = 8;
 
-/// Set if the page is in memory.
+/// The bit of an entry that is set if the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// Set if the page belongs to a file or to shared memory.
+/// The bit of an entry that is set if the page belongs to a file or to shared memory.
 const FILE: u64 = 1 << 61;
 
-/// Set if no other process maps the page.
+/// The bit of an entry that is set if no other process maps the page.
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// The entry of a page.
+/// The entry of a page in `/proc/PID/pagemap`, as the kernel writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub u64);
 
@@ -59,20 +59,21 @@ pub struct ResidentPage {
     pub is_shared: bool,
 }
 
-/// Offset of an address's entry in the file, bytes.
+/// Offset of the entry of an address in `/proc/PID/pagemap`, bytes.
 pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }
 
-/// The entries in `bytes` of the file; an incomplete entry at the end is left out.
+/// The entries in `bytes`, a part of `/proc/PID/pagemap`; an incomplete entry at the end is left
+/// out.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     let entries = bytes.chunks_exact(ENTRY_BYTES as usize);
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))
 }
 
-/// The resident pages among the entries in `bytes`. The first entry is the page at `start`, and
-/// each entry is a page of `page_bytes`. Pages of files and of shared memory are included only when
-/// `with_files`.
+/// The resident pages among the pagemap entries in `bytes`. The first entry is the page at `start`,
+/// and each entry is a page of `page_bytes`. Pages of files and of shared memory are included only
+/// when `with_files`.
 pub fn resident(
     bytes: &[u8],
     start: u64,

@@ -17,7 +17,7 @@ pub struct Stat<'a> {
     pub pid: u32,
     /// The command name, without the parentheses; the kernel cuts it to 15 bytes.
     pub name: &'a [u8],
-    /// The fields from the third field on.
+    /// The rest of the line, from the third field (the state) on.
     fields: &'a [u8],
 }
 

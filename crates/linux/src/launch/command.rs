@@ -67,7 +67,7 @@ pub struct Signals {
     stop: StopFlag,
 }
 
-/// An event that the wrapper reacts to.
+/// A signal to this process, or the end of the command that this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A signal was delivered.
@@ -233,7 +233,8 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // Start the waiter first: if this fails, no command runs without a waiter.
+        // Start the thread that waits for the end of the command before the command itself. If the
+        // thread cannot be started, the command is not started either.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub struct LimitedGroup<'a> {
     root: &'a Root,
     group: Group,
-    /// The group of this process.
+    /// The group of this process when `group` was created.
     former: Group,
 }
 
@@ -65,7 +65,8 @@ impl<'a> LimitedGroup<'a> {
         self.root.at(&procs(&self.group))
     }
 
-    /// Calls `start` within the group: the processes that `start` starts stay in the group.
+    /// Calls `start` while this process is in the group, so that the processes that `start` starts
+    /// are in the group too. Then this process leaves the group; the started processes stay.
     ///
     /// # Errors
     /// When this process cannot enter or leave the group.

@@ -27,7 +27,7 @@ use std::{
 /// Bytes of one write while the file is filled.
 const CHUNK: usize = 1 << 20;
 
-/// Maximum number of names that are tried.
+/// Maximum number of file names that are tried for a new swap file.
 const NAMES: u32 = 1000;
 
 /// A swap file. The journal that records the file switches it off and removes it.
@@ -99,7 +99,8 @@ impl SwapFile {
     }
 }
 
-/// Removes leftovers from a folder, and creates an empty file in it.
+/// Removes the swap files of ended processes from a folder, and creates an empty file in the
+/// folder.
 fn begin(
     root: &Root,
     journal: &mut Journal<'_>,
@@ -111,7 +112,7 @@ fn begin(
     create(journal, &folder, prefix)
 }
 
-/// Creates the file under an unused name and locks it.
+/// Records a swap file with an unused name in the journal, creates the empty file, and locks it.
 fn create(
     journal: &mut Journal<'_>,
     folder: &Path,

@@ -115,7 +115,8 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
     }
 }
 
-/// Sets the mode and group of the socket `making`, then links the socket to `name`.
+/// Sets the mode and group of the socket `making`, then links the socket to `name`. The socket is
+/// therefore at `name` only once it is ready.
 fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;

@@ -136,7 +136,7 @@ fn caches(root: &Root, cpu: u32) -> Result<Vec<Cache>, RootError> {
     Ok(found)
 }
 
-/// A cache size as the kernel writes it.
+/// Parses a cache size as the kernel writes it, such as `32K`; returns bytes.
 fn size(text: &str) -> Option<u64> {
     let (number, factor) = match text.strip_suffix('K') {
         Some(number) => (number, 1024),

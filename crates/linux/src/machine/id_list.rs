@@ -132,7 +132,7 @@ impl fmt::Display for IdList {
     }
 }
 
-/// Parses one part of a list.
+/// Parses one `part` of the list `text`: a number, or a range such as `0-3`.
 fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, IdListError> {
     let wrong = || IdListError::Part { text: text.into(), part: part.into() };
     let number = |digits: &str| {

@@ -128,7 +128,7 @@ pub fn available(root: &Root, id: u32) -> Result<u64, RootError> {
     Ok(["MemFree", "Active(file)", "Inactive(file)"].iter().filter_map(bytes).sum())
 }
 
-/// The whole machine as one node.
+/// The whole machine as one node, for a kernel without NUMA.
 fn whole_machine(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;

@@ -97,7 +97,7 @@ counters! {
     numa_other,
 }
 
-/// Counters with different names in `numastat` and `vmstat`.
+/// Counters with different names in `numastat` (the first name) and `vmstat` (the second name).
 const NUMASTAT: [(&str, &str); 3] = [
     ("interleave_hit", "numa_interleave"),
     ("local_node", "numa_local"),

@@ -174,7 +174,7 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails if the stop flag is set, because the scan is then incomplete.
+    /// Fails if the stop flag is set, because a scan that the flag has ended early is incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
@@ -272,7 +272,7 @@ impl ActuatorError {
 }
 
 impl Goal {
-    /// The share of each node, 0 to 1, summing to 1.
+    /// The target share of each node, 0 to 1, summing to 1.
     ///
     /// # Errors
     /// When a node is listed twice, or no weight is above 0.

@@ -212,8 +212,8 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.to_string(),
         };
-        // Write the journal first: a process that is killed between the two writes has changed
-        // nothing.
+        // Write the journal before the setting: a process that is killed between these two writes
+        // has changed no setting.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -378,8 +378,8 @@ impl Document {
         files::update(root, &self.name(), Some(&text))
     }
 
-    /// Undoes all changes, the last first, and keeps those that fail. If no change is left, the
-    /// file is removed.
+    /// Undoes all changes, the last first, and ends the claim. The journal file keeps the changes
+    /// that cannot be undone; it is removed if there are none.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> =
             living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
@@ -396,8 +396,8 @@ impl Document {
     }
 }
 
-/// Undoes a change. If one of `others` holds the setting, the new value stays. `None` when the
-/// setting has its old value already.
+/// Undoes a change. `others` are the journals of other running processes. If one of these processes
+/// holds the setting, the new value stays. `None` when the setting has its old value already.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {

@@ -2,8 +2,9 @@
 //! which it goes.
 //!
 //! Each socket with CPUs is a domain. Each node with memory is a tier, and the fastest tier comes
-//! first. A node is near a domain when the CPUs nearest to the node belong to that socket, by the
-//! firmware's ratings or the distances. An expander can be near several sockets.
+//! first. A node is near a domain when the CPUs nearest to the node belong to the domain's socket.
+//! The firmware's ratings or the node distances decide which CPUs are nearest. An expander can be
+//! near several sockets.
 
 use crate::{
     machine::{
@@ -26,7 +27,7 @@ const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 /// A machine's domains and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLayout {
-    /// Domains and tiers; the caller adds the scopes.
+    /// Domains and tiers. `layout.scopes` is empty; the caller adds the scopes.
     pub layout: Layout,
     /// The node of each tier.
     pub nodes: Vec<u32>,
@@ -90,7 +91,7 @@ impl HostLayout {
     }
 }
 
-/// Rated read bandwidth, GB/s; `None` if the firmware does not rate it.
+/// The read bandwidth of a node as rated by the firmware, GB/s; `None` without a rating.
 fn rated_gbps(node: &Node) -> Option<f64> {
     Some(node.rated.as_ref()?.read_mibps? as f64 * node::GBPS_OF_MIBPS)
 }

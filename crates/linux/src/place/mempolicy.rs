@@ -88,7 +88,7 @@ pub fn nodes_at(addresses: &[u64]) -> io::Result<Vec<Option<u32>>> {
     Ok(status.into_iter().map(|node| u32::try_from(node).ok()).collect())
 }
 
-/// A mask with a bit for each node.
+/// The node mask of a system call: bit `n` is set for each node `n` of `nodes`.
 fn mask(nodes: &IdList) -> Vec<libc::c_ulong> {
     let bits = libc::c_ulong::BITS;
     let words = nodes.iter().map(|node| node / bits + 1).max().unwrap_or(0);

@@ -50,10 +50,10 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of passes over all memory.
+/// Maximum number of passes over the memory of all processes that are migrated.
 const PASSES_MAX: u32 = 4;
 
-/// The pause before busy pages are tried again.
+/// The pause before the next pass, if some pages were busy in the last pass.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Migrates pages of processes on this machine.
@@ -156,20 +156,20 @@ impl Migrator {
     }
 }
 
-/// Checks a target against the machine.
+/// Checks that all nodes of a target exist and have memory.
 fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> {
     let has: IdList = memory.nodes()?.into_iter().map(|(node, _)| node).collect();
     Ok(target.check(&has)?)
 }
 
-/// A process and its results so far.
+/// A process, what was learned about its pages, and its results so far.
 struct Record {
     process: Process,
     memo: Memo,
     moved: ProcessOutcome,
 }
 
-/// All passes over all processes.
+/// A migration of several processes: its inputs, and the results of its passes so far.
 struct Passes<'a, M> {
     target: &'a Target,
     pids: &'a [u32],
@@ -255,7 +255,7 @@ fn forecast<M: Memory>(
 }
 
 impl<M: Memory> Passes<'_, M> {
-    /// One pass over all memory.
+    /// One pass over the memory of all processes.
     fn pass(&mut self, pass: u32) -> Result<(), MigrateError> {
         let (page_bytes, _) = self.shared.memory.page_sizes();
         self.shared.planner = Planner::new(self.target, page_bytes);
@@ -297,7 +297,8 @@ impl<M: Memory> Passes<'_, M> {
         failed.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
-    /// Runs the pass over one process.
+    /// Runs a pass over the memory `areas` of one process. Returns the result, and the reason if
+    /// the work on this process ended early.
     fn one(
         &mut self,
         areas: Result<Option<Vec<area::Area>>, RootError>,
@@ -313,8 +314,8 @@ impl<M: Memory> Passes<'_, M> {
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Busy pages may be movable by now; a shared page, or a page that is a part of a larger
-        // page, stays unmovable.
+        // Forget the busy pages, because they may be movable by now. Shared pages, and pages of a
+        // folio that is only partly resident (`Joined`), stay unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
@@ -332,7 +333,7 @@ impl<M: Memory> Passes<'_, M> {
         let halt = work.pass().err();
         let tally = work.tally;
         // A process that ends during the pass releases its memory, so its pages seem not to be
-        // resident.
+        // resident. Therefore check that the process still has memory.
         let halt = match (halt, self.shared.memory.has_memory(pid)) {
             (None, Ok(false)) => Some(Halt::Ended),
             (None, Err(why)) => Some(Halt::Refused(RefusalReason::Read(why))),
@@ -402,7 +403,8 @@ impl ProcessOutcome {
         }
     }
 
-    /// Adds the result of a pass. `is_whole` is false for a pass that ended early.
+    /// Adds the result of a pass over this process. `is_whole` is false for a pass that ended
+    /// early.
     fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();
@@ -413,8 +415,8 @@ impl ProcessOutcome {
             self.left = tally.left;
             return;
         }
-        // A pass that ended early has located only some of the pages: apply the changes of these
-        // pages.
+        // A pass that ended early has located only some of the pages. Apply only the changes of
+        // these pages to `after`, which has the placement from the pass before.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }

@@ -15,10 +15,10 @@ use crate::{
 };
 use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 
-/// A placement: nodes with weights, and the mechanism.
+/// A placement: nodes with weights, and the mechanism that places pages on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Nodes with their pages in a round, each at least 1.
+    /// Nodes with their numbers of pages in a round of interleaving, each at least 1.
     pub nodes: Vec<(u32, u32)>,
     pub means: Means,
 }
@@ -92,7 +92,7 @@ pub enum PlacementError {
         /// The nodes that this process may use.
         allowed: String,
     },
-    /// A round has more pages of a node than the kernel accepts.
+    /// A round of interleaving has more pages on a node than the kernel accepts.
     #[error("{weights} makes {weight} pages in a round on node {node}, and {WEIGHT_MAX} is most")]
     TooMany {
         weights: String,
@@ -236,7 +236,8 @@ fn for_named(
     Ok(nodes.into_iter().zip(weights.as_slice().iter().map(|weight| u32::from(*weight))).collect())
 }
 
-/// Weights for a machine's tiers or nodes.
+/// The number of pages of each node in a round of interleaving. `weights` has a weight for each
+/// node, the fastest first, or for each tier.
 fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, PlacementError> {
     let tiers = machine.memory_by_speed();
     let nodes = machine.memory_nodes();
@@ -324,7 +325,8 @@ mod tests {
         Placement::new(machine, &weights, named, None).map_err(|why| why.to_string())
     }
 
-    /// Tiers, weights, named nodes, and the expected result.
+    /// A row of a test table: the nodes of each tier, the weights, the named nodes, and the
+    /// expected result.
     type Row<'a, T> = (&'a [&'a [u32]], &'a str, Option<&'a str>, T);
 
     #[test]

@@ -104,7 +104,7 @@ impl PlacementAudit {
         Ok(audit)
     }
 
-    /// Adds the mappings of a process.
+    /// Adds the mappings of a process to the placed memory or, by cause, to the bypasses.
     pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
         self.processes += 1;
         let nodes = placement.node_list();

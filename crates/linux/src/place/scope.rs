@@ -23,7 +23,8 @@ pub const JOINS_BYTES: u64 = 1 << 20;
 /// Process 1, the ancestor of all other processes except the kernel's threads.
 const INIT: u32 = 1;
 
-/// Above this size, sampling a process is cheaper than walking all its pages.
+/// A process with at least this many resident bytes is sampled. From this size on, a sample is
+/// cheaper than `numa_maps`, for which the kernel walks all pages of the process.
 const LARGE_BYTES: u64 = 1 << 30;
 
 /// The processes whose pages are steered.
@@ -144,7 +145,7 @@ impl fmt::Display for Scope {
 }
 
 /// Anonymous memory of a process by node. A large process is sampled. The more `processes` the
-/// scope has, the fewer strata this sample has.
+/// scope has, the fewer pages of each process are in the sample.
 fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
         let sampled = placement_sample::anonymous(root, pid, processes)?;

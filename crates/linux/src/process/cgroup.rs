@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 /// mounted there.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The file that lists the mounts without these folders, for machines that lack `mountinfo`.
+/// The file that lists the mounts without their mounted folders, for machines that lack
+/// `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
 /// The mounted tree of control groups that has a given controller.
@@ -278,7 +279,8 @@ impl Group {
         root.number(&join(&self.folder(), self.tree.version.usage_file()))
     }
 
-    /// A limit of this group alone; `None` if the group has no such limit.
+    /// The limit in the file `file` of this group alone, bytes; `None` if the group has no such
+    /// limit.
     fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
         let path = join(&self.folder(), file);
         let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
@@ -339,8 +341,8 @@ impl Group {
     }
 
     /// The nodes on which processes of the group may allocate. A group of version 2 without the
-    /// controller has the list of its nearest ancestor. `None` if neither the group nor an ancestor
-    /// has a list; all nodes are then allowed.
+    /// cpuset controller has the list of its nearest ancestor. `None` if neither the group nor an
+    /// ancestor has a list; all nodes are then allowed.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a list of nodes.

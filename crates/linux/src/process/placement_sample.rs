@@ -32,9 +32,9 @@ const STRATA_MIN: u64 = 1 << 10;
 /// is reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node. The strata are divided among `processes`, of
-/// which this process is one. `None` if too few drawn pages are resident, the kernel refuses, or
-/// the process does not exist.
+/// Estimated anonymous memory of a process by node. The number of drawn pages, `STRATA`, is divided
+/// among `processes`, of which this process is one. `None` if too few drawn pages are resident, the
+/// kernel refuses, or the process does not exist.
 ///
 /// # Errors
 /// When a file of the process exists and cannot be read.
@@ -61,8 +61,9 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
     mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
-/// Draws a page of each stratum and returns the addresses; draws all pages if there are fewer pages
-/// than strata.
+/// Divides the pages of `areas` into `strata` parts of equal length, and draws a page from each
+/// part. Returns the addresses of the drawn pages. If there are fewer pages than parts, all pages
+/// are drawn.
 fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
     let strata = strata.min(total);

@@ -171,7 +171,7 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;
-    // A program without a section table is not recognised.
+    // A Go program without a section table is not recognised.
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
@@ -186,7 +186,7 @@ fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::Parse
     offsets.into_iter().map(|at| names.get(at as usize).map(String::from)).collect()
 }
 
-/// The address width and processor of this program.
+/// The address width and processor that Interleaf itself was built for.
 fn own() -> (Class, u16) {
     let machine = match env::consts::ARCH {
         "x86_64" => abi::EM_X86_64,

@@ -56,7 +56,8 @@ pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     })
 }
 
-/// Parses a structure of type 17 and the strings behind it; `None` for an empty slot.
+/// Parses an SMBIOS structure of type 17, which describes a memory slot, and the strings behind it;
+/// `None` for an empty slot.
 fn dimm(bytes: &[u8]) -> Option<Dimm> {
     let length = usize::from(*bytes.get(1)?);
     let fields = bytes.get(..length).filter(|fields| fields.first() == Some(&17))?;
@@ -115,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    /// A structure of type 17: 64 GiB of DDR5-6400 that runs at 5200.
+    /// An SMBIOS structure of type 17: a module of 64 GiB, DDR5-6400, that runs at 5200 MT/s.
     fn structure() -> Vec<u8> {
         let mut bytes = vec![0; 0x28];
         (bytes[0], bytes[1]) = (17, 0x28);

@@ -26,7 +26,7 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// All kinds, for one kernel, scope and order.
+/// All kinds of actuators, ranked for one kernel, scope and order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
     /// Available kinds, the best first.

@@ -15,29 +15,31 @@ use crate::{
 };
 
 /// Demotion begins when less than this fraction of the node is free, or less than [`BEGIN_BYTES`].
-/// The DMI prototype uses 2 %. Small nodes need the limit in bytes, because a node of 512 MiB that
-/// the kernel treats as full still has 5 % free.
+/// The prototype of the policy `dmi` begins at 1 % and ends at 2 % (docs/model.md). Small nodes
+/// need the limit in bytes, because a node of 512 MiB that the kernel treats as full still has 5 %
+/// free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
 /// Demotion ends when this multiple of the threshold at which it begins is free.
 const END: u64 = 2;
 
-/// The number of aggregations without an access after which a page is cold. The DMI prototype uses
-/// 15 s.
+/// The number of aggregations without an access after which a page is cold. The prototype of the
+/// policy `dmi` uses 15 s (docs/model.md).
 pub(super) const COLD_AGE: u32 = 5;
 
-/// The length of a quota window, ms.
+/// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
 /// The minimum quota of a demotion, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The state of each demotion of a goal.
+/// The state of each demotion of a goal, in the order of [`Goal::demotions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 
-/// Hysteresis of one node's demotion.
+/// The state of the demotion from one node. It has hysteresis: the threshold of free memory at
+/// which demotion ends is above the threshold at which it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guard {
     /// Bytes to be freed; `None` while demotion is off.
@@ -104,7 +106,8 @@ impl Guards {
 }
 
 impl Guard {
-    /// Updates the hysteresis with a node's free bytes.
+    /// Begins or ends the demotion from a node by its free bytes, and updates the bytes to be
+    /// freed.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;

@@ -110,7 +110,8 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds the context and commits it; true when a context was built.
+    /// Builds a context and gives it to the thread. After a refusal by the kernel, a new context is
+    /// built and tried. True when the thread has a context.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,

@@ -170,7 +170,7 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::{fs, path::Path};
 
-    /// Records the goals that are set, and reports a fixed placement.
+    /// An actuator that records the goals that are set, and reports a fixed placement.
     struct Notes(Rc<RefCell<Vec<Goal>>>);
 
     impl Actuator for Notes {
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A machine with anonymous memory on its nodes, KiB.
+    /// A machine whose nodes have these amounts of anonymous memory, KiB.
     fn machine(folder: &Path, kib: &[u64]) -> Root {
         let nodes = folder.join("sys/devices/system/node");
         for (node, kib) in kib.iter().enumerate() {

@@ -21,14 +21,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The duration of a portion, from the moment at which [`LEAST_BYTES`] of it have moved. A portion
-/// is migrated about once a second, so the caller has the rest of the second.
+/// The maximum duration of a portion, which is the migration during one call of `update`. The
+/// duration counts from the moment at which [`LEAST_BYTES`] have moved. `update` is called about
+/// once a second, so its caller has the rest of the second.
 const PORTION: Duration = Duration::from_millis(500);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
 const LEAST_BYTES: u64 = 4 << 20;
 
-/// Migrates the pages of processes to a ratio.
+/// The actuator `pages`, which migrates the pages of processes with `move_pages(2)`.
 #[derive(Debug)]
 pub struct Pages<'a> {
     setting: Setting<'a>,
@@ -37,7 +38,7 @@ pub struct Pages<'a> {
     mover: Option<Migrator>,
     known: Vec<Process>,
     scan: Scan,
-    /// Processes that were reported because their pages may not be migrated.
+    /// Processes, by ID and start time, that were reported because their pages may not be migrated.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
     duty: TimeShareLimit,

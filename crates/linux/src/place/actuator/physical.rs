@@ -34,7 +34,7 @@ pub const ZONEINFO: &str = "/proc/zoneinfo";
 /// visible in the next window.
 const RESET_MS: u64 = 2000;
 
-/// Steers physical memory to a ratio.
+/// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.
 #[derive(Debug)]
 pub struct Physical<'a> {
     setting: Setting<'a>,
@@ -49,7 +49,7 @@ pub struct Physical<'a> {
 }
 
 impl<'a> Physical<'a> {
-    /// An actuator with quotas only.
+    /// The actuator `quota`: the controller's quotas, without a goal in the kernel.
     pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -65,17 +65,18 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// An actuator with quotas, and with a quota goal in the kernel.
+    /// The actuator `paddr`: the controller's quotas, and a quota goal in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Applies the context for the present goal and push.
+    /// Gives DAMON a context for `goal` and the present push.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let inputs =
             ContextInputs { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
-        // A control group that has been removed is left out of the next context.
+        // The kernel refuses a context with a control group that has been removed. The context is
+        // then built again without the group.
         kdamond.apply(&mut || Ok(Some(inputs.context()?)))
     }
 

@@ -29,17 +29,19 @@ use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
-/// The fraction of the missing bytes that a window may move.
+/// The fraction of the bytes missing on a node that a quota window may move.
 const GAIN: f64 = 0.3;
 
-/// Upper bound of the gain while nothing moves, from level 1 on. At level 0 the bound is 1. At a
-/// gain of 2 or more the loop would oscillate.
+/// Upper bound of the gain, which rises above [`GAIN`] while no page moves. The bound holds from
+/// [`Push::level`] 1 on; at level 0 it is 1. At a gain of 2 or more, the placement would oscillate
+/// around the goal.
 const GAIN_MAX: f64 = 1.5;
 
-/// Pages begin to rest within this distance of the goal, percentage points.
+/// Migration stops within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 1.0;
 
-/// Pages rest until their distance from the goal exceeds this value, percentage points.
+/// After a stop, migration begins again when the distance from the goal exceeds this value,
+/// percentage points.
 const WAKE_POINTS: f64 = 2.0;
 
 /// The minimum quota of a window, bytes.
@@ -48,8 +50,9 @@ const LEAST_BYTES: u64 = 1 << 20;
 const STALL_BYTES: u64 = 256 << 10;
 
 /// After this many consecutive samples without an attempt, [`Push::level`] rises, and pages with
-/// fewer (or more) accesses are allowed. At the goal, the exchange reverses its direction after
-/// this many consecutive samples without a migration.
+/// fewer (or more) accesses are allowed. With [`Order::HottestFirst`] at the goal, the two fastest
+/// nodes exchange pages. The direction of this exchange is reversed after this many consecutive
+/// samples without a migration.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`].
@@ -62,7 +65,8 @@ const HOT: u32 = ACCESSES_MAX / 2;
 /// Access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Chooses the next push from the placement and the statistics of the last push.
+/// Chooses the next [`Push`], a migration by DAMON, from the placement and DAMON's statistics of
+/// the last push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -102,7 +106,8 @@ pub struct Push {
 }
 
 impl QuotaController {
-    /// The next push for a measured placement and the statistics so far; `None` to let pages rest.
+    /// The next push for a measured placement and DAMON's statistics so far; `None` if no page is
+    /// to migrate.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
@@ -212,8 +217,9 @@ mod tests {
         NodeBytes(pairs.iter().map(|(node, mib)| (*node, mib * MIB)).collect())
     }
 
-    /// The share of node 0 after each sample, percent. Each window moves its whole quota, and
-    /// placement is sampled only every `periods_per_sample` windows.
+    /// Simulates 200 MiB, all on node 0 at first, with a goal of 60:40. Returns the share of node 0
+    /// after each sample, percent. Each window moves its whole quota, and placement is sampled only
+    /// every `periods_per_sample` windows.
     fn run(periods_per_sample: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
@@ -253,7 +259,8 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// The pushes if each window tries `tries_mib` MiB and no page moves.
+    /// All memory is on node 0, and the goal is 1:1. Returns the pushes if each window tries
+    /// `tries_mib` MiB and no page moves.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));

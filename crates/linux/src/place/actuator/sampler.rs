@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 /// The reciprocal of the largest fraction of time that sampling may take while pages move.
 const ONE_IN: u32 = 20;
 
-/// The reciprocal of the fraction of time that sampling may take while pages rest. Pages rest most
-/// of the time. The pause after a sample is at most [`PAUSE_AT_REST`], because another program may
-/// move pages. It is never shorter than the pause that [`ONE_IN`] gives. Example: a sample of 3000
-/// processes takes some 0.4 s, so the pause is almost seven minutes.
+/// The reciprocal of the fraction of time that sampling may take while pages rest, because their
+/// placement is at the goal. Pages rest most of the time. The pause after a sample is at most
+/// [`PAUSE_AT_REST`], because another program may move pages. It is never shorter than the pause
+/// that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause is
+/// almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
-/// Pages rest within this distance of the goal, percentage points.
+/// Pages count as at rest if their placement is within this distance of the goal, percentage
+/// points.
 const REST_POINTS: f64 = 2.0;
 
 /// Samples placement at intervals in proportion to the duration of a sample.
@@ -75,7 +77,8 @@ impl PlacementSampler {
         Ok(now.zip(before).map(|(now, before)| now.saturating_sub(before) * page))
     }
 
-    /// Writes placement and migration to `state`.
+    /// Writes to `state` the placement `on`, its distance to the goal, the bytes migrated since the
+    /// last call, and a message if a node of the goal is full.
     pub(super) fn note(
         &mut self,
         state: &mut ActuatorState,
@@ -151,7 +154,8 @@ pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), Actuato
     Ok(())
 }
 
-/// Notes the processes that joined or left.
+/// Adds a message about `processes` to `notes`. `verb` says in the singular and in the plural what
+/// they did: [`JOINED`] or [`ENDED`].
 pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
     let [one, many] = verb;
     match processes {
@@ -167,7 +171,8 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// Limits the time of an expensive task to the fraction 1 / [`ONE_IN`].
+/// The earliest time at which an expensive task may run again. The task thereby takes at most the
+/// fraction 1 / [`ONE_IN`] of the time.
 #[derive(Debug, Default)]
 pub(super) struct TimeShareLimit(Option<Instant>);
 

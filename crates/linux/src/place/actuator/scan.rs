@@ -33,7 +33,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
-    /// The processes of the last scan; `None` before the first scan, whose processes all join.
+    /// The processes of the last scan, by ID and start time; `None` before the first scan, whose
+    /// processes all join.
     found: Option<BTreeSet<(u32, u64)>>,
 }
 

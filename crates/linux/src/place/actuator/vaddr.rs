@@ -40,11 +40,13 @@ use crate::{
 use interleaf_model::machine::Order;
 use std::collections::BTreeSet;
 
-/// The length of a quota window, ms.
+/// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
-/// Blocks into which weights with a sum of 100 are divided. More blocks would spread a small
-/// mapping more evenly, but the kernel searches the list of destinations for each page.
+/// If the weights have a sum of 100, each 100 consecutive pages are divided into this number of
+/// blocks, and the nodes have nearly their weights in each block. With more blocks, small mappings
+/// would be closer to the ratio, but the list of destinations would be longer, and the kernel
+/// searches this list for each page.
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
@@ -52,7 +54,7 @@ const HUNDRED: u32 = 100;
 /// Blocks with consecutive ranks are far apart.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
-/// Interleaves the pages of processes.
+/// The actuator `vaddr`, which migrates the pages of processes with DAMON.
 #[derive(Debug)]
 pub struct Vaddr<'a> {
     setting: Setting<'a>,
@@ -86,7 +88,8 @@ impl<'a> Vaddr<'a> {
         }
     }
 
-    /// Finds the processes that joined or left.
+    /// Scans for processes that joined or left the scope, if a scan is due, and reports them in
+    /// `state`.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         // DAMON's thread ends with the last of its processes. In this case scan at once.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
@@ -103,7 +106,8 @@ impl<'a> Vaddr<'a> {
         Ok(())
     }
 
-    /// Applies the context for the present goal and processes.
+    /// Gives DAMON a context for the present goal and processes. If the kernel refuses the context,
+    /// processes that have ended are dropped from the next attempt.
     fn apply_context(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let Some(goal) = self.goal.clone() else { return Ok(()) };
         self.find(state)?;
@@ -154,7 +158,7 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
     Ok(gone)
 }
 
-/// The context for a goal.
+/// The DAMON context that migrates the pages of `processes` to a goal.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
     let rate = goal.rate_limit_bytes_per_s;
     let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
@@ -193,7 +197,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
-/// Destinations in the order of a mapping's pages: nodes with the number of consecutive pages.
+/// Destinations in the order of a mapping's pages: each is a node with the number of its
+/// consecutive pages.
 fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
     let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
     let nodes: Vec<(u32, u32)> = nodes.collect();

@@ -10,7 +10,7 @@
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 
-/// The values of the setting.
+/// The two values of the setting in a journal.
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
@@ -29,12 +29,12 @@ fn mount(path: &str) -> Option<&str> {
     (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)
 }
 
-/// True for the path of this setting.
+/// True for the path of the root group's `cgroup.subtree_control`.
 pub(super) fn is_controller(path: &str) -> bool {
     mount(path).is_some()
 }
 
-/// The value of the setting, from the text of its file.
+/// Converts the text of `cgroup.subtree_control` to [`ENABLED`] or [`DISABLED`].
 pub(super) fn value(text: &str) -> &'static str {
     if lists(text, "memory") { ENABLED } else { DISABLED }
 }

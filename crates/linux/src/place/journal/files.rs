@@ -27,7 +27,8 @@ const ASIDE: &str = ".damaged";
 /// Maximum size of a journal, bytes. On a machine with 256 nodes a journal has some 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The folder's mode. All users may enter it, because the daemon's socket and files are in it too.
+/// The mode of the folder of the journals. All users may enter it, because the daemon's socket and
+/// files are in it too.
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
@@ -71,7 +72,8 @@ pub(super) fn read_all(root: &Root) -> Result<Vec<JournalFile>, JournalError> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Checks the `text` of the file `name`; `None` when the file has been removed since.
+/// Checks that the file `name`, whose content is `text`, is a valid journal; `None` when the file
+/// has been removed since.
 fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalFile> {
     let damaged =
         |why, rest| JournalFile::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
@@ -125,7 +127,7 @@ pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, Journa
     Ok(format!("{FOLDER}/{aside}"))
 }
 
-/// Writes the file of a journal, or removes it.
+/// Writes `text` to the journal file `name`; removes the file if there is no text.
 pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
     let path = format!("{FOLDER}/{name}");
     let failed = |why| JournalError::Keep { path, why };
@@ -153,7 +155,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     Ok(Some(file))
 }
 
-/// Creates the folder where it is missing.
+/// Creates the folder of the journals if it is missing.
 fn create_folder(root: &Root) -> io::Result<()> {
     let path = root.at(FOLDER);
     if fs::symlink_metadata(&path).is_ok() {
@@ -164,7 +166,8 @@ fn create_folder(root: &Root) -> io::Result<()> {
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// Opens the folder, and checks that no other user can write to it; `None` when it does not exist.
+/// Opens the folder of the journals, and checks that no other user can write to it; `None` when it
+/// does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

@@ -10,7 +10,7 @@ use crate::machine::{
     weights,
 };
 
-/// The values of a setting.
+/// The valid values of a setting.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     /// A decimal number up to this maximum.

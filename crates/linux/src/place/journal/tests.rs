@@ -19,7 +19,7 @@ const NODE0: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node0";
 const NODE1: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node1";
 const NODE9: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node9";
 
-/// A machine with two settings, both 1.
+/// A machine with two settings: the interleave weights of two nodes, both 1.
 fn machine() -> (tempfile::TempDir, Root) {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::live_below(folder.path());
@@ -374,7 +374,7 @@ fn pages_are_steered_by_one_process() {
     assert_eq!(journals(&root), 2);
     second.close().unwrap();
     assert_eq!(journals(&root), 1, "a claim ends with its journal");
-    // A killed process steers no pages.
+    // The claim of a killed process does not count, so the same pages can be claimed again.
     let mut gone = other(&root, false, &[]);
     gone.claim = Some(claim(&["java"]));
     gone.save(&root).unwrap();

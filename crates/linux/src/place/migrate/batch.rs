@@ -49,7 +49,7 @@ impl Batch {
         self.pages.extend(found.iter().map(page));
     }
 
-    /// Finds the nodes of some pages.
+    /// Finds the nodes of `pages`, which are indices of pages in the batch.
     pub(super) fn locate(
         &mut self,
         memory: &mut impl Memory,
@@ -70,7 +70,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Bytes on each node.
+    /// Bytes of the pages of the batch on each node.
     pub(super) fn bytes(&self, areas: &[Area]) -> NodeBytes {
         let mut bytes = NodeBytes::default();
         for pages in self.pages.chunk_by(|a, b| (a.node, a.area) == (b.node, b.area)) {

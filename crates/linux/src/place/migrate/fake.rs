@@ -113,13 +113,14 @@ impl Fake {
         near.map(|((_, address), _)| *address).collect()
     }
 
-    /// The error for a process without memory.
+    /// The error of `move_pages` for a process that has ended: `EINVAL` if it still exists without
+    /// memory.
     fn gone(&self, pid: u32) -> io::Error {
         let is_there = self.processes.iter().any(|process| process.pid == pid);
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Migrates a group; returns the number of pages that failed.
+    /// Migrates a group of isolated pages to `node`; returns the number of pages that failed.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {
@@ -141,7 +142,8 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Isolates a page, or returns the status to report at once.
+    /// Isolates a page from its LRU list before it migrates to `node`, or returns the status to
+    /// report at once.
     fn isolate(
         &mut self,
         pid: u32,

@@ -88,7 +88,8 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The last pagemap and its process; the file is `None` if it cannot be opened.
+    /// The process whose pagemap was opened last, and this pagemap; the file is `None` if it cannot
+    /// be opened.
     pagemap: Option<(u32, Option<File>)>,
     /// See [`Memory::is_alone`].
     pub(super) alone: bool,
@@ -171,7 +172,7 @@ impl Memory for Live {
     }
 
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
-        // Close the file, because another process may have the ID by now.
+        // Close the open pagemap, because another process may have the ID by now.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };

@@ -3,7 +3,7 @@
 use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
 use std::{collections::BTreeMap, fmt, io};
 
-/// The result for several processes.
+/// The result of a migration of several processes.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
@@ -18,7 +18,8 @@ pub struct Outcome {
     pub passes: u32,
 }
 
-/// The result for a process. Only migratable memory is counted, so pages of files are left out.
+/// The result of a migration for one process. Only migratable memory is counted, so pages of files
+/// are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutcome {
     pub pid: u32,

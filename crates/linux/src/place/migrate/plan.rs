@@ -272,8 +272,8 @@ impl Planner {
         parts
     }
 
-    /// The index of a node, or the length of the list if the node is not in the list. The list is
-    /// short.
+    /// The index of a node in `nodes`, or the length of `nodes` if the node is not there. A linear
+    /// search suffices, because `nodes` is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

@@ -13,7 +13,8 @@ fn target(weights: &[u32]) -> Target {
     Target::new((0..).zip(weights.iter().copied())).unwrap()
 }
 
-/// A process with pages on nodes, on a machine with two nodes.
+/// A machine with two nodes, and a process with one page on each of `nodes`, in the order of their
+/// addresses.
 fn one(nodes: &[u32]) -> Fake {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
@@ -136,7 +137,8 @@ fn a_full_node_is_reported_and_not_retried() {
 
 #[test]
 fn pages_that_leave_a_full_node_make_room() {
-    // Each window has an excess on one of the nodes. One node is full, or both are nearly full.
+    // All pages of a window of the planner (512 pages) are on one node, and windows alternate
+    // between the nodes. One node is full, or both are nearly full.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
         let mut fake = one(&nodes);

@@ -45,7 +45,7 @@ const MOVE_BYTES: u64 = 32 << 20;
 /// failed, or continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
-/// Work on a batch ends after this many consecutive rounds without a move.
+/// Work on a batch ends after this many consecutive plans of which no page has moved.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
 /// Maximum number of bytes that a batch moves, as a multiple of the bytes of its first plan. The
@@ -199,8 +199,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // The rounds suffice for pages that can migrate. Therefore the remaining pages
-                // count as busy.
+                // Pages that can migrate have migrated in earlier rounds, so the remaining pages
+                // count as busy. In a forecast, these are all pages that would move.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -288,8 +288,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Moves units from one node to another, and counts the bytes that arrived. The pages of a unit
-    /// migrate together.
+    /// Moves units from one node to another, and counts the bytes that arrived. Only the first page
+    /// of each unit is requested, because the kernel migrates the whole folio.
     fn portion(
         &mut self,
         batch: &mut Batch,
@@ -429,7 +429,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
     }
 
-    /// Waits until the rate allows more, and checks for a stop request.
+    /// Waits until the rate limit allows the next portion. Ends early if a stop is requested.
     fn wait(&mut self) -> Result<(), Halt> {
         loop {
             self.report()?;
@@ -449,7 +449,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 }
 
-/// Classifies a failed call.
+/// The reason to end the work on a process after a failed call of `move_pages`.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
         // `EINVAL`: a process that is about to end has freed its memory already.
@@ -459,8 +459,8 @@ fn halt(why: io::Error) -> Halt {
     }
 }
 
-/// The reason why a page did not migrate; `None` when the target node is full, or the page was
-/// freed.
+/// The reason why a page with this status from `move_pages` did not migrate; `None` when the target
+/// node is full, or the page was freed.
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,

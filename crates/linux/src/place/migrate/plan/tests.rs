@@ -193,8 +193,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// A node that ends with fewer units loses exactly the difference, and a node that ends with
-    /// more units loses none: no plan reaches these counts with fewer moves.
+    /// The moves of a plan are carried out. A node that ends with fewer units loses exactly the
+    /// difference, and a node that ends with more units loses none: no plan reaches these counts
+    /// with fewer moves.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
