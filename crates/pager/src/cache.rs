@@ -117,9 +117,10 @@ use thrash::ThrashDetector;
 pub struct Settings {
     /// Frames of the budget.
     pub frames: u32,
-    /// The order of fault-around with which a region begins: 2^order pages are read at a fault.
+    /// The initial order of fault-around of each region (an allocation of the program): a fault
+    /// reads 2^order pages.
     pub order: u8,
-    /// Limits of the prefetch depth.
+    /// Initial and maximum prefetch depth: the number of pages that are read ahead of a stream.
     pub prefetch: Limits,
 }
 
@@ -128,7 +129,7 @@ pub struct Settings {
 pub struct Counts {
     /// Faults: touches of pages that were not mapped.
     pub faults: u64,
-    /// Faults on ready pages, which need no read.
+    /// Faults on pages that are resident and not mapped. These faults need no read.
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,
@@ -136,7 +137,7 @@ pub struct Counts {
     pub written: u64,
     /// Pages prefetched.
     pub prefetched: u64,
-    /// Prefetched pages whose extent was touched.
+    /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.
     pub prefetch_hits: u64,
     /// Prefetched pages that were dropped untouched.
     pub prefetch_wasted: u64,
@@ -146,8 +147,8 @@ pub struct Counts {
     pub footprint: u64,
     /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
     pub stalled_ns: u64,
-    /// Prefetches that the history predicted. All other prefetches follow from streams, matrix
-    /// blocks and advice.
+    /// Outcome of the prefetches that the fault history predicts (`prefetch/history.rs`). All other
+    /// prefetches follow from streams, matrix blocks and advice.
     pub history: Tally,
 }
 
@@ -166,11 +167,11 @@ pub struct Cache {
     shares: Shares,
     released: Released,
     thrash: ThrashDetector,
-    /// Pages with content at present.
+    /// Number of pages that are resident, or stored, or both.
     pages_with_content: u64,
     /// Faults on absent pages. These faults wait for a free frame.
     waiting: VecDeque<WaitingFault>,
-    /// Faults after which no prefetch was planned yet.
+    /// Faults whose prefetches [`Cache::progress`] has not planned yet.
     unplanned: Vec<PageFault>,
     /// True if events have happened since the last [`Cache::progress`].
     has_progress: bool,
@@ -215,7 +216,7 @@ impl Cache {
         &self.settings
     }
 
-    /// Pages of all regions.
+    /// Number of pages in all regions, the allocations of the program.
     pub fn region_pages(&self) -> u64 {
         self.regions.pages()
     }
@@ -289,9 +290,10 @@ impl Cache {
         true
     }
 
-    /// Fills the reserves of free frames, and serves faults that wait for frames. Dropping a
-    /// prefetched extent, or taking a share from another node, frees frames at once and causes no
-    /// event. Therefore the waiting faults are served here, and not after the next event.
+    /// Fills the reserve of free frames of each node, and serves faults that wait for frames.
+    /// Dropping a prefetched extent, or moving a part of the budget from one NUMA node to another,
+    /// frees frames at once and causes no event. Therefore the waiting faults are served here, and
+    /// not after the next event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

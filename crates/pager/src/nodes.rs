@@ -39,7 +39,7 @@ pub struct NodeBudget {
 pub struct Nodes {
     /// The number of each node; empty if all memory counts as one node.
     numbers: Vec<u32>,
-    /// The node of each CPU.
+    /// The node whose frames the threads on each CPU use.
     of_cpu: Vec<Node>,
     /// Frames of each node: its fixed share, or its available memory if the shares follow the
     /// demand.
@@ -49,7 +49,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// All memory counts as one node: the kernel chooses where pages are allocated.
+    /// All memory counts as one node: the kernel chooses the NUMA node of each page.
     pub fn single() -> Self {
         Self::default()
     }
@@ -97,7 +97,7 @@ impl Nodes {
         }
     }
 
-    /// The node of a CPU.
+    /// The node whose frames the threads on a CPU use.
     pub fn of_cpu(&self, cpu: usize) -> Node {
         self.of_cpu.get(cpu).copied().unwrap_or(0)
     }

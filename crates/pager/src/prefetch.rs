@@ -102,7 +102,7 @@ pub struct Prefetch {
     /// The pages, in the order of their use. A range of one page stands for the page with its
     /// fault-around.
     pub pages: Vec<Range<Page>>,
-    /// Pages to map now if they are ready, so that touches of these pages do not fault.
+    /// Pages to map now if they are resident, so that touches of these pages do not fault.
     pub map_early: Vec<Range<Page>>,
 }
 
@@ -117,10 +117,10 @@ pub struct Tally {
     pub wasted: u64,
 }
 
-/// This bit marks the stream numbers of the history.
+/// This bit marks the numbers of streams that the history predicts.
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// This bit marks the stream numbers of matrix blocks.
+/// This bit marks the numbers of streams that matrix blocks predict.
 const MATRIX_BIT: u32 = 1 << 30;
 
 /// Both bits. The numbers of page streams ([`stream`]) have neither of them.
@@ -129,7 +129,7 @@ const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 /// Stream number of the pages that the program announces by advice.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
-/// True for the number of a stream of the history.
+/// True for the number of a stream that the history of faults predicts.
 pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
@@ -149,7 +149,7 @@ impl Prefetcher {
         Self { matrices: Matrices::new(limits), streams, history }
     }
 
-    /// Sets the number of pages of all regions. This number bounds the memory of the history.
+    /// Sets the number of pages of all regions. This number bounds the memory of the fault history.
     pub fn set_footprint(&mut self, pages: u64) {
         self.history.set_footprint(pages);
     }

@@ -134,9 +134,9 @@ pub struct Session {
     folder: PathBuf,
     /// The settings.
     pub settings: SessionSettings,
-    /// The budget and the counters that its processes share.
+    /// The budget and the counters that the processes of the session share.
     pub ledger: Arc<BudgetLedger>,
-    /// Locked as long as this process keeps the session.
+    /// Locked as long as this process keeps the session running.
     keeper_lock: Option<File>,
 }
 
@@ -196,8 +196,8 @@ impl Session {
         settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
-        // A session without a living keeper cannot be joined, because it is removed before another
-        // session begins.
+        // A session that no process keeps running cannot be joined, because it is removed before
+        // another session begins.
         if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
@@ -225,7 +225,7 @@ impl Session {
         })
     }
 
-    /// Opens the session in a folder; another process keeps the session.
+    /// Opens the session in a folder. Another process keeps the session running.
     ///
     /// # Errors
     /// When the folder holds no session.
@@ -252,7 +252,8 @@ impl Session {
         Ok(folders.filter_map(|folder| Self::open(&folder).ok()).collect())
     }
 
-    /// Removes the folders of `base` that have no keeper and no process, and returns their paths.
+    /// Removes the session folders of `base` that no process keeps or uses, and returns their
+    /// paths.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -272,7 +273,7 @@ impl Session {
         Ok(swept)
     }
 
-    /// True if a process keeps the session.
+    /// True if a process keeps the session running.
     pub fn is_running(&self) -> bool {
         has_keeper(&self.folder)
     }
@@ -305,8 +306,8 @@ impl Session {
         &self.folder
     }
 
-    /// Ends the session, unless another process keeps it. Returns the processes that still have
-    /// pages: these processes continue, and the next session removes the folder.
+    /// Ends the session, unless another process keeps it running. Returns the processes that still
+    /// have pages: these processes continue, and the next session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.keeper_lock.take());
@@ -358,7 +359,7 @@ fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     Ok(is_in_place.then_some(file))
 }
 
-/// True if a process keeps the session of a folder.
+/// True if a process keeps the session of a folder running.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()

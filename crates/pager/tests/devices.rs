@@ -57,7 +57,7 @@ fn a_device_with_content_is_refused() {
     assert!(mounted.ends_with("is mounted, or in use otherwise"), "{mounted}");
     assert!(forced.unwrap_err().to_string().ends_with("is mounted, or in use otherwise"));
     FileStore::open_all(&[path], Options { force: true, ..Options::default() }).unwrap();
-    // A device with the mark of a store is accepted.
+    // The device now has the mark of a store, so it is accepted without `force`.
     let store = FileStore::open(path).unwrap();
     assert_eq!(backing::free(path).unwrap(), 63 << 20);
     assert!(why(path).ends_with("is mounted, or in use otherwise"), "another store has it");

@@ -183,7 +183,7 @@ macro_rules! followed {
             }
         )*
 
-        /// Looks up the next definitions before they are called from signal handlers.
+        /// Looks up the next definitions of these functions, before signal handlers call them.
         pub(crate) fn find() {
             $(lookup::$name();)*
         }

@@ -31,7 +31,7 @@ const LINEAR_CLASSES: usize = LINEAR / 16;
 
 const CLASSES: usize = LINEAR_CLASSES + 4 * (BLOCK_MAX / LINEAR).ilog2() as usize;
 
-/// States of the lock.
+/// States of the lock of the heap, a futex.
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
@@ -41,7 +41,7 @@ struct Heap {
     lists: UnsafeCell<[List; CLASSES]>,
 }
 
-/// Blocks of one size.
+/// The free blocks of one size, and the slab from which further blocks are cut.
 #[derive(Clone, Copy)]
 struct List {
     /// The first free block. A free block begins with the address of the next free block.
@@ -64,7 +64,7 @@ static HEAP: Heap = Heap {
 // SAFETY: the lists are accessed with the lock held.
 unsafe impl Sync for Heap {}
 
-/// Holds the lock until the guard is dropped.
+/// Holds the lock of the heap until the guard is dropped.
 pub(crate) struct Guard(());
 
 /// Locks the heap. The calling thread must not allocate while it holds the lock. A child that is
@@ -79,7 +79,7 @@ pub(crate) fn lock() -> Guard {
     Guard(())
 }
 
-/// Releases a lock whose guard was forgotten.
+/// Releases the lock of the heap, whose guard was forgotten.
 ///
 /// # Safety
 /// The calling thread holds the lock. In a child, the thread that forked held the lock.

@@ -55,8 +55,8 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes by which the count of unextended bytes falls when a block of the next definition is
-/// freed.
+/// The bytes to subtract from the count of unextended bytes when a block that the next definition
+/// has allocated is freed.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.

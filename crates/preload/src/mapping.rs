@@ -170,7 +170,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     0
 }
 
-/// Protects pages, and returns the result for the program.
+/// Changes the protection and the protection key of pages. Returns the result for the program.
 fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int {
     // SAFETY: the program asked for this change of its memory.
     let kernel = || unsafe {
@@ -180,8 +180,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
         return kernel();
     };
     let [_, within, _] = split(pager, &pages);
-    // A free address is in the pager's reservation. The kernel has it mapped, but the program must
-    // see it as not mapped.
+    // A free address is in the range that the pager reserves for regions. The kernel has it mapped,
+    // but the program must see it as not mapped.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
     if inside(|| pager.pieces(&within)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);

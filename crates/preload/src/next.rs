@@ -19,7 +19,8 @@ use std::{
 /// Declares the table of next definitions, and how they are looked up.
 macro_rules! definitions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The next definitions.
+        /// The definitions of these functions that the loader finds after this library's
+        /// definitions.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Next {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
@@ -68,7 +69,7 @@ pub(crate) const fn name(text: &[u8]) -> &CStr {
 
 type ForkFunction = unsafe extern "C" fn() -> pid_t;
 
-/// States of the table: not looked up yet, being looked up, complete.
+/// States of the table of next definitions: not looked up yet, being looked up, complete.
 const NEW: u8 = 0;
 const BUSY: u8 = 1;
 const READY: u8 = 2;
@@ -108,8 +109,8 @@ fn look_up() -> bool {
 /// True if the program calls this library's definitions, and the next definitions are those of the
 /// C library.
 fn is_of_libc() -> bool {
-    // A function that only the C library has finds the library. (Other allocators define
-    // `__libc_malloc` too.)
+    // The address of a function that only the C library has identifies the C library. (Other
+    // allocators define `__libc_malloc` too.)
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
     // A program may define these functions itself: then this library's definitions are never

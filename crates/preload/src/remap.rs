@@ -44,8 +44,8 @@ pub unsafe extern "C" fn mremap(
         return inside(|| remap(pager, &old, new, flags, to));
     }
     if shared::overlaps(&old) {
-        // Only shrinking is allowed, because it moves nothing: a moved mapping would not be served
-        // any more.
+        // Shared memory may only shrink, because that moves nothing: a moved mapping would not be
+        // served any more.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => {
                 shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn mremap(
     }
 }
 
-/// Remaps pages of regions.
+/// `mremap(2)` of pages that belong to regions.
 fn remap(
     pager: &Pager,
     old: &Range<usize>,
@@ -141,7 +141,7 @@ fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize
     (found == new.start as libc::c_long).then_some(new)
 }
 
-/// Copies the content, and sets the protection.
+/// Copies the content of the range `old` to the range `new`, and sets the protection of `new`.
 fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) {
     let bytes = old.len().min(new.len());
     if protection & libc::PROT_READ as u32 == 0 {

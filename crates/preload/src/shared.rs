@@ -59,8 +59,8 @@ pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
 }
 
 /// Runs a system call that unmaps these addresses or maps other memory at them. Reports the change
-/// to the server if `is_done` is true for the result. The addresses are not reused before the
-/// report.
+/// to the server if `is_done` is true for the result. The lock of [`CLIENT`] is held until the
+/// report, so no thread maps shared memory at these addresses before.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -92,7 +92,8 @@ pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c
     overlaps(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
 }
 
-/// Locks the client during a fork.
+/// A fork in progress. Holds the lock of [`CLIENT`], so that the child has consistent state, and
+/// lists the shared ranges that the child must map again.
 pub(crate) struct Fork {
     client: MutexGuard<'static, Option<Client>>,
     shares: SharedRanges,
@@ -109,7 +110,7 @@ impl Fork {
         Some(Self { client, shares })
     }
 
-    /// The fork has happened, and this is the child.
+    /// Continues in the child after the fork: maps the shared memory there.
     pub(crate) fn in_child(mut self) -> io::Result<()> {
         match &mut *self.client {
             Some(client) => client.in_child(&self.shares),

@@ -86,7 +86,8 @@ fn blocked_by() -> io::Result<Option<String>> {
     Ok(blocker)
 }
 
-/// True if signal calls of the program must be adapted.
+/// True if signal calls of the program must be adapted, so that SIGBUS stays unblocked and keeps
+/// the pager's handler. False for calls of this library itself.
 fn adapts_signals() -> bool {
     serves_in_signal() && !is_inside()
 }

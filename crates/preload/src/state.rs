@@ -15,9 +15,9 @@ use std::{
     },
 };
 
-/// Allocations smaller than this are the majority, and go to the next definition without an access
-/// to the pager or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
-/// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+/// Allocations smaller than this are the majority, and go to the next definition of the function
+/// (mostly the C library's) without an access to the pager or to a thread-local variable. The value
+/// is the C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
 /// Bytes of allocations that could be extended, and were not.
@@ -108,7 +108,7 @@ pub(crate) fn enter() -> u64 {
     MASK.get()
 }
 
-/// Ends the work that [`enter`] began.
+/// Ends the work that [`enter`] began. After the outermost work, `mask` is the signal mask again.
 pub(crate) fn exit(mask: u64) {
     DEPTH.set(DEPTH.get() - 1);
     if DEPTH.get() == 0 {
@@ -130,7 +130,7 @@ pub(crate) const SIGSETXID: c_int = 33;
 /// The bit of `SIGSETXID` in the kernel's signal set.
 pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
 
-/// Signals of faults.
+/// Signals that an instruction of the thread itself causes.
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
@@ -165,7 +165,7 @@ pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts an allocation that is not extended.
+/// Adds an allocation that is not extended to [`UNEXTENDED`], and publishes the total.
 pub(crate) fn count_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
@@ -175,7 +175,7 @@ pub(crate) fn count_unextended(bytes: usize) {
     }
 }
 
-/// Counts the end of an allocation that was not extended.
+/// Subtracts an allocation that was not extended from [`UNEXTENDED`].
 pub(crate) fn uncount_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         // The total stays at 0 or above: it lacks the allocations before this library's start.

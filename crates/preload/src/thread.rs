@@ -42,14 +42,15 @@ const STACK: usize = 2 << 20;
 /// record has some 2300 bytes in version 2.36.
 const CONTROL: usize = 8192;
 
-/// The largest distance of a block from the thread pointer, bytes. A block at a larger distance
-/// belongs to an object that was loaded later, and is ignored.
+/// The largest distance of a block of thread-local storage from the thread pointer, bytes. A block
+/// at a larger distance belongs to an object that was loaded later, and is ignored.
 const OFFSET_MAX: usize = 64 << 20;
 
-/// Bytes of an entry in the table of blocks: the block's address, and the pointer to free.
+/// Bytes of an entry in a thread's table of blocks of thread-local storage: the block's address,
+/// and the pointer to free.
 const ENTRY: usize = 16;
 
-/// An object that has thread-local storage.
+/// A loaded object (program or library) that has thread-local storage.
 struct Module {
     /// The number of the object, from 1 on.
     id: usize,
@@ -63,8 +64,9 @@ struct Module {
 
 static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
 
-/// Records the objects that are loaded now. Objects that the program loads later have their blocks
-/// elsewhere, and the pager's threads do not use them.
+/// Records the objects (program and libraries) with thread-local storage that are loaded now.
+/// Objects that the program loads later have their blocks elsewhere, and the pager's threads do not
+/// use them.
 pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
         let mut modules: Vec<Module> = vec![];
@@ -100,7 +102,7 @@ unsafe extern "C" fn record_module(
     0
 }
 
-/// The thread pointer.
+/// The thread pointer of the calling thread.
 fn thread_pointer() -> usize {
     let pointer: usize;
     #[cfg(target_arch = "x86_64")]
@@ -152,6 +154,8 @@ impl ThreadMemory {
         Ok(area)
     }
 
+    /// Fills the new thread's blocks of thread-local storage, their table, and the control block.
+    ///
     /// # Safety
     /// There is space for the block of each module around `self.pointer`, and for `entries` entries
     /// at `table`. Both are zeros.
@@ -237,7 +241,7 @@ fn started() -> ThreadList {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The numbers of the running threads.
+/// The thread IDs of the pager's running threads.
 pub(crate) fn running() -> Vec<u32> {
     let numbers = started().iter().map(|thread| thread.number.load(Acquire)).collect::<Vec<_>>();
     numbers.into_iter().filter(|number| *number != 0).collect()

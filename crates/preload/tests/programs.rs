@@ -214,7 +214,8 @@ fn signals() {
     same_by("signals.c", &["file", "EFAULT"], FaultMode::Signal);
 }
 
-/// Reports a test as skipped because a package is not installed; fails if packages are required.
+/// Reports a test as skipped because a package is not installed; fails if `INTERLEAF_PROGRAMS` is
+/// `required`.
 fn not_tested(what: &str, package: &str) {
     let is_required = std::env::var_os("INTERLEAF_PROGRAMS").is_some_and(|it| it == "required");
     assert!(!is_required, "{package} is not installed");
@@ -381,7 +382,7 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
 
 const NUMPY: (&str, &[&str]) = ("/usr/bin/python3", &["-c", "import numpy"]);
 
-/// A server with its own allocator.
+/// Redis, a server with its own allocator, gives the same output with extended memory and without.
 #[test]
 fn redis() {
     same_script("server.py", ("redis-server", &["--version"]), "redis-server");

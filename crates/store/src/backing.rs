@@ -246,7 +246,8 @@ impl BackingFile {
         }
     }
 
-    /// Gives space back to the file system.
+    /// Gives the space of a byte range, whose content is not needed any more, back to the file
+    /// system.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
         if self.kind == BackingKind::File {
             merge_extents(&self.file, offset..offset + bytes);

@@ -23,7 +23,7 @@ use std::{
 /// The result of a job, by its token: transferred bytes, or the error.
 pub type JobResult = (u64, Result<usize, Errno>);
 
-/// Carries out jobs and timers.
+/// Carries out jobs (transfers of one file) and timers.
 pub trait Engine: Send {
     /// Starts a job.
     ///
@@ -47,14 +47,15 @@ pub trait Engine: Send {
     /// A descriptor that is readable when jobs are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Descriptors that a child would inherit.
+    /// Descriptors of the engine that a forked child would inherit.
     fn inherited(&self) -> Vec<RawFd>;
 }
 
-/// Entries of the submission queue.
+/// Entries of the submission queue of a ring.
 const DEPTH: u32 = 256;
 
-/// Entries of the completion queue; the kernel allocates overflow entries for further completions.
+/// Entries of the completion queue of a ring; the kernel allocates overflow entries for further
+/// completions.
 const COMPLETIONS: u32 = 4096;
 
 /// `io_uring(7)`.
@@ -62,7 +63,8 @@ pub struct Ring {
     ring: IoUring,
     /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
-    /// Lists of pieces, which the kernel reads when it takes an entry.
+    /// The list of memory pieces of each job, by token. The kernel reads the list when it takes the
+    /// job's entry.
     pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }

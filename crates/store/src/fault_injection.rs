@@ -119,7 +119,7 @@ fn bytes(job: &Job) -> usize {
     job.pieces.iter().map(|piece| piece.bytes).sum()
 }
 
-/// The first bytes of a job.
+/// A job that transfers only the first `bytes` bytes of `job`.
 fn cut(job: &Job, mut bytes: usize) -> Job {
     let mut job = job.clone();
     for piece in &mut job.pieces {

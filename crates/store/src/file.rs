@@ -26,7 +26,7 @@ use std::{
 /// Pages of each file that are allocated and freed at once: 16 MiB.
 const UNIT_PAGES: u64 = 4096;
 
-/// Transfers between two checks whether children have ended.
+/// Number of transfers between two checks whether children have ended.
 const CHECK_INTERVAL: u32 = 4096;
 
 /// Options of a store.
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// The files of each layer.
+/// The files that hold the pages of each copy-on-write layer ([`super::snapshot`]).
 type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// A store in one or several files or block devices.
@@ -208,7 +208,7 @@ impl FileStore {
         self
     }
 
-    /// Adds a part, without starting it.
+    /// Stores a part of a transfer without starting it, and returns its index in `parts`.
     fn add_part(&mut self, part: TransferPart) -> u64 {
         match self.unused.pop() {
             Some(at) => {
@@ -222,7 +222,7 @@ impl FileStore {
         }
     }
 
-    /// Passes the rest of a part to the engine.
+    /// Passes the bytes of a part that are not transferred yet to the engine.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
@@ -258,7 +258,8 @@ impl FileStore {
         begun
     }
 
-    /// Handles the result of a part. Returns the transfer if the transfer is finished.
+    /// Handles the engine's result for a part of a transfer. Returns the transfer if it is
+    /// finished.
     fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
@@ -319,7 +320,8 @@ impl FileStore {
         }
     }
 
-    /// Unfreezes layers whose other users have ended, and removes frozen layers without pages.
+    /// Makes frozen layers writable again once no other process uses them, and removes frozen
+    /// layers without pages.
     fn thaw(&mut self) {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {

@@ -41,10 +41,10 @@ const SOCKET_PREFIX: &str = "release.";
 /// The message that requests to release a store file; the file is attached.
 const RELEASE: Words = [8, 0, 0, 0];
 
-/// Stack of a thread that only waits for a lock.
+/// Bytes of the stack of a thread that releases one file, and mostly waits for a lock.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Finds the releasers of a session.
+/// Finds the releasers of a session: processes that free the blocks of store files.
 #[derive(Clone, Debug)]
 pub struct Releaser {
     folder: PathBuf,
@@ -81,8 +81,9 @@ impl Releaser {
 }
 
 /// Runs a releaser, which holds the files that it receives until no pager has them open. The
-/// releaser writes a byte to the keeper of the session when it listens. It accepts files until the
-/// keeper has closed its end of the connection, and returns when all files are released.
+/// releaser writes a byte to the keeper (the process that keeps the session running) when it
+/// listens. It accepts files until the keeper has closed its end of the connection, and returns
+/// when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.

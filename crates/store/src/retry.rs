@@ -25,7 +25,7 @@ pub struct Job {
     pub pieces: Vec<Piece>,
 }
 
-/// The longest wait.
+/// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Number and timing of the tries of a failing drive.
@@ -61,7 +61,7 @@ pub enum NextStep {
 /// A job and its failed tries.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
-    /// The rest of the job.
+    /// The part of the job that is not done yet.
     pub job: Job,
     fails: u32,
     waits: u32,

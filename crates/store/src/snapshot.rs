@@ -23,7 +23,7 @@ pub type Layer = u8;
 
 const NOWHERE: Layer = 0;
 
-/// The layer of each page.
+/// The layer that holds each page, and the state of each layer.
 #[derive(Clone, Debug)]
 pub struct Layers {
     /// The layer of each page, indexed by page.
@@ -50,8 +50,8 @@ pub struct LayerRun {
     pub pages: Range<Page>,
 }
 
-/// An allocation unit of a layer. Units are reported when their first page is written, and when
-/// their last page is erased.
+/// A unit of neighbouring pages of a layer, whose space is allocated and freed together. Units are
+/// reported when their first page is written, and when their last page is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     /// The layer.
@@ -61,7 +61,7 @@ pub struct AllocationUnit {
 }
 
 impl Layers {
-    /// One writable layer, and no stored page.
+    /// The layers of a process without stored pages: one writable layer.
     pub fn new(unit_pages: u64) -> Self {
         let top = LayerUse { is_in_use: true, ..LayerUse::default() };
         Self { of: vec![], layers: Vec::from([top]), unit_pages }
@@ -72,7 +72,7 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// The layers of pages to write. Units that become used are appended to `units`.
+    /// The layers of pages to write. Allocation units that become used are appended to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -89,7 +89,7 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Erases pages. Units that become unused are appended to `units`.
+    /// Erases pages. Allocation units that become unused are appended to `units`.
     pub fn erase(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) {
         for page in pages.start..pages.end.min(self.of.len() as Page) {
             self.leave(page, units);
@@ -131,7 +131,7 @@ impl Layers {
     }
 
     /// Makes the remaining pages of a frozen layer writable again, after its other users have
-    /// ended. Units that become unused are appended to `units`.
+    /// ended. Allocation units that become unused are appended to `units`.
     pub fn thaw(&mut self, layer: Layer, units: &mut Vec<AllocationUnit>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;
@@ -140,7 +140,7 @@ impl Layers {
         units.extend(unused.map(|(unit, _)| AllocationUnit { layer, index: unit as u64 }));
     }
 
-    /// Frozen layers, and whether pages are left in them.
+    /// The frozen layers, each with true if this process still has pages in it.
     pub fn frozen(&self) -> Vec<(Layer, bool)> {
         let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_frozen);
         layers.map(|(layer, name)| (name, layer.pages > 0)).collect()
@@ -261,7 +261,8 @@ mod tests {
         ]
     }
 
-    /// A layer of a process is a file; a frozen layer is the same file for several processes.
+    /// A simulated process. Each of its layers is a file; a frozen layer is the same file for
+    /// several processes.
     struct Process {
         layers: Layers,
         files: BTreeMap<Layer, usize>,

@@ -84,7 +84,7 @@ pub fn measure(
     let sequence = |at: u64| (at % parts) * LARGE as u64;
     let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
     let write_gbps = gbps(written * LARGE as u64, time);
-    // Only reads of written ranges reach the drive.
+    // Read only the written range: reads of other ranges would not reach the drive.
     let there = written.min(parts).max(1);
     let sequence = |at: u64| (at % there) * LARGE as u64;
     let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;

@@ -21,8 +21,8 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// Pages behind sweeps are paged out until the budget divided by this number is free. The free
-/// memory is for pages that are read ahead or still being paged out.
+/// Pages that sweeps have passed are paged out until the budget divided by this number is free. The
+/// free memory is for pages that are read ahead or still being paged out.
 const FREE_DIVISOR: u64 = 4;
 
 /// Streams are read ahead by at most the budget divided by this number.
@@ -35,7 +35,7 @@ pub struct HintedGroup {
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// Pages that the kernel was asked to read ahead, and to page out.
+    /// Numbers of pages that the kernel was asked to read ahead, and to page out.
     hinted: (u64, u64),
 }
 
@@ -76,7 +76,7 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// Pages that the kernel was asked to read ahead, and to page out early.
+    /// Numbers of pages that the kernel was asked to read ahead, and to page out early.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

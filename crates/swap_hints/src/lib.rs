@@ -94,7 +94,7 @@ impl HintPolicy {
     }
 }
 
-/// Number of pages.
+/// Number of pages in all ranges.
 pub(crate) fn count(ranges: &[Range<Page>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }

@@ -19,13 +19,13 @@ use std::{
 
 const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 
-/// Maximum number of ranges that one call of the kernel returns.
+/// Maximum number of ranges that one ioctl `PAGEMAP_SCAN` returns.
 const RANGES_MAX: usize = 1024;
 
 /// Maximum number of ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
 const HINTS_MAX: usize = 1024;
 
-/// A process that is scanned.
+/// A process that is scanned for resident pages.
 #[derive(Debug)]
 pub struct ScannedProcess {
     pid: u32,

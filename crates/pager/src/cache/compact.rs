@@ -1,8 +1,8 @@
 //! Compaction: contiguous free frames.
 //!
 //! Loads and evictions of extents of all sizes fragment the free frames, until no huge page and no
-//! long transfer fits. Compaction then empties the block that has the fewest frames in use. The
-//! evicted pages are loaded into smaller gaps when they are touched again.
+//! long transfer fits. Compaction then empties the aligned huge page of frames that has the fewest
+//! frames in use. The evicted pages are loaded into smaller gaps when they are touched again.
 
 use super::{
     Action, Cache, ExtentState,
@@ -14,14 +14,14 @@ use super::{
 /// Minimum order for which compaction is worth evictions: 2^7 frames, 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A block is compacted only if at least one frame in this many is free. A fuller block would need
-/// too many evictions.
+/// A block (a huge page of frames) is compacted only if at least one of its frames in this many is
+/// free. A fuller block would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
 /// Marks a frame with which no extent begins.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
-/// The extent that begins with each frame.
+/// For each frame, the extent whose first frame it is.
 #[derive(Clone, Debug)]
 pub(super) struct FrameOwners(Vec<ExtentId>);
 
@@ -50,8 +50,8 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Empties the huge page of a node that has the fewest frames in use. Does nothing if too few
-    /// of its frames are free.
+    /// Evicts the mapped and inactive extents of one huge page of frames: the one that has the
+    /// fewest frames in use on the node. Does nothing if too few of its frames are free.
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;

@@ -49,7 +49,7 @@ impl Cache {
         is_left
     }
 
-    /// Splits a ready or mapped extent into halves.
+    /// Splits a ready or mapped extent into halves, so that one half can be discarded alone.
     fn split(&mut self, id: ExtentId) {
         let mut whole = *self.residency.extent(id);
         let is_ready = whole.state == ExtentState::Ready;

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::Range};
 /// reach this limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
-/// The content of pages outside DRAM.
+/// For each page, whether the store holds its content, or the content is lost or being discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
     /// A bit for each page whose content the store holds; all other pages are zeros.

@@ -45,7 +45,7 @@ pub enum Event {
     Erased(Page),
     /// A device or a system call pins pages of an extent: the extent stays mapped.
     Pinned(ExtentId),
-    /// The eviction of pinned extents is due again.
+    /// The caller retries pinned pages: extents whose pages were pinned may now be evicted.
     RetryPinned,
     /// A thread that runs on this node gives advice about pages.
     Advised(Range<Page>, Advice, Node),

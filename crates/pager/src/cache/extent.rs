@@ -38,7 +38,7 @@ pub(super) struct Extent {
     pub(super) stream: u32,
     /// The page that a thread waits for, counted from the first page of the extent.
     waiting_page: u16,
-    /// Time of the prefetch, by the prefetch clock.
+    /// Time of the prefetch in ticks of the prefetch clock, which counts loaded pages.
     pub(super) prefetched_at: u16,
     order: u8,
     pub(super) state: ExtentState,
@@ -84,7 +84,7 @@ impl Extent {
         }
     }
 
-    /// The same state with another span.
+    /// The same state with other pages and frames.
     pub(super) const fn with_span(self, span: Span) -> Self {
         Self { page: span.page as u32, frame: span.frame, order: span.order, ..self }
     }

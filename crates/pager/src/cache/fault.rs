@@ -19,7 +19,7 @@ impl Cache {
         self.serve_fault(fault, actions);
     }
 
-    /// Serves a fault on a resident page, or queues it until a frame is free.
+    /// Serves a fault on a resident page. Queues a fault on an absent page until a frame is free.
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {
@@ -118,7 +118,8 @@ impl Cache {
         }
     }
 
-    /// The order of the extent to load for a fault, and whether it is a probe.
+    /// The order of the extent to load for a fault, and true if the extent is a probe of
+    /// fault-around.
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
@@ -126,7 +127,7 @@ impl Cache {
         if self.advice.get(page) == Advice::Random {
             return (0, false);
         }
-        // Pages that were never stored are zeros, which cost no read.
+        // Pages that the store does not hold are zeros, which cost no read.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;

@@ -6,7 +6,7 @@ use crate::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Unmaps all extents; write-back follows.
+    /// Begins a fork: unmaps all extents. The write-back of their dirty pages follows.
     pub(super) fn freeze(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = true;
         for id in self.residency.all_in(&(0..Page::MAX)) {
@@ -25,7 +25,7 @@ impl Cache {
             && self.residency.in_flight() == 0
     }
 
-    /// Resumes after a fork.
+    /// Resumes in the parent after a fork. All threads that wait for pages wake, and fault again.
     pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = false;
         self.durability.set_unstored(false);

@@ -8,7 +8,7 @@ pub const ORDER_MAX: u8 = 9;
 /// A frame, by its number.
 pub type Frame = u32;
 
-/// The order of a frame that is not the first of a free block.
+/// Marks a frame that is not the first of a free block.
 const NONE: u8 = u8::MAX;
 
 /// The free frames of a budget.
@@ -16,8 +16,8 @@ const NONE: u8 = u8::MAX;
 pub struct FramePool {
     /// The order of the free block that begins with each frame; [`NONE`] for other frames.
     order: Vec<u8>,
-    /// Free blocks by order. An entry is valid as long as `order` agrees: a block that was merged
-    /// with its buddy leaves a stale entry.
+    /// The first frames of the free blocks of each order. An entry is valid as long as `order`
+    /// agrees: a block that was merged with its buddy leaves a stale entry.
     blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
     /// Free frames of each aligned huge page.

@@ -73,7 +73,8 @@ impl Index {
         }
     }
 
-    /// The order of the largest aligned block that contains `page` and no extent; at most `max`.
+    /// The order of the largest aligned block of 2^order pages that contains `page` and no page of
+    /// an extent; at most `max`.
     pub fn largest_free_order(&self, page: Page, max: u8) -> u8 {
         let is_free = |order: &u8| {
             let start = page >> order << order;

@@ -110,7 +110,7 @@ impl QueuedPrefetch {
         self.stream == stream && self.is_descending == is_descending
     }
 
-    /// Adds pages at the end.
+    /// Adds pages at the end of the queue, joined with the last range if they continue it.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
             Some(last) if !self.is_descending && last.end == range.start => last.end = range.end,
@@ -160,12 +160,12 @@ impl PrefetchQueue {
         }
     }
 
-    /// Sets the number of pages of all regions. This number bounds the memory of the history.
+    /// Sets the number of pages of all regions. This number bounds the memory of the fault history.
     pub(super) fn set_footprint(&mut self, pages: u64) {
         self.prefetcher.set_footprint(pages);
     }
 
-    /// Prefetched pages were dropped untouched.
+    /// Tells the prefetcher that prefetched pages of a stream were dropped untouched.
     pub(super) fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         self.prefetcher.on_wasted(stream, pages);
     }
@@ -266,7 +266,7 @@ impl PrefetchQueue {
     }
 }
 
-/// The next block of a queued prefetch.
+/// The next block of pages to load for a queued prefetch.
 struct NextBlock {
     page: Page,
     order: u8,
@@ -285,8 +285,8 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // Streams have not seen a fault on a page with `MADV_RANDOM`, and would answer for an
-            // earlier fault.
+            // The streams have not seen a fault on a page with `MADV_RANDOM`. Asked for its
+            // expected pages, they would answer for an earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }
@@ -363,7 +363,7 @@ impl Cache {
         (frames / divisor).clamp(min, PREFETCHED_MAX)
     }
 
-    /// The largest order of prefetched extents.
+    /// The largest order of prefetched extents, which have 2^order pages.
     pub(super) fn prefetch_order_max(&self) -> u8 {
         match self.reclaim.loop_detector.is_long_loop() {
             true => {
@@ -565,7 +565,7 @@ mod tests {
             ranges.iter().take(2).collect::<Vec<_>>(),
             [&(start..start + 5), &(start + 5..end)]
         );
-        // Pages are not queued twice.
+        // A second call must not queue the pages again.
         cache.prefetch.enqueue_skipped(start - 1, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }

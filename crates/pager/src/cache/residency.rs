@@ -17,10 +17,10 @@ use super::{
 use crate::page::Page;
 use std::ops::Range;
 
-/// Extents examined on each side of a page to find the mapped pages around it.
+/// Maximum number of extents examined on each side of a page to find the mapped pages around it.
 const MAPPED_AROUND_MAX: u32 = 64;
 
-/// Frames and queues of a node.
+/// The free frames of a node, and the replacement queues of the extents in its other frames.
 #[derive(Clone, Debug)]
 struct NodeFrames {
     /// Free frames, numbered from the first frame of the node.
@@ -40,7 +40,7 @@ struct NodeFrames {
 }
 
 impl NodeFrames {
-    /// The frames of a node, all free.
+    /// A node whose `frames` frames are all free.
     fn new(frames: u32) -> Self {
         Self {
             pool: FramePool::new(frames),
@@ -148,7 +148,8 @@ impl Residency {
         self.owners.get(frame)
     }
 
-    /// The order of the largest aligned block that contains `page` and no extent; at most `max`.
+    /// The order of the largest aligned block of 2^order pages that contains `page` and no page of
+    /// an extent; at most `max`.
     pub(super) fn largest_absent_order(&self, page: Page, max: u8) -> u8 {
         self.index.largest_free_order(page, max)
     }
@@ -295,7 +296,7 @@ impl Residency {
         self.node(node).prefetched.first()
     }
 
-    /// Frames of the protected queue.
+    /// Number of frames of the extents in the protected queue of a node.
     pub(super) fn protected_frames(&self, node: Node) -> u32 {
         self.node(node).protected_frames
     }

@@ -7,15 +7,16 @@
 use crate::page::Page;
 use std::ops::Range;
 
-/// A distance is kept for blocks of 2^n pages.
+/// One mean reuse distance is kept for each block of 2^n pages; this is n.
 const BLOCK_ORDER: u8 = 6;
 
-/// The weight of a read of a whole block in the mean of the block's distances and in the mean of
-/// their deviations. The weight is small, because a single distance says little. A loop that turns
-/// back, or crosses an array in another direction, has short and long distances in turn.
+/// When a whole block is read, the reuse distance of this read has this weight in the mean distance
+/// of the block. The deviation from the mean has the same weight in the mean deviation. The weight
+/// is small, because a single distance says little. A loop that turns back, or crosses an array in
+/// another direction, has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
-/// The distances of each block.
+/// The reuse distances of each block of 2^[`BLOCK_ORDER`] pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReuseDistances {
     blocks: Vec<BlockReuse>,
@@ -23,9 +24,9 @@ pub(super) struct ReuseDistances {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockReuse {
-    /// The mean, in evicted pages; 0 for unknown.
+    /// The mean reuse distance of the block's pages, in evicted pages; 0 for unknown.
     mean: u32,
-    /// The mean absolute deviation from the mean.
+    /// The mean absolute deviation of the distances from the mean.
     deviation: u32,
     /// The last use of a page was long before its eviction, so the next distance does not count.
     is_late_eviction: bool,

@@ -16,7 +16,8 @@ use rand_pcg::{
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// A program, a kernel and a drive: the expected and the actual content of each page.
+/// A simulated program, kernel and drive around a cache, with the expected and the actual content
+/// of each page.
 struct Simulation {
     cache: Cache,
     random: Pcg64Mcg,
@@ -24,7 +25,7 @@ struct Simulation {
     expected: Vec<u32>,
     /// The content of mapped pages, by page.
     mapped: Vec<Option<u32>>,
-    /// The content of frames.
+    /// The content of each frame; `None` if the frame has no page.
     frames: Vec<Option<u32>>,
     drive: Vec<u32>,
     /// The content of each page when it was last written back or read. Dirty pages differ from this
@@ -44,7 +45,7 @@ struct Simulation {
     drive_pages: usize,
     /// True if threads sometimes write the content that the page had before its last change.
     reverts: bool,
-    /// Pages on the drive.
+    /// The pages that occupy space on the drive.
     on_drive: BTreeSet<Page>,
     /// One extent in this many is pinned when it should be unmapped; 0 for none.
     pins_one_in: u64,
@@ -190,7 +191,7 @@ impl Simulation {
         }
     }
 
-    /// Carries out one action.
+    /// Carries out one of the pending actions, chosen at random.
     fn act(&mut self) {
         let index = self.below(self.todo.len());
         let pairs = |span: Span| span.pages().zip(span.frame..);
@@ -275,8 +276,8 @@ impl Simulation {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
-        // The fault server carries out poison actions at once, so none is pending when pages are
-        // erased.
+        // The fault server poisons pages at once, so it has no pending poison action when pages are
+        // erased. This simulation may have some, and removes them here.
         let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
         self.todo.retain(|action| !is_poison(action));
         self.on_drive.retain(|on_drive| !pages.contains(on_drive));
@@ -328,7 +329,7 @@ impl Simulation {
             if !self.todo.is_empty() {
                 self.act();
             } else if self.pins_one_in > 0 && self.waits.iter().any(Option::is_some) {
-                // Retry until no extent is pinned.
+                // Threads wait although no action is pending: retry the eviction of pinned extents.
                 self.on(Event::RetryPinned);
             } else {
                 break;

@@ -24,7 +24,8 @@ const STALL_SHARE_MIN: f64 = 0.5;
 /// Threads thrash only while at least this share of the pages that are loaded is read for faults.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// The user is told after this many thrashing periods in a row.
+/// After this many thrashing periods in a row, the user is told which budget would end the
+/// thrashing.
 const PERIODS: u32 = 5;
 
 /// Minimum number of loads per distinct page for an estimate of the pages that were not loaded yet.
@@ -42,7 +43,7 @@ const LOADED_MIN: u64 = 256;
 /// (`evict.rs`). The reserve is the budget divided by this number.
 const RESERVE_DIVISOR: u64 = 16;
 
-/// State of the detector.
+/// The state of the detection of thrashing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
     /// Pages loaded in this period, and the number of these pages that were read for a fault.

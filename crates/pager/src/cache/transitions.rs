@@ -42,7 +42,7 @@ impl Cache {
         Some(id)
     }
 
-    /// Filling to Ready, or to absent if the read failed.
+    /// Filling to Ready, when the frames of an extent are filled; to absent if the read failed.
     pub(super) fn on_filled(
         &mut self,
         id: ExtentId,
@@ -106,7 +106,7 @@ impl Cache {
         }
     }
 
-    /// Ready to Mapping.
+    /// Ready to Mapping: the frames of the extent begin to move to its pages.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
         let extent = self.residency.extent(id);
@@ -125,7 +125,8 @@ impl Cache {
         self.count_prefetch_hit(id);
     }
 
-    /// Mapping to Mapped.
+    /// Mapping to Mapped. If a fork is being prepared and can still succeed, the extent is unmapped
+    /// again at once.
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight();
         self.residency.extent_mut(id).state = ExtentState::Mapped;
@@ -135,7 +136,7 @@ impl Cache {
         }
     }
 
-    /// Mapped to Unmapping.
+    /// Mapped to Unmapping: the pages of the extent begin to move back to its frames.
     pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.remove_mapped(id);
         let extent = self.residency.extent_mut(id);

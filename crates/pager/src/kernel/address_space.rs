@@ -17,9 +17,10 @@ use std::{
 };
 
 /// An address space that the fault server maps pages into. Pages are named by their addresses in
-/// the reservation of the pager, and parts of frames by bytes from the first frame.
+/// the range that the pager has reserved for regions. Parts of frames are named by bytes from the
+/// first frame.
 pub(crate) trait AddressSpace: Send {
-    /// Pending faults.
+    /// Reads the pending faults.
     ///
     /// # Errors
     /// When faults cannot be read any more.
@@ -44,7 +45,7 @@ pub(crate) trait AddressSpace: Send {
         page: usize,
     ) -> Result<bool, Pinned>;
 
-    /// Drops pinned pages whose content is not needed any more.
+    /// Drops pinned pages whose content is not needed any more. Their frames are zeros afterwards.
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
     /// Wakes the threads that wait for pages; these threads repeat the access.

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The number of faults between two decisions.
+/// The number of faults between two decisions whether to share the CPU.
 const WINDOW_FAULTS: u32 = 64;
 
 /// Minimum fraction of its time that a thread must wait for pages before it shares its CPU. The
@@ -42,8 +42,8 @@ const PREEMPTED_MAX: u32 = 2;
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
-/// While the served thread waits for a transfer, faults of other threads are read only at every
-/// n-th step, because each read is a system call.
+/// While the served thread waits for a transfer, the fault server reads faults of other threads
+/// only at every n-th step of its loop, because each read is a system call.
 const FAULTS_READ_ONE_IN: u32 = 8;
 
 /// Decides whether the pager's thread and the only thread that it serves share a CPU.
@@ -56,7 +56,7 @@ pub(crate) struct CpuSharing {
     /// True if the page of the waiting thread is mapped, and the CPU was not yet yielded to the
     /// thread.
     has_served: bool,
-    /// Steps since faults were read last.
+    /// Steps of the fault server's loop since faults were read last.
     steps_without_read: u32,
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
@@ -145,7 +145,7 @@ impl CpuSharing {
         }
     }
 
-    /// Restores all affinity masks.
+    /// Ends the sharing of the CPU: restores the affinity masks of both threads.
     pub(crate) fn separate(&mut self) {
         self.waiting = None;
         self.unpin();

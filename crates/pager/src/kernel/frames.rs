@@ -25,7 +25,7 @@ const COLLAPSED_AT_USE: u8 = 4;
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
-    /// Huge pages that were allocated.
+    /// For each huge page of frames, true if its memory was allocated.
     allocated: Vec<bool>,
     /// For each huge page: 0 if the huge page is not split. A move of a part may split it: the
     /// value is then 1 plus the number of uses as a whole since that move.
@@ -40,8 +40,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The frames of a division. The frames of each node of the division are bound to a node of the
-    /// machine; `numbers` has the numbers of these nodes.
+    /// The frames of a budget that is divided among nodes. The frames of each node of the division
+    /// are bound to a node of the machine; `numbers` has the numbers of these nodes.
     ///
     /// # Errors
     /// When memory cannot be mapped, or this process may not use a node.
@@ -85,7 +85,8 @@ impl Frames {
         self.memory.addresses()
     }
 
-    /// Allocates the pages of a part, given as bytes from the first frame.
+    /// Allocates the pages of the frames in `part`, a range of bytes from the first frame. Also
+    /// collapses a huge page that was split, if it is due ([`COLLAPSED_AT_USE`]).
     pub(crate) fn make(&mut self, part: &Range<usize>, userfault: &Userfault) -> io::Result<()> {
         if self.is_plain {
             return Ok(());
@@ -123,16 +124,16 @@ impl Frames {
         Ok(())
     }
 
-    /// Notes that a part moves to a region or back; the part is given as bytes from the first
-    /// frame.
+    /// Notes that the frames in `part` (bytes from the first frame) move to a region or back. A
+    /// move of less than a huge page may split the huge page.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;
         }
     }
 
-    /// Gives the pages of a part back to the kernel; `make` allocates them again. The part is given
-    /// as bytes from the first frame.
+    /// Gives the pages of the frames in `part` back to the kernel; `make` allocates them again.
+    /// `part` is in bytes from the first frame.
     pub(crate) fn release(&mut self, part: &Range<usize>) {
         for page in part.clone().step_by(PAGE_BYTES) {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
@@ -142,7 +143,7 @@ impl Frames {
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
-    /// Fills a part with zeros, except for pages that are still zeros.
+    /// Fills the frames in `part` with zeros, except for frames that are still zeros.
     ///
     /// # Safety
     /// The part has pages, and no other code uses it.
@@ -159,12 +160,12 @@ impl Frames {
         unsafe { self.memory.zero(used..part.end) }
     }
 
-    /// Notes that a part is filled with content.
+    /// Notes that the frames in `part` are filled with content, and count as zeros no more.
     pub(crate) fn note_fill(&mut self, part: &Range<usize>) {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
-    /// The bytes of a part, to write. No other code uses the part.
+    /// The bytes of the frames in `part`, to write. No other code uses these frames.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
         // extent, and the borrow of `self` excludes other users.
@@ -177,7 +178,7 @@ impl Frames {
         self.part(at..at + PAGE_BYTES)
     }
 
-    /// The bytes of a part, borrowed as by [`Frames::page`].
+    /// The bytes of the frames in `part`, borrowed as by [`Frames::page`].
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: only frames of mapped extents have no page, and the content of these frames is
         // not read. Frames are not written to while `self` is borrowed.

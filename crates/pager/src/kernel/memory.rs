@@ -66,7 +66,7 @@ impl Memory {
         self.start..self.start + self.bytes
     }
 
-    /// Fills a part with zeros.
+    /// Fills the byte range `part` of the memory with zeros.
     ///
     /// # Safety
     /// The part lies within the memory, and no other code uses it.
@@ -89,7 +89,7 @@ impl Memory {
         }
     }
 
-    /// The bytes of a part.
+    /// The bytes in the range `part` of the memory.
     ///
     /// # Safety
     /// The part lies within the memory, is accessible, and is not written to as long as the slice
@@ -100,7 +100,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 
-    /// The bytes of a part, to write.
+    /// The bytes in the range `part` of the memory, to write.
     ///
     /// # Safety
     /// The part lies within the memory, is accessible, and no other code uses it.
@@ -219,7 +219,8 @@ pub(crate) fn collapse(address: usize) {
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Reserves addresses of the reservation again, in place of another mapping.
+/// Reserves addresses again, in place of another mapping. The addresses are in the range that the
+/// pager reserves for regions.
 ///
 /// # Safety
 /// The addresses belong to the reservation, and the mapping there is not needed any more.
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn memory_is_bound_to_a_node_and_kept_there() {
         let memory = Memory::frames(HUGE_BYTES).unwrap();
-        // A kernel without NUMA does not have the call.
+        // A kernel without NUMA does not have `mbind(2)`.
         let is_done = |outcome: io::Result<()>| matches!(outcome, Ok(()) | Err(io::Errno::NOSYS));
         assert!(is_done(keep_on_nodes(&memory.addresses())));
         assert!(is_done(bind(&memory.addresses(), 0)));

@@ -29,17 +29,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Retries for a frame that a finished transfer still pins. All retries together take some hundred
-/// ms.
+/// Maximum number of retries of a move from a frame that a finished transfer still pins. All
+/// retries together take some hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// Retries for a page that the kernel has pinned for the program, possibly for a long time; see
-/// also [`PINNED_RECENTLY`].
+/// Maximum number of retries of a move of a page that the kernel has pinned for the program,
+/// possibly for a long time; see also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// A busy page is tried only once if another page was busy less than this time ago. Otherwise the
-/// pager would retry for each page of a large transfer. For example, MPI pins 4 MiB of another rank
-/// at a time, and ranks with 24 MiB took a minute instead of 4 s.
+/// A pinned page is tried only once if another pinned page was found less than this time ago.
+/// Otherwise the pager would retry for each page of a large transfer. For example, MPI pins 4 MiB
+/// of another rank at a time, and ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, for example for a transfer in flight: these pages
@@ -47,7 +47,7 @@ const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
 
-/// Moves pages in and out.
+/// Moves pages from frames to regions and back.
 #[derive(Debug)]
 pub(crate) struct Relocator {
     /// The address range of one page to which `mremap(2)` moves a page out of a region.
@@ -97,6 +97,7 @@ impl Relocator {
 
     /// Handles a page that the program has already mapped. The program sees only its own page. This
     /// is correct if that page has the content of the frame, or if the frame is all zeros.
+    /// Otherwise the program is ended.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
@@ -187,13 +188,14 @@ impl Relocator {
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
     }
 
-    /// Drops pinned pages whose content is not needed any more.
+    /// Drops pinned pages of a region whose content is not needed any more, and fills their frames
+    /// with zeros.
     pub(crate) fn drop_pinned(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
         empty_all(&(page..page + bytes));
         self.fill(faults, frame, bytes);
     }
 
-    /// Fills empty frames with zeros.
+    /// Fills frames that have no page with zeros.
     fn fill(&self, faults: &Userfault, frame: usize, bytes: usize) {
         for frame in (frame..frame + bytes).step_by(PAGE_BYTES) {
             let filled = faults.copy_pages(frame, self.zeros.as_ptr() as usize, PAGE_BYTES);

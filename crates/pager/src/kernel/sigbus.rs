@@ -60,7 +60,7 @@ const ALL: u64 = u64::MAX;
 
 const SIGBUS_BIT: u64 = 1 << (libc::SIGBUS - 1);
 
-/// The state of a pager that a handler uses.
+/// The state of a pager that the handler of SIGBUS uses.
 pub(crate) struct Served {
     /// The address range of all regions.
     pub(crate) addresses: Range<usize>,
@@ -78,7 +78,7 @@ struct Entry {
 static ENTRIES: [Entry; PAGERS] =
     [const { Entry { served: AtomicPtr::new(ptr::null_mut()), users: AtomicU32::new(0) } }; PAGERS];
 
-/// The index of a pager's entry.
+/// The index of a pager's entry in `ENTRIES`.
 #[derive(Debug)]
 pub(crate) struct Registration(usize);
 
@@ -102,8 +102,8 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
 /// Replaces the parent's entry in a forked child.
 pub(crate) fn replace(registration: &Registration, served: Served) {
     let entry = &ENTRIES[registration.0];
-    // Threads of the parent that were in a handler do not exist in the child. The parent's value
-    // may be locked, and is leaked.
+    // Threads of the parent that were in a handler do not exist in the child. The lock of the
+    // parent's fault server may be held, so the parent's value is leaked.
     entry.served.store(Box::into_raw(Box::new(served)), SeqCst);
     entry.users.store(0, SeqCst);
 }
@@ -161,7 +161,7 @@ impl Served {
             match self.server.try_lock() {
                 Ok(mut server) => return server.try_map(self.page(fault.address), fault),
                 Err(TryLockError::WouldBlock) => hint::spin_loop(),
-                // The fault server has panicked, and will end the program.
+                // A panic has poisoned the lock: the fault server will end the program.
                 Err(TryLockError::Poisoned(_)) => break,
             }
         }

@@ -291,7 +291,8 @@ impl Userfault {
     }
 
     /// Moves the pages of `len` bytes from `src` to `dst`, and wakes the threads that wait for
-    /// pages at `dst`. No page may be mapped at `dst`. A busy page is retried `tries_max` times.
+    /// pages at `dst`. No page may be mapped at `dst`. A pinned page (`EBUSY`) is retried
+    /// `tries_max` times.
     ///
     /// # Safety
     /// Both ranges are memory of this process that only the pager manages. No Rust object lies at

@@ -52,8 +52,8 @@ struct WaiterSlot {
     address: AtomicUsize,
 }
 
-/// States of a slot, in this order: unused, being filled, waiting to be read by the server, read,
-/// page mapped, address not of a region.
+/// States of the slot of a waiting thread, in this order: unused, being filled, waiting to be read
+/// by the server, read, page mapped, address not of a region.
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -128,8 +128,8 @@ impl Waiters {
         faults
     }
 
-    /// Wakes the threads that wait for pages at these addresses: the pages are mapped, or are not
-    /// of a region.
+    /// Wakes the threads that wait for pages at these addresses. `are_of_region` is true if the
+    /// pages are mapped, and false if the addresses are in no region.
     pub(crate) fn wake(&self, addresses: &Range<usize>, are_of_region: bool) {
         if self.count.load(SeqCst) == 0 {
             return;

@@ -5,20 +5,20 @@
 //! stream has to predict more faults before its pages are prefetched, so that random accesses cost
 //! little.
 
-/// Each time this number of pages is wasted, the confidence threshold rises by one correct
-/// prediction.
+/// Each time this number of prefetched pages is wasted, the confidence threshold rises by one
+/// correct prediction.
 const PAGES_PER_STEP: u64 = 8;
 
 /// This number of prefetch hits compensates for one wasted page.
 const HITS_PER_WASTED: u64 = 16;
 
-/// The largest rise of the threshold.
+/// The largest rise of the confidence threshold, in correct predictions.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
 /// Wasted pages, minus the pages that prefetch hits have compensated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
-    /// Wasted pages times [`HITS_PER_WASTED`].
+    /// Wasted pages times [`HITS_PER_WASTED`], minus prefetch hits; at least 0.
     wasted: u64,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct UntouchedRange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
-    /// Number of ranges, by start and end.
+    /// Number of equal ranges, by start and end.
     counts: BTreeMap<(Page, Page), u32>,
     /// Upper bound of the length of a range.
     longest: u64,
@@ -52,13 +52,13 @@ impl UntouchedRanges {
         near.any(|((_, end), _)| *end > pages.start)
     }
 
-    /// Adds the range that is used last.
+    /// Adds a range behind all others: the stream expects it last.
     pub(super) fn push_back(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_back(range);
     }
 
-    /// Adds the range that is used first.
+    /// Adds a range before all others: the stream expects it first.
     pub(super) fn push_front(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_front(range);

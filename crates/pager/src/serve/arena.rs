@@ -15,10 +15,10 @@ use std::{
 /// stream of accesses goes from one region to the next. Regions shorter than this are small.
 pub(crate) const SPACING: usize = HUGE_BYTES;
 
-/// Bytes of a slab.
+/// Bytes of a slab: a range of addresses for many small regions.
 const SLAB: usize = 64 << 20;
 
-/// The owner of a piece of the reservation.
+/// The owner of a piece of the address range that the pager reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// No owner.
@@ -29,7 +29,7 @@ pub enum Owner {
     Foreign,
 }
 
-/// The owner of each page of the reservation.
+/// The owner of each page of the reserved address range.
 #[derive(Clone, Debug)]
 pub struct Arena {
     addresses: Range<usize>,
@@ -38,7 +38,7 @@ pub struct Arena {
     used: BTreeMap<usize, (usize, Owner)>,
     /// The start of each slab.
     slabs: BTreeSet<usize>,
-    /// The region of each allocated block, by the block's address.
+    /// The pages of each block that the program has allocated, keyed by the block's address.
     blocks: BTreeMap<usize, Range<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl Arena {
         Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
     }
 
-    /// True if an address is in the reservation.
+    /// True if an address is in the reserved address range.
     pub fn contains(&self, address: usize) -> bool {
         self.addresses.contains(&address)
     }
@@ -80,7 +80,7 @@ impl Arena {
     }
 
     fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
-        // The region before the slab may have grown into the slab.
+        // A large region before the slab may have grown into the slab.
         let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
         let mut free = before.max(slab);
         for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
@@ -94,7 +94,7 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// Ranges that large regions cannot use, in order.
+    /// Ranges that large regions cannot use, because they have an owner or are slabs; in order.
     fn occupied(&self) -> Vec<(usize, usize)> {
         let is_in_slab = |start: usize| {
             let slab = self.slabs.range(..=start).next_back();
@@ -170,7 +170,7 @@ impl Arena {
         pieces
     }
 
-    /// The pieces of regions, in order.
+    /// The pieces that belong to regions, in order.
     pub fn regions(&self) -> impl Iterator<Item = Range<usize>> {
         let regions = self.used.iter().filter(|(_, (_, owner))| *owner == Owner::Region);
         regions.map(|(start, (end, _))| *start..*end)
@@ -188,12 +188,12 @@ impl Arena {
         is_free
     }
 
-    /// The region of the block at this address.
+    /// The pages of the allocated block at this address.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         self.blocks.get(&address).cloned()
     }
 
-    /// Records the region of an allocated block; `None` removes the entry of a freed block.
+    /// Records the pages of an allocated block; `None` removes the entry of a freed block.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
             Some(region) => self.blocks.insert(address, region),

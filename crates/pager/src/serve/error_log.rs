@@ -10,7 +10,7 @@ use std::{
 /// Minimum time between two messages: a failed drive fails many transfers.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A log whose rate is limited.
+/// A log on standard error. It collects failed transfers for [`PAUSE`] into one message.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLog {
     last_message: Option<Instant>,

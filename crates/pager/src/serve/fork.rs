@@ -95,8 +95,8 @@ impl Pager {
 }
 
 impl Fork<'_> {
-    /// Gives advice about the reservation, except foreign mappings in it. Pages that a child omits
-    /// keep `MADV_DONTFORK`.
+    /// Gives advice about the address range that the pager reserves, except where the program has
+    /// mapped other memory. Pages that a child omits keep `MADV_DONTFORK`.
     fn advise(&self, advice: Advice) {
         let context = &self.pager.context;
         for addresses in reserved(&self.arena, context) {
@@ -176,7 +176,7 @@ impl Fork<'_> {
     }
 }
 
-/// The addresses of the reservation where the program has mapped nothing else.
+/// The addresses reserved by the pager where the program has mapped nothing else.
 fn reserved(arena: &Arena, context: &Context) -> Vec<Range<usize>> {
     let mut reserved: Vec<Range<usize>> = vec![];
     for (piece, owner) in arena.pieces(context.memory.addresses()) {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Length of the periods for which the share of stall time is reported.
+/// Length of the periods for which the stall time is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Threads that wait, and the total stall time.

@@ -34,7 +34,7 @@ pub(crate) struct Finished {
 struct PageRun {
     first: Page,
     id: ExtentId,
-    /// The frames, as bytes from the first frame.
+    /// The frames of the pages, as a range of bytes from the pager's first frame.
     bytes: Range<usize>,
 }
 
@@ -144,7 +144,7 @@ fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }
 
-/// Splits neighbours into groups that one transfer can take.
+/// Splits runs that are neighbours in the store into groups that one transfer can take.
 fn split_runs(runs: &[PageRun]) -> impl Iterator<Item = &[PageRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {

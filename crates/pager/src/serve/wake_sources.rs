@@ -29,7 +29,7 @@ pub(crate) struct WakeSources {
 }
 
 impl WakeSources {
-    /// Blocks in poll(2).
+    /// Blocks in poll(2) until a descriptor is readable, or a pinned page must be retried.
     ///
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.

@@ -27,13 +27,13 @@ use std::{
     sync::Arc,
 };
 
-/// The memory that this process shares with others.
+/// The connection of this process to the server of shared memory, and the mapped shared memory.
 #[derive(Debug)]
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// Kept open as long as a region is mapped, because missing pages would read as zeros after a
-    /// close.
+    /// Kept open as long as shared memory is mapped, because missing pages would read as zeros
+    /// after a close.
     faults: Userfault,
     pieces: MappedPieces,
 }
@@ -80,7 +80,7 @@ impl Client {
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        // A server that has ended needs no message.
+        // A failure is ignored: the server has then ended, and needs no message.
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
@@ -120,8 +120,8 @@ impl Client {
             self.serve(addresses, page, *protection)?;
         }
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent holds a reference too, which is never dropped in the child.
-        // Therefore the descriptor is closed by number.
+        // A thread of the parent holds a reference to the connection too, which is never dropped in
+        // the child. Therefore the descriptor is closed by number.
         std::mem::forget(parents);
         // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };

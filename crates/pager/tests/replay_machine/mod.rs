@@ -20,13 +20,13 @@ use std::collections::VecDeque;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Rounds before the measurement.
+/// Rounds of the workload before the measured rounds.
 const ROUNDS: usize = 2;
 
-/// Measured rounds.
+/// Number of measured rounds of the workload.
 pub const COUNTED: usize = 4;
 
-/// The measured rounds of a workload.
+/// The counters of the cache before and after the measured rounds, and the traffic to compare with.
 pub struct Replay {
     before: Counts,
     after: Counts,
@@ -37,13 +37,14 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A count of all measured rounds.
+    /// The increase of the counter that `of` selects, over all measured rounds.
     pub fn count(&self, of: fn(&Counts) -> u64) -> u64 {
         of(&self.after) - of(&self.before)
     }
 }
 
-/// Replays the accesses of a workload with a budget of `frames`; `None` without a trace.
+/// Replays the accesses of a workload with a budget of `frames`. `None` if the workload has no
+/// trace.
 pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     let setting = Setting {
         footprint,
@@ -76,12 +77,12 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     Some(Replay { before, after, wasted_reads, least: carried(&touches, frames) })
 }
 
-/// A machine that executes each action at once.
+/// A machine that executes each action of the cache at once.
 struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,
     is_dirty: Vec<bool>,
-    /// Pages touched since they were read.
+    /// True for each page that was touched since it was read.
     is_used: Vec<bool>,
     /// Reads of pages that were not touched since their last read.
     wasted_reads: u64,

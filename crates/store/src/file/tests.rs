@@ -118,7 +118,7 @@ impl World {
         self.expected.retain(|at, _| !(page..page + count).contains(at));
     }
 
-    /// Random steps, of which none may fail.
+    /// Random reads, writes and erasures, of which none may fail.
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
             let (page, count) = (self.below(PAGES - 64), self.below(64) + 1);

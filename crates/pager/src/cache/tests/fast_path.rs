@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Extents that threads have mapped themselves.
+/// The state of the fast path: extents that threads have mapped themselves.
 #[derive(Default)]
 pub(super) struct FastPath {
     /// Faults that were not committed to the cache yet, and their maximum number.
@@ -58,8 +58,8 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// True if a thread has already carried out the committed move of the extent. The note of it is
-    /// removed, so the next call returns false.
+    /// True if a thread has already carried out the committed move of the extent. The extent is
+    /// then removed from `moved`, so the next call returns false.
     pub(super) fn has_moved(&mut self, id: ExtentId) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         let at = fast_path.moved.iter().position(|moved| *moved == id);

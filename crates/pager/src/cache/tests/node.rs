@@ -6,7 +6,7 @@ use crate::cache::node::Node;
 /// A budget of several steps on each node.
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
-/// Pages of a thread's own array: twice its even share.
+/// Pages of a thread's own array: twice the even share of a node.
 const ARRAY: usize = 1024;
 
 /// Maximum number of pages of the second array on the first node. The stream of the first thread
@@ -43,7 +43,8 @@ impl Simulation {
         assert!(next.iter().all(|touches| *touches >= rounds * ARRAY), "{next:?}");
     }
 
-    /// Asserts that each node has released the frames beyond its share.
+    /// Asserts that the nodes hold no more pages than the budget, after their released frames have
+    /// lost their content.
     fn assert_within_budget(&mut self) {
         self.release();
         let with_page = self.frames.iter().chain(&self.mapped).flatten().count();
