@@ -39,8 +39,8 @@ pub struct Behaviour {
     /// with a measurement kernel: bank conflicts and row misses cost the rest. Other kinds of tier
     /// are bound by link or controller, and their bandwidth is not reduced.
     pub pattern_factor: f64,
-    /// The degree to which traffic per work depends on memory pressure instead of the number of
-    /// threads, 0 to 1. See [`TrafficPerWork`].
+    /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
+    /// thread instead of the number of threads. See [`TrafficPerWork`].
     pub traffic_relief: f64,
     /// The read share of the traffic, 0 to 1.
     pub read_share: f64,

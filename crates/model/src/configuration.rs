@@ -16,7 +16,7 @@ use crate::{
 pub struct Count {
     /// The number in the configuration.
     pub used: u32,
-    /// The number that the figures of the platform are for.
+    /// The number of channels or expanders that the figures of the platform are for.
     pub of: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct Expanders {
     pub count: Count,
 }
 
-/// A drive for pages that do not fit into memory: DRAM is a cache over it.
+/// A drive for pages that do not fit into memory: DRAM is a cache of the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDrive {
     /// The name of the drive, or its file.

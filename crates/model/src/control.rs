@@ -49,12 +49,13 @@ pub struct Settings {
     /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
     /// (DMI slides).
     pub percentile: f64,
-    /// Minimum number of quiet samples for a decision. Fewer samples are enough if together they
-    /// span the same time, because a sample takes longer on a busy machine. Default: 5, which span
-    /// one second.
+    /// Minimum number of quiet samples (samples without migration) for a decision. Fewer samples
+    /// are enough if together they span the same time, because a sample takes longer on a busy
+    /// machine. Default: 5, which span one second.
     pub quiet_min: usize,
-    /// Maximum number of periods to wait for the end of a migration. After them, the loop decides
-    /// by all samples. Default: 20, which is two minutes: 400 GB migrate in this time at 3.5 GB/s.
+    /// Maximum number of periods to wait for the end of a migration. After them, the control loop
+    /// decides by all samples. Default: 20, which is two minutes: 400 GB migrate in this time at
+    /// 3.5 GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
     /// 0.002.
@@ -108,7 +109,7 @@ struct DomainControl {
 pub struct Period {
     /// End of the period, s since the start.
     pub time_s: f64,
-    /// The record of each domain, in the order of the machine.
+    /// The record of each domain, in the order of [`Layout::domains`].
     pub domains: Vec<DomainPeriod>,
 }
 
@@ -121,15 +122,16 @@ pub struct DomainPeriod {
     pub tier_latency_ns: Vec<Option<f64>>,
     /// Pages that migrated to any of the near tiers, bytes.
     pub migrated_bytes: u64,
-    /// The observation that the policy received; `None` when the loop held off.
+    /// The observation that the policy received; `None` if the policy was not asked, because a
+    /// migration was not complete or there were too few samples.
     pub seen: Option<Observation>,
-    /// The verdict after the guards.
+    /// The policy's verdict after the guards, which may have changed it.
     pub verdict: Verdict,
 }
 
 impl Controller {
-    /// Creates a loop for a machine with this `layout`; `policy` makes the policy of each domain
-    /// from the tiers near it.
+    /// Creates a control loop for a machine with this `layout`; `policy` makes the policy of each
+    /// domain from the domain's index and the tiers near the domain.
     pub fn new(
         layout: &Layout,
         settings: Settings,
@@ -155,8 +157,8 @@ impl Controller {
         Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The shares of the scopes of `domain` before the first observation, for each of the machine's
-    /// `tiers` tiers.
+    /// The first target of the scopes of `domain`, which holds before the first observation: the
+    /// share of pages on each tier of the machine. `tiers` is the number of tiers.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let control = &self.domains[domain];
         control.of_machine(&control.target, tiers)
@@ -219,7 +221,8 @@ impl Controller {
 }
 
 impl DomainControl {
-    /// If there are enough samples, asks the policy for a verdict and applies the guards to it.
+    /// Asks the policy for a verdict and applies the guards to it. If a migration is not complete,
+    /// or there are too few samples, the verdict keeps the target for another period.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
         let is_moving = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;
@@ -261,7 +264,8 @@ impl DomainControl {
         }
     }
 
-    /// Shares of the near tiers as shares of all `tiers` of the machine.
+    /// Converts `shares`, one for each near tier, to one share for each of the `tiers` tiers of the
+    /// machine. The other tiers get 0.
     fn of_machine(&self, shares: &[f64], tiers: usize) -> Vec<f64> {
         let mut all = vec![0.0; tiers];
         for (tier, share) in self.near.iter().zip(shares) {

@@ -121,7 +121,7 @@ impl CurveError {
         }
     }
 
-    /// The 0-based index of the point in error; `None` if the whole curve is in error.
+    /// The 0-based index of the point that is wrong; `None` if the whole curve is wrong.
     pub const fn point(&self) -> Option<usize> {
         match self {
             Self::Empty | Self::NoBandwidth => None,
@@ -271,7 +271,7 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     let is_better = |a: &Chain, b: &Chain| {
         a.points > b.points || a.points == b.points && a.latency_ns < b.latency_ns
     };
-    // The best subset that ends at each point.
+    // For each of the `flows`, the best subset whose last point is this flow.
     let mut chains: Vec<Chain> = Vec::with_capacity(flows.len());
     for (at, flow) in flows.iter().enumerate() {
         let mut best = Chain { points: 1, latency_ns: flow.latency_ns, before: None };
@@ -398,7 +398,7 @@ impl Response {
         bandwidth * latency
     }
 
-    /// The flow with `bytes` in flight.
+    /// The bandwidth and the latency with `bytes` in flight.
     pub fn at(&self, bytes: f64) -> Flow {
         self.with_pause(bytes, 0.0)
     }

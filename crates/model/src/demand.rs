@@ -8,7 +8,7 @@ use crate::{mix::Mix, provenance::Figure, units::Bytes, weights::Weights};
 pub struct Demand {
     /// The name of the workload.
     pub name: String,
-    /// The source and provenance of its figures.
+    /// The source and provenance of the demand's figures.
     pub figure: Figure,
     /// The platform of the runs; `None` for the platform that is predicted.
     pub platform: Option<String>,
@@ -86,7 +86,7 @@ pub enum Hotness {
         /// The exponent; 0 is uniform.
         exponent: f64,
     },
-    /// A fraction of the pages gets a fraction of the accesses.
+    /// A hot set: the fraction `pages` of the pages gets the fraction `accesses` of the accesses.
     HotSet {
         /// Share of the pages, 0 to 1.
         pages: f64,
@@ -115,7 +115,7 @@ impl Demand {
 
     /// The result of a run with `performance` work per second.
     pub fn result(&self, performance: f64) -> f64 {
-        // The function is its own inverse in both metrics.
+        // `performance` is its own inverse in both metrics.
         self.performance(performance)
     }
 

@@ -22,7 +22,7 @@ pub trait Machine {
     /// each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does nothing.
     ///
     /// # Errors
-    /// If pages cannot be moved any more, or the loop must stop.
+    /// If pages cannot be moved any more, or the control loop must stop.
     fn advance(&mut self, _span: Duration) -> Result<(), Self::Error> {
         Ok(())
     }

@@ -39,11 +39,12 @@ use rand_pcg::{
     rand_core::{RngCore as _, SeedableRng as _},
 };
 
-/// The first looks are after these numbers of rounds. Each later look is after twice as many rounds
-/// as the look before.
+/// A look evaluates the rounds so far, and may end the comparison. The first looks are after these
+/// numbers of rounds. Each later look is after twice as many rounds as the look before.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
-/// The fractions of the error for the first looks; later looks share the rest evenly.
+/// The fractions of the allowed error (1 minus the confidence) for the first looks; later looks
+/// share the rest evenly.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
 /// Minimum number of rounds: the standard deviation of two values is too uncertain.
@@ -107,7 +108,7 @@ impl Design {
         Self { looks, confidence, min_difference, seed }
     }
 
-    /// A design with this number of rounds and one look.
+    /// A design with one look, after exactly `rounds` rounds.
     pub fn fixed(rounds: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
         Self { looks: vec![rounds], confidence, min_difference, seed }
     }
@@ -129,7 +130,8 @@ impl Design {
         order
     }
 
-    /// The confidence of the interval after this number of rounds: the confidence at the next look.
+    /// The confidence of the interval that is computed after this number of rounds: the confidence
+    /// of the first look at or after these rounds.
     fn confidence_after(&self, rounds: usize) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         let look = self.looks.iter().position(|look| rounds <= *look).unwrap_or(last);
@@ -142,9 +144,9 @@ impl Design {
         1.0 - (1.0 - self.confidence) * part(look) / sum
     }
 
-    /// Compares a configuration with the first. A stratum is a workload, with the logarithm of the
-    /// speed-up of each of its rounds. The speed-up is the geometric mean over the strata; `None`
-    /// if a stratum has fewer than [`ROUNDS_MIN`] rounds.
+    /// Compares a configuration with the first configuration. A stratum is a workload, with the
+    /// logarithm of the speed-up of each of its rounds. The speed-up is the geometric mean over the
+    /// strata; `None` if a stratum has fewer than [`ROUNDS_MIN`] rounds.
     pub fn judge(&self, strata: &[Vec<f64>]) -> Option<Judgement> {
         let least = strata.iter().map(Vec::len).min()?;
         if least < ROUNDS_MIN {

@@ -34,13 +34,13 @@ pub struct EnergyPrice {
 const HOURS: f64 = 24.0 * 365.25;
 
 impl EnergyPrice {
-    /// The price of the energy of a load of `power_w` over the years.
+    /// The price of the energy that a load of `power_w` takes in all years of operation.
     pub fn of(&self, power_w: f64) -> f64 {
         self.per_kwh * power_w * 1e-3 * HOURS * self.years
     }
 }
 
-/// The parts of a file.
+/// The parts of a file of prices, with the price of energy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
     /// The name of the file, for errors.

@@ -15,21 +15,23 @@
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// Maximum number of stretches. If a run has more, the most similar neighbours are merged.
+/// Maximum number of stretches of even bandwidth. If a run has more, the most similar neighbours
+/// are merged.
 pub const INTERVALS_MAX: usize = 16;
 
-/// Neighbours whose bandwidths differ by less than this fraction of the larger bandwidth are
-/// merged.
+/// Neighbouring stretches whose bandwidths differ by less than this fraction of the larger
+/// bandwidth are merged.
 const ALIKE: f64 = 0.1;
 
-/// Minimum noise between samples, as a fraction of the mean: counters vary by that much under an
-/// even load.
+/// Minimum noise between samples, as a fraction of the mean bandwidth: counters vary by that much
+/// under an even load.
 const NOISE_LEAST: f64 = 0.02;
 
 /// The median of the absolute difference of two draws of a normal distribution with deviation 1.
 const MEDIAN_DIFFERENCE: f64 = 0.953_873;
 
-/// The price of a cut, as a multiple of the variance times the logarithm of the number of samples.
+/// The price of a cut between two stretches, as a multiple of the variance times the logarithm of
+/// the number of samples.
 const PRICE: f64 = 3.0;
 
 /// The mean bandwidth over a span of time.
@@ -52,8 +54,8 @@ pub struct SteadyInterval {
     pub gbps: f64,
 }
 
-/// Sums over the first n readings, for each n. The sum over a stretch is the difference of two
-/// sums.
+/// For each n, sums over the first n readings: time, bandwidth times time, and squared bandwidth
+/// times time. The sum over a stretch is the difference of two sums.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,
@@ -121,10 +123,12 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }
 
-/// The partition with the lowest cost, each cut at `price`.
+/// The partition into stretches with the lowest cost: the squared differences within the stretches,
+/// plus `price` for each cut.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
-    // For the first 0, 1, ... readings: the minimal cost, and the start of the last stretch.
+    // For the first 0, 1, ... readings: the minimal cost of a partition, and the index of the
+    // reading at which its last stretch starts.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -246,7 +250,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Stretches cover all readings, and their number is limited.
+        /// For any readings, the stretches cover all readings, and there are at most
+        /// [`INTERVALS_MAX`].
         #[test]
         fn stretches_are_the_whole(
             all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
@@ -269,7 +274,7 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// The unit of bandwidth has no effect.
+        /// The same readings in another unit of bandwidth: the stretches stay the same.
         #[test]
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,

@@ -29,7 +29,8 @@ pub trait Policy {
     /// One share for each tier, summing to 1.
     fn start(&self) -> Vec<f64>;
 
-    /// Receives each sample.
+    /// Receives each sample of a period, including samples during migration. By default the policy
+    /// ignores the samples.
     fn watch(&mut self, _reading: &Reading) {}
 
     /// True if the policy can decide before the period ends. `quiet` is the number of samples since
@@ -38,7 +39,7 @@ pub trait Policy {
         false
     }
 
-    /// Decides at the end of a period.
+    /// Decides the shares for the next period, from the observation of the period that ends.
     fn decide(&mut self, seen: &Observation) -> Verdict;
 }
 
@@ -78,7 +79,7 @@ pub struct Observation {
     pub error_gbps: f64,
     /// Observations of the tiers, in their order.
     pub tiers: Vec<TierObservation>,
-    /// The target shares of the period.
+    /// The target shares that were in force during the period.
     pub target: Vec<f64>,
     /// Bytes of the steered scopes, if known.
     pub steered_bytes: Option<u64>,
@@ -102,7 +103,7 @@ pub struct TierObservation {
 pub struct Verdict {
     /// The share of pages on each tier, summing to 1.
     pub shares: Vec<f64>,
-    /// The assignment of pages to tiers.
+    /// The rule by which pages are assigned to tiers: interleaved, or the hottest pages first.
     pub order: Order,
     /// The name of the action: `step`, `hold`, `settle`, ...
     pub action: &'static str,

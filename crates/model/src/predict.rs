@@ -14,7 +14,7 @@ pub use workload::{Forecast, ForecastAt, SpeedupLimits};
 
 use crate::{platform::Platform, provenance::Provenance, statistics, weights::Weights};
 
-/// The probability that an interval contains the true value.
+/// The probability that the interval of an [`Estimate`] contains the true value.
 pub const INTERVAL: f64 = 0.9;
 
 /// Half of the width of an interval with the probability [`INTERVAL`], for a normal distribution,
@@ -69,7 +69,7 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
-    /// The estimate in another unit.
+    /// The mean and the interval multiplied by `factor`, for a conversion to another unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
     }

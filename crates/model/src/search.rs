@@ -1,6 +1,7 @@
 //! The best division of a hundred points among tiers.
 
-/// Step sizes of the first search, in percentage points, the finest first.
+/// Step sizes of the first, coarse search over all divisions, in percentage points, the finest
+/// first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
 /// Maximum number of divisions that the first search tries. The first search uses the finest step

@@ -47,11 +47,13 @@ const NEAR_LEAST: f64 = 1e-3;
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
 const ROUND_MAX: u16 = 100;
 
-/// The share of the next run is at least this fraction of the smallest share so far. A run at a
-/// much smaller share may take ten times as long, which its information is not worth.
+/// The share of pages on the first tier in the next run is at least this fraction of the smallest
+/// share that was run. A run at a much smaller share may take ten times as long, which its
+/// information is not worth.
 const REACH: f64 = 0.5;
 
-/// If the smallest share so far is at most this, the next run may have any share, down to 0.
+/// If the smallest share of pages on the first tier that was run is at most this, the next run may
+/// have any share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
 /// Mean logarithms of results that differ by less than this are equal.
@@ -95,7 +97,7 @@ pub enum Step {
 pub enum Why {
     /// All pages on the first tier: the reference.
     First,
-    /// The proposal.
+    /// The weights are [`Search::proposal`].
     Proposed,
     /// The user listed the weights.
     Listed,
@@ -255,9 +257,11 @@ struct Judged<'a> {
     noise: Noise,
     /// The fitted curve; `None` in a search among listed weights.
     curve: Option<TimeCurve>,
-    /// The point with all pages on the first tier.
+    /// The index in `points` of the runs with all pages on the first tier.
     first: usize,
+    /// The index in `points` of the runs with the best weights.
     best: usize,
+    /// The number of runs that are left.
     left: usize,
 }
 
@@ -307,7 +311,7 @@ impl<'a> Judged<'a> {
         Some((weights, 1.0 - bound / best))
     }
 
-    /// The index of the weights to run again, or the reason to stop.
+    /// The index in `points` of the weights to run again, or the reason to stop.
     fn again(&self) -> Result<usize, Stop> {
         let runs = |at: usize| self.points[at].logs.len();
         let fewer = |a: usize, b: usize| if runs(a) <= runs(b) { a } else { b };
@@ -316,7 +320,7 @@ impl<'a> Judged<'a> {
         }
         let min_gain = libm::log1p(self.search.min_gain);
         let gain = self.behind(self.first);
-        // Half of the width of the interval after all remaining runs.
+        // Half of the width that the interval of the gain will have after all remaining runs.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -336,7 +340,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The logarithm of the value of point `at` divided by the best value.
+    /// The logarithm of the mean value of point `at` divided by that of the best point.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }
@@ -367,8 +371,9 @@ impl<'a> Judged<'a> {
     }
 }
 
-// The quantiles in `noise` are for this interval.
+// The table of quantiles in the module `noise` is for an interval of 0.9.
 const _: () = assert!(INTERVAL == 0.9);
 
-// The kernel accepts the simplified weights.
+// The weights that [`Search::along`] proposes have at most `ROUND_MAX` pages in a round, so the
+// kernel accepts them.
 const _: () = assert!(ROUND_MAX <= WEIGHT_MAX);

@@ -40,7 +40,8 @@ pub enum WeightsError {
     },
 }
 
-/// The text around an invalid part; empty if it is the whole text.
+/// The words of an error that name the whole `text` around an invalid `part`; empty if the part is
+/// the whole text.
 fn within(part: &str, text: &str) -> String {
     if part == text { String::new() } else { format!(" in \"{text}\"") }
 }

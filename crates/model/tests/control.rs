@@ -32,7 +32,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 /// tiers. The bandwidth of a domain follows from its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
-    /// The placement of each scope, and its target.
+    /// The share of each scope's pages on each tier: now (`placed`), and as decided (`goals`).
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
@@ -406,7 +406,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // The loop continues when the machine works again.
+    // The control loop continues when the machine works again.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -589,8 +589,8 @@ proptest! {
         }
     }
 
-    /// Colloid's rules need latencies that depend on the shares; with constant latencies they move
-    /// in one direction to the end. All other policies come to rest.
+    /// The same observation in each period: all policies come to rest, except Colloid's. With
+    /// constant latencies, Colloid's rules move in one direction until the end.
     #[test]
     fn constant_observations_never_make_a_policy_oscillate(seen in observations(1)) {
         let seen = &seen[0];
@@ -659,9 +659,9 @@ fn policies_use_bandwidth_if_latency_is_not_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Policies settle on a machine that responds with a delay. Colloid's policies need not settle:
-    /// the closed form overshoots if both tiers are nearly saturated, and averages lag behind the
-    /// pages.
+    /// A machine whose pages move with a delay: the policies settle. Colloid's policies need not
+    /// settle: the closed form overshoots if both tiers are nearly saturated, and averages lag
+    /// behind the pages.
     #[test]
     fn policies_settle_on_a_responding_machine(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {
@@ -682,8 +682,8 @@ proptest! {
         }
     }
 
-    /// Below saturation, pages on the other tiers gain nothing: in the end all pages are on the
-    /// first tier.
+    /// A high demand, then one that does not saturate the first tier: all pages return to this
+    /// tier, because pages on the other tiers gain nothing.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {
         for kind in [PolicyKind::Dmi, PolicyKind::DmiPrototype, PolicyKind::Guided] {

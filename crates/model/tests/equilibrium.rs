@@ -96,7 +96,8 @@ fn alone(platform: &Platform, load: &Load) -> LoadEquilibrium {
     solve(platform, std::slice::from_ref(load)).loads.remove(0)
 }
 
-/// The hard limit of all tiers together at these shares, GB/s.
+/// The bandwidth at which the first of the tiers is saturated, with these shares of the traffic,
+/// GB/s.
 fn limit(platform: &Platform, shares: &[f64]) -> f64 {
     let most = |tier: &Tier| tier.curves.of(Mix::READ).unwrap().max_bandwidth_gbps();
     let used = platform.tiers.iter().zip(shares).filter(|(_, share)| **share > 0.0);
@@ -191,7 +192,8 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// Bytes queued at a link are in flight, and they are not counted again at their tier.
+    /// All tiers are behind one link. Bytes queued at the link count as in flight, and are not
+    /// counted again at their tier.
     #[test]
     fn littles_law_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,

@@ -92,7 +92,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (any::<Index>(), any::<u8>()).prop_map(|(at, b)| Mutation::Byte(at, b)),
         1 => any::<Index>().prop_map(Mutation::DeleteLine),
         1 => any::<Index>().prop_map(Mutation::DuplicateLine),
-        // Most accepted mutations change a number.
+        // Numbers are mutated most often. Most accepted mutations change a number.
         6 => (any::<Index>(), prop::sample::select(&EXTREMES[..]))
             .prop_map(|(at, number)| Mutation::Number(at, number)),
     ]

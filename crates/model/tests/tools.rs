@@ -98,7 +98,8 @@ fn errors_name_the_line_of_an_output() {
 fn a_complete_output_is_reproduced() {
     let read = mlc_text::parse("mlc.txt", MLC).unwrap();
     let printed = mlc_text::text(&read, 2.3);
-    // Only the figures are compared.
+    // Only the lines with figures, and their headings, are compared: `text` does not write MLC's
+    // other lines.
     let figures = |text: &str| -> Vec<String> {
         let other = |line: &&str| {
             ["Intel", "Using all", "Measuring cache", "Local"].iter().any(|it| line.starts_with(it))

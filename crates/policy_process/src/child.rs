@@ -26,15 +26,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time for a process to end after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// A running process, in a process group of its own: its children are killed with it, and Ctrl-C in
-/// a terminal reaches Interleaf but not the policy.
+/// The running process of a policy, in a process group of its own: its children are killed with it,
+/// and Ctrl-C in a terminal reaches Interleaf but not the policy.
 pub(crate) struct Child {
     program: String,
     process: process::Child,
     /// `None` once stdin was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
-    /// The number of lines read.
+    /// The number of answers read from stdout, for the line number in errors.
     answers: u64,
     is_failed: bool,
 }
@@ -60,7 +60,8 @@ impl Child {
         Ok(child)
     }
 
-    /// Writes a message, and waits for its answer. `None` if `stop` is set before the answer.
+    /// Writes a message, and waits at most `limit` for its answer, which has a weight for each of
+    /// `tiers` tiers. `None` if `stop` is set before the answer.
     pub(crate) fn ask(
         &mut self,
         message: &impl Serialize,

@@ -94,7 +94,7 @@ impl PolicyProcesses {
         Box::new(ProcessPolicy { child, start, processes: self.clone() })
     }
 
-    /// Takes the first failure.
+    /// Returns the first failure of any process, and forgets it.
     pub fn failure(&self) -> Option<PolicyProcessError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -110,7 +110,7 @@ impl PolicyProcesses {
     }
 }
 
-/// The policy of one domain.
+/// The policy of one domain: its decisions are the answers of the process.
 struct ProcessPolicy {
     /// `None` after a failure or a request to stop.
     child: Option<Child>,
@@ -161,7 +161,7 @@ pub enum PolicyProcessError {
 }
 
 impl PolicyProcessError {
-    /// Advice to the user.
+    /// The advice that is printed with the error: what the user can change.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoCommand => "write a program and its arguments: \"exec:./policy.py --gain 2\"",

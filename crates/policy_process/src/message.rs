@@ -54,7 +54,7 @@ struct TierPeriodMessage {
     free_bytes: Option<u64>,
 }
 
-/// A valid answer.
+/// A valid answer of a policy's process.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
     /// The share of pages on each tier, summing to 1.
@@ -107,7 +107,8 @@ impl<'a> PeriodMessage<'a> {
 }
 
 impl Answer {
-    /// Parses a line for a domain with `tiers` tiers; the error is the problem in a sentence.
+    /// Parses an answer (one line of JSON) for a domain with `tiers` tiers; the error is the
+    /// problem in a sentence.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
             // The answer is one line: the error gives only the column, not "line 1".

@@ -19,7 +19,7 @@ pub(super) const SECTION: &str = "coverage of the 90 % interval";
 /// of the same workload: too few to distinguish a coverage in this range from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
-/// A measured and a predicted speed-up.
+/// The measured speed-up of a workload at some weights, and its predicted speed-up.
 pub(super) struct Case {
     pub(super) workload: String,
     pub(super) measured: f64,
@@ -53,7 +53,8 @@ pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// The coverage of `cases` by intervals with the model error of the other workloads, and a remark.
+/// The coverage of `cases` if the interval of a workload uses the model error of the other
+/// workloads. Also returns a remark with the range of these errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();
@@ -115,8 +116,9 @@ mod tests {
 
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
-        // The forecast of b is 9.1 % too low, the forecast of a 1 %. The interval of a uses the
-        // error of b and is wide. The interval of b uses the error of a and is narrow.
+        // The forecast of workload b is 9.1 % too low, that of workload a 1 %. The interval of a
+        // uses the error of b and is wide, so it covers a. The interval of b uses the error of a
+        // and is narrow, so it does not cover b.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);
         assert_eq!(row.ours, 0.5, "{remark}");

@@ -127,7 +127,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Rows of section III: each tier alone.
+/// Rows of section III: the bandwidth of each mix on each tier alone.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
@@ -154,8 +154,9 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Rows of section IV.A, with the platform's constants. The constants were fitted to all of MLC's
-/// points with pages on both tiers.
+/// Rows of section IV.A: MLC's bandwidth at several weights. The platform's two constants of
+/// interleaving (page streams, coupling) were fitted to all of MLC's points with pages on both
+/// tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -165,8 +166,8 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// Rows of the points with pages on both tiers. Each mix is predicted with constants fitted to the
-/// other mixes.
+/// Rows of MLC's points with pages on both tiers. Each mix is predicted with page streams and
+/// coupling fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -308,7 +309,7 @@ fn is_outlier(speedup: &Speedup) -> bool {
     speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
 }
 
-/// Rows of the figures in the abstract.
+/// Rows of the figures that the abstract of the white paper states.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {

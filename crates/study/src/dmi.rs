@@ -139,7 +139,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Rows of the bandwidth of CloverLeaf that the calibrator measured, by period.
+/// Rows of the log of the calibrator: the bandwidth of CloverLeaf in each period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
@@ -163,7 +163,9 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Rows of the final ratios, regrets and speed-ups.
+/// Rows of the end of the calibrator's search on CloverLeaf (last change, ratios), and of the speed
+/// under `dmi` relative to the best static weights: for workloads `alone`, and for the programs
+/// with `shifting` demand.
 fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];

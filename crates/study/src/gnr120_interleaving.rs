@@ -56,7 +56,8 @@ impl CounterRow {
 /// Traffic then does not explain an error of the speed-up.
 const SAME_TRAFFIC: f64 = 0.03;
 
-/// The measured and the predicted speed-up at some weights.
+/// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on
+/// DRAM.
 struct WeightsPoint {
     threads: u32,
     local_pct: u16,
@@ -120,8 +121,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Explains an error. Compares the `counted` traffic with ours, each relative to the traffic with
-/// DRAM only.
+/// Explains the error of a speed-up: compares the `counted` traffic with the predicted traffic
+/// `ours`, each relative to the traffic with DRAM only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {
         return format!(

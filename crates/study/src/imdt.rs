@@ -43,13 +43,13 @@ const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 /// Footprints of the curves, in units of the cache, which is the node's DRAM.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
-/// Degrees of the polynomial in figure 2.
+/// Degrees of the polynomial workloads in figure 2. A higher degree needs more operations per byte.
 const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 
-/// The degree of the polynomial in the study's rows.
+/// The degree of the polynomial workloads in the study's rows.
 const DEGREE: u32 = 1024;
 
-/// A published efficiency.
+/// A published efficiency (or range) of a workload at a footprint: a row of `efficiency.csv`.
 #[derive(Clone, Debug, Deserialize)]
 struct PublishedEfficiency {
     key: String,
@@ -168,7 +168,7 @@ fn compared(
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
 
-/// The reason for an error above 5 %.
+/// The reason for an error above 5 % of the predicted efficiency.
 fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     match (key, ratio > 1.0, is_below) {
         ("stream", true, _) => {
@@ -230,7 +230,8 @@ fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     streams.into_iter().filter_map(|(key, streams)| of(key, streams)).collect()
 }
 
-/// A table of the orderings, and whether each ordering holds.
+/// A table of the orderings that the paper states, and whether each holds for the predicted
+/// efficiencies.
 fn orderings(predicted: &[Predicted]) -> TableDocument {
     let of = |(key, ratio): (&str, f64)| {
         let found = predicted.iter().find(|it| it.key == key);

@@ -23,7 +23,7 @@ use interleaf_record::reproduce::StudyDocument;
 
 type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
 
-/// A study, with the steps of its progress bar.
+/// A study: its name, the number of steps of its progress bar, and the function that computes it.
 struct Study {
     name: &'static str,
     steps: u64,

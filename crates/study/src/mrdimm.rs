@@ -44,7 +44,8 @@ const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
-/// Loads of all channels, GB/s, up to the maximum of RDIMMs with 32 Gb devices.
+/// Offered loads of all channels together, GB/s, at which latency is simulated. They end at the
+/// maximum of RDIMMs with 32 Gb devices.
 const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
@@ -98,7 +99,8 @@ impl ModulePoint {
     }
 }
 
-/// Results of the points, scaled to all channels.
+/// The result and the energy of each simulated point, scaled from the sampled sub-channels to all
+/// channels.
 struct Results(BTreeMap<ModulePoint, (ChannelResult, Option<Energy>)>);
 
 impl Results {
@@ -157,7 +159,8 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// Returns points with two modules of 64 GB: two ranks of x4 devices, and four ranks of x8 devices.
+/// Returns two points at a load of `gbps`, both with modules of 64 GB: two ranks of x4 devices, and
+/// four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
@@ -233,7 +236,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Returns our figure for a key of the published table.
+/// Returns the simulated figure for a row of the published table; `key` names the row.
 fn ours(results: &Results, key: &str) -> f64 {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -269,7 +272,8 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// Returns the power of four ranks of x8 devices divided by that of two ranks of x4 devices.
+/// Returns the power of modules with four ranks of x8 devices divided by that of modules with two
+/// ranks of x4 devices, at a load of `gbps`.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)
@@ -296,7 +300,7 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// Explains an error of more than 5 %.
+/// Explains an error of more than 5 % of the simulated figure for the row `key`.
 fn reason(results: &Results, key: &str) -> String {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -365,7 +369,7 @@ fn remarks(results: &Results) -> Vec<String> {
     ]
 }
 
-/// Returns a table of all maxima (figures 4 to 6).
+/// Returns a table of the maximum bandwidth of each module and mix (figures 4 to 6).
 fn maxima(results: &Results) -> TableDocument {
     let mut header: Vec<String> = vec!["module".into(), "density".into()];
     header.extend(MIXES.map(|mix| format!("{mix}, GB/s")));

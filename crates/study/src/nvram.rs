@@ -44,7 +44,7 @@ const ACCESSES: [Access; 2] = [Access::RandomWrite, Access::RandomRead];
 const RAMP_FS: u64 = 1_000_000_000_000;
 const RUNTIME_FS: u64 = 20_000_000_000_000;
 
-/// A row of the published tables.
+/// A row of the published tables: a conclusion of the slides, as a range of a ratio or a value.
 #[derive(Deserialize)]
 struct Conclusion {
     key: String,
@@ -79,7 +79,8 @@ impl CardResults {
         self.0.get(&CardPoint::new(card, access, depth))
     }
 
-    /// A quantity of the MRAM card, divided by the same quantity of the DRAM card.
+    /// The IOPS or the latency of the MRAM card, as given by `of`, divided by the same quantity of
+    /// the DRAM card.
     fn ratio(
         &self,
         access: Access,
@@ -157,7 +158,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// All points to simulate.
+/// All combinations of card, access and queue depth to simulate.
 fn points() -> Vec<CardPoint> {
     let mut points = vec![];
     for card in [DRAM, MRAM] {
@@ -172,7 +173,7 @@ fn points() -> Vec<CardPoint> {
     points
 }
 
-/// The access and the quantity of a conclusion.
+/// The access and the quantity (latency or IOPS) that the conclusion with this key is about.
 fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     let access = if key.ends_with("write") { Access::RandomWrite } else { Access::RandomRead };
     if key.starts_with("latency") {
@@ -182,8 +183,9 @@ fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     }
 }
 
-/// A row for a conclusion at a depth. If the ratio is outside the published range, a run without
-/// the limits of the memory shows whether the memory is the cause.
+/// A row that compares a conclusion with the simulated ratio of both cards at a queue depth. If the
+/// ratio is outside the published range, a run without the limits of the card's memory shows
+/// whether the memory is the cause.
 fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> ReproduceRow {
     let (access, of) = quantity(&conclusion.key);
     let ours = results.ratio(access, depth, false, of);
@@ -203,7 +205,8 @@ fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> Repro
     row.with_note(format!("{words}; {cause}: with memories without limits the ratio is {ideal}"))
 }
 
-/// Both cards at each depth: the slides show these figures, but print no numbers.
+/// Rows of the IOPS and latency of both cards at each queue depth. They have no published number,
+/// because the slides show these figures without numbers.
 fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     let mut rows = vec![];
     for (access, name, page) in
@@ -230,7 +233,7 @@ fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     rows
 }
 
-/// The conclusions, and whether they hold.
+/// Sentences that say for each conclusion of the slides at how many depths it holds.
 fn remarks(conclusions: &[Conclusion], study: &StudyDocument) -> Vec<String> {
     let mut remarks: Vec<String> = conclusions
         .iter()

@@ -12,13 +12,13 @@ pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T
     })
 }
 
-/// Returns weights from two columns of a table.
+/// Returns the weights of DRAM and CXL from two columns of a published table.
 pub(super) fn weights(dram: u16, cxl: u16) -> Result<Weights, Failure> {
     Weights::new(vec![dram, cxl])
         .map_err(|why| Failure::new(why.to_string(), "the table is part of the program: report it"))
 }
 
-/// Returns the mean and the maximum of the absolute values.
+/// Returns the mean and the maximum of the absolute values of `errors`.
 pub(super) fn mean_and_max(errors: &[f64]) -> (f64, f64) {
     let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len().max(1) as f64;
     (mean, errors.iter().fold(0.0, |most: f64, error| most.max(error.abs())))

@@ -39,7 +39,8 @@ const LOADS: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 /// Read shares, in percent, that were used to choose constants of the controller and of servers.
 const FITTED: [u32; 14] = [50, 51, 58, 60, 64, 67, 70, 74, 80, 83, 90, 95, 98, 100];
 
-/// A measured mix of a server.
+/// A row of the published results: maximum, idle latency and loaded latencies of one server and
+/// mix.
 #[derive(Deserialize)]
 struct Measured {
     server: String,
@@ -58,7 +59,7 @@ impl Measured {
     }
 }
 
-/// Simulated maximum, idle latency, and mean latencies at [`LOADS`].
+/// Simulated maximum bandwidth and idle latency of a server, and mean latencies at [`LOADS`].
 struct SimulatedServer {
     gbps: f64,
     idle_ns: f64,
@@ -135,7 +136,7 @@ fn fitted_constants() -> Vec<String> {
     .into()
 }
 
-/// Explains an error of a maximum above 5 %.
+/// Explains an error above 5 % of a server's simulated maximum bandwidth.
 fn reason_of_maximum(server: &str) -> String {
     match server {
         "cascade-lake" => {
@@ -148,7 +149,8 @@ fn reason_of_maximum(server: &str) -> String {
     .into()
 }
 
-/// Explains an error of a latency above 5 %.
+/// Explains an error above 5 % of a server's simulated latency at the fraction `load` of the
+/// maximum.
 fn reason_of_latency(row: &Measured, load: f64) -> String {
     match row.server.as_str() {
         "zen2" => {

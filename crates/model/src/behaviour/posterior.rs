@@ -1,9 +1,10 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
-//! The algorithm fills the cube of the prior with points, and weights each point by its likelihood.
-//! For some rounds, the algorithm then narrows the cube to the region with nearly all of the weight
-//! and fills the cube again. At the end, the algorithm draws a fixed number of behaviours of equal
-//! weight. The algorithm is deterministic.
+//! A behaviour is a point of a cube: each coordinate gives one unknown quantity ([`Prior::at`]).
+//! [`infer`] fills the cube with points, and weights each point by the likelihood of the runs. For
+//! some rounds, it then narrows the cube to the region with nearly all of the weight and fills the
+//! cube again. At the end, it draws a fixed number of points of equal weight. The algorithm is
+//! deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,
@@ -20,8 +21,8 @@ use crate::{
 /// The number of behaviours that [`infer`] returns.
 pub const MEMBERS: usize = 64;
 
-/// Standard deviation of the logarithm of a run's bandwidth: errors of counters and phases of
-/// programs together.
+/// Standard deviation of the logarithm of a run's counted bandwidth about the bandwidth of the
+/// model. It covers errors of the counters and phases of the programs.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
 /// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. It
@@ -32,10 +33,11 @@ const RESULT_SPREAD: f64 = 0.06;
 /// ([`crate::predict`]), and of two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
-/// The number of rounds, and the points of a round.
+/// The number of rounds that narrow the cube of behaviours, and the number of points in each round.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The points of a round if each point needs a solution of the queueing network.
+/// The number of points in each round if there are interleaved runs: each point then needs a
+/// solution of the queueing network.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
@@ -60,7 +62,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
             .collect();
         let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        // Runs that no behaviour explains carry no information: all points get equal weight.
+        // If no point has a finite likelihood, the runs carry no information, and all points get
+        // equal weight.
         let weight = |log: f64| if best.is_finite() { libm::exp(log - best).max(0.0) } else { 1.0 };
         weighed = logs.into_iter().map(|(point, log)| (point, weight(log))).collect();
         cube = around(&weighed, cube);
@@ -86,7 +89,8 @@ fn around(
     })
 }
 
-/// Systematic resampling: one member for each equal fraction of the weight, in order.
+/// Draws [`MEMBERS`] points by systematic resampling: the total weight is divided into equal parts,
+/// and each part gives one point. A point of large weight is drawn several times.
 fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     let total: f64 = weighed.iter().map(|(_, weight)| weight).sum();
     let mut members = Vec::with_capacity(MEMBERS);
@@ -106,7 +110,7 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// Responses of the first tier, in rising order of read share.
+    /// Read share, and response of the first tier to traffic with this read share, in rising order.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }
@@ -134,8 +138,9 @@ impl<'a> Evidence<'a> {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
-    /// Compares the bandwidths of `behaviour` with counted bandwidths. Runs without counted
-    /// bandwidth are compared by the change of their result with the thread count, within a series.
+    /// The log-likelihood of the local runs: compares their bandwidths under `behaviour` with the
+    /// counted bandwidths. Runs without counted bandwidth are compared by the change of their
+    /// result with the thread count, within a series.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =
@@ -165,8 +170,9 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// Compares speed-ups of interleaved runs. The reference of a run is the local run with the
-    /// same number of threads.
+    /// The log-likelihood of the interleaved runs: compares their speed-ups under `behaviour` with
+    /// the measured speed-ups. The reference of a speed-up is the local run with the same number of
+    /// threads.
     fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         for run in &self.demand.interleaved {

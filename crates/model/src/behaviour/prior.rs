@@ -6,7 +6,7 @@
 use super::Behaviour;
 use crate::demand::Demand;
 
-/// The number of unknown quantities.
+/// The number of unknown quantities of a [`Behaviour`], one for each of its fields.
 pub const DIMENSIONS: usize = 7;
 
 /// Spread of the outstanding lines, as the scale of a logistic distribution of their logarithm. 0.2
@@ -18,15 +18,17 @@ const LINES_SCALE: f64 = 0.2;
 /// compute-bound).
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
-/// The contention. Most programs are below 0.0084, at which 120 threads have twice the compute
-/// time: such programs scale to half of the cores. The tail has programs that are limited by locks,
-/// barriers or serial parts: at 0.05, 120 threads do the work of 17.
+/// The distribution of [`Behaviour::contention`]. Most programs are below 0.0084, at which 120
+/// threads have twice the compute time: such programs scale to half of the cores. The tail has
+/// programs that are limited by locks, barriers or serial parts: at 0.05, 120 threads do the work
+/// of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
-/// The bandwidth of access patterns relative to the bandwidth of a measurement kernel. Programs
-/// that are known to saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96
-/// (lbm). The tail has patterns with many bank conflicts.
+/// The distribution of [`Behaviour::pattern_factor`]: the bandwidth of an access pattern divided by
+/// the bandwidth of a measurement kernel. Programs that are known to saturate DRAM on the platform
+/// gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has patterns with many bank
+/// conflicts.
 const PATTERN_FACTOR: BulkAndTail =
     BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
 
@@ -61,7 +63,7 @@ impl BulkAndTail {
     }
 }
 
-/// The prior of a workload.
+/// The prior distribution of the behaviours of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     /// The median of a thread's outstanding lines.
@@ -81,7 +83,7 @@ impl Prior {
         }
     }
 
-    /// The behaviour at a point of the cube.
+    /// The behaviour at a point of the unit cube: each coordinate, 0 to 1, gives one field.
     pub fn at(&self, point: &[f64; DIMENSIONS]) -> Behaviour {
         let [lines, compute, overlap, pattern, relief, reads, contention] = *point;
         let between = |(low, high): (f64, f64), part: f64| low + part * (high - low);

@@ -25,14 +25,15 @@ const RESERVE: f64 = 0.02;
 const OVER_IDLE: f64 = 4.0;
 /// A multiple of the latency of the first tier. See [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
-/// The guard acts if the bandwidth falls by at least this fraction. A smaller loss may be noise.
+/// The guard against overload acts if the total bandwidth falls by at least this fraction from one
+/// period to the next. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 
 /// The state of the guards of one domain.
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
-    /// Shares, and bandwidth in GB/s, of the last period.
+    /// The target shares of the previous period, and its mean total bandwidth in GB/s.
     before: Option<(Vec<f64>, f64)>,
     roll_back: RollBack,
 }
@@ -42,12 +43,13 @@ impl Guards {
         Self { tiers, order: Order::Interleave, before: None, roll_back: RollBack::default() }
     }
 
-    /// The order of the last verdict.
+    /// The order of the last verdict: the rule by which pages are assigned to tiers.
     pub(super) const fn order(&self) -> Order {
         self.order
     }
 
-    /// Applies all guards to a verdict.
+    /// Applies all guards to a verdict, and keeps the observation for the comparison with the next
+    /// period.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
         let verdict = self.roll_back.pass(seen, verdict);
@@ -82,8 +84,8 @@ impl Guards {
         Verdict { order: verdict.order, ..Verdict::interleave(half.collect(), "guard", reason) }
     }
 
-    /// Cuts shares that do not fit, and adds the excess to tiers with room, in the order of the
-    /// tiers.
+    /// Cuts each share whose pages do not fit into the free memory of the tier, and adds the excess
+    /// to tiers with room, in the order of the tiers.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
         // The largest share that fits on each tier: the present share, and the free memory less the
@@ -170,7 +172,8 @@ mod tests {
         let mut guards = Guards::new(tiers());
         let now = seen([1.0, 0.0], 400.0, [300.0, 215.0], [40, 12]);
         assert_eq!(guards.pass(&now, to([0.9, 0.1])), to([0.9, 0.1]));
-        // 12 GiB free less 2 GiB of reserve are a fifth of 50 GiB.
+        // The second tier has 12 GiB free, less 2 GiB of reserve. The remaining 10 GiB are a fifth
+        // of the 50 GiB that are steered, so a share of 0.4 is cut to 0.2.
         let cut = guards.pass(&now, to([0.6, 0.4]));
         assert!((cut.shares[1] - 0.2).abs() < 1e-9 && (cut.shares[0] - 0.8).abs() < 1e-9);
         assert_eq!(cut.reason, "more; but cxl has room for 20 % only");

@@ -9,8 +9,8 @@
 
 use crate::policy::{Observation, Verdict};
 
-/// A roll-back needs a loss of bandwidth above this fraction of the bandwidth, and above this
-/// multiple of the standard error. A smaller loss may be noise.
+/// A change is rolled back if the loss of bandwidth is above the fraction `LOST` of the bandwidth,
+/// and above `ERRORS` times the standard error of the loss. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
@@ -33,14 +33,15 @@ pub(super) struct RollBack {
     rolled_back: Option<RolledBack>,
 }
 
-/// The period before a change.
+/// The target shares and the mean bandwidth of the period before a change, and the standard error
+/// of that mean.
 struct PeriodBefore {
     shares: Vec<f64>,
     gbps: f64,
     error_gbps: f64,
 }
 
-/// A change that was rolled back.
+/// A change that was rolled back: its shares are rejected for some periods.
 struct RolledBack {
     shares: Vec<f64>,
     /// The bandwidth before the change, GB/s.
@@ -154,7 +155,7 @@ mod tests {
             let held = guard.pass(&seen(1.0, 410.0), to(0.52));
             assert_eq!((held.action, held.shares), ("hold", vec![1.0, 0.0]));
         }
-        // Other changes may be tried at once, and the rejected change after some time.
+        // After `PERIODS` periods the rejected change may be tried again.
         assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
     }
 

@@ -18,9 +18,9 @@ const VARYING_RANGE: f64 = 0.5;
 /// have a range of 4.1 standard deviations, and a median step of 0.95 standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
-/// A change of placement counts as a migration if at least this fraction of its bytes was counted
-/// as migrated. Allocation and release change the placement too. If they counted as migrations, a
-/// busy machine would never be quiet.
+/// A change of placement counts as a migration if at least this fraction of the changed bytes was
+/// counted as migrated. Allocation and release change the placement too. If they counted as
+/// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
 /// Minimum number of quiet samples, however long they are. The scatter of a single sample is
@@ -40,7 +40,7 @@ pub(super) struct Window {
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
-/// The kept part of a sample.
+/// The part of a sample that the window keeps: the counters of the tiers near one domain.
 struct Kept {
     span_ns: f64,
     quiet: bool,
@@ -256,7 +256,7 @@ impl Window {
         (0..self.tiers).map(mean).collect()
     }
 
-    /// The mean latency of each tier, ns.
+    /// The mean latency of each tier over all samples, ns; `None` if a sample lacks the counters.
     pub(super) fn tier_latency_ns(&self) -> Vec<Option<f64>> {
         let of = |tier: usize| {
             let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
@@ -272,8 +272,8 @@ impl Window {
     }
 }
 
-/// The largest change of a tier's share of a scope, converted to bytes; 0 if no share changed by
-/// more than `floor`.
+/// The largest change of a tier's share of the pages of a scope, converted to bytes; 0 if no share
+/// changed by more than `floor`.
 fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
@@ -295,7 +295,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // Of two middle values, this is the higher one.
+    // The usual step is the median; of two middle values, the higher one.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -304,7 +304,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     samples.into_iter().filter(|sample| sample.total_gbps() >= middle).collect()
 }
 
-/// The latency of a request by Little's law.
+/// The mean latency of a request, ns, by Little's law; `None` without counters or requests.
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
     (inserts > 0.0).then(|| occupancy_ns / inserts)
@@ -361,7 +361,8 @@ mod tests {
         assert_eq!(window.migrated_bytes(), 1 << 30);
     }
 
-    /// Samples on a busy machine are few and long.
+    /// On a busy machine samples are few and long. They suffice if together they last as long as
+    /// five normal samples.
     #[test]
     fn a_few_long_samples_are_enough() {
         let settings = Settings::default();
@@ -383,8 +384,9 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migrated bytes are few compared with the traffic, but many compared with the scope.
-    /// Until the migration ends, the counters do not show the new placement.
+    /// A migration whose bytes are few compared with the traffic, but many compared with the scope.
+    /// Samples during this migration are not quiet, because the counters do not yet show the new
+    /// placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -418,8 +420,8 @@ mod tests {
         assert_eq!(window.quiet(), 4);
     }
 
-    /// The migration may begin more than a period after the decision. Until it begins, the pages
-    /// have the old placement.
+    /// A migration that begins more than a period after its decision. Until the migration begins,
+    /// the pages have the old placement, so the control loop waits.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };
@@ -476,7 +478,7 @@ mod tests {
         assert!(!window.is_counted());
         assert_eq!(window.observation(0.2, vec![1.0, 0.0], &[0], &settings), None);
         assert_eq!(window.tier_latency_ns()[1], None);
-        // A sample with a missing counter does not hide the other samples.
+        // A sample with a missing counter is skipped; the other samples count.
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);
         window.add(&blind, 0, &[0, 1], &[0], &settings);
         window.add(&sample([100.0, 20.0], 0), 0, &[0, 1], &[0], &settings);

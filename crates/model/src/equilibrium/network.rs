@@ -30,8 +30,8 @@ pub struct Solution {
     pub occupancy: Vec<Vec<f64>>,
 }
 
-/// The factors f_i(n) of the stations, multiplied by `scale`^n. The scale keeps them within the
-/// range of floating point.
+/// The factors f_i(n) = visit_i^n / (rate_i(1) ... rate_i(n)) of each station, multiplied by
+/// `scale`^n. The scale keeps them within the range of floating point.
 struct Factors {
     scale: f64,
     of_station: Vec<Vec<f64>>,
@@ -54,8 +54,9 @@ impl Factors {
         Self { scale, of_station: stations.iter().map(factors).collect() }
     }
 
-    /// Convolves the factors of the stations before and after each station: `before[i]` has all
-    /// stations before `i`, and the last entry of `before` has all stations.
+    /// Returns the convolved factors of the stations before and after each station. `before[i]` has
+    /// all stations before `i`, and the last entry of `before` has all stations. `after[i]` has
+    /// station `i` and all stations after it.
     fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
         let mut none = vec![0.0; self.of_station[0].len()];
         none[0] = 1.0;
@@ -173,7 +174,8 @@ mod tests {
 
     #[test]
     fn without_queueing_times_add_up() {
-        // Rates that rise with the customers: without queueing one round takes 0.7/3 + 0.3/1.
+        // Two stations whose rates are proportional to their customers, so no customer queues. One
+        // round then takes 0.7/3 + 0.3/1, and 8 customers have 8 times the inverse as throughput.
         let free = |visit: f64, rate: f64| Station {
             visit,
             rates: (1..=8).map(|n| rate * f64::from(n)).collect(),

@@ -16,14 +16,15 @@ pub(super) struct TierView<'a> {
 }
 
 impl TierView<'_> {
-    /// The flows of `load` with the lines of 1, 2, ... `streams` page streams at this tier.
+    /// The flow of `load` at this tier while 1, 2, ... `streams` of its page streams are at the
+    /// tier.
     pub(super) fn flows(&self, load: &Load, streams: usize) -> Vec<Flow> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let stream_bytes = load.circulating_bytes() / streams as f64;
         let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
         if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
-            // The factor scales all bandwidths of the curve. At each latency, it therefore scales
-            // the bytes in flight too.
+            // The bandwidth factor scales all bandwidths of the curve. At each latency, it
+            // therefore scales the bytes in flight too.
             let factor = self.bandwidth_factor;
             let mut flow = response.closed_loops(compute_ns, load.overlap);
             let scaled = |flow: Flow| Flow { bandwidth_gbps: flow.bandwidth_gbps * factor, ..flow };
@@ -32,8 +33,8 @@ impl TierView<'_> {
         bytes.map(|bytes| self.shared_flow(bytes, compute_ns, load.overlap)).collect()
     }
 
-    /// The flow beside other traffic: all lines queue in the same way, so the bandwidth of a load
-    /// is proportional to its bytes in flight.
+    /// The flow of `bytes` of this load beside the traffic of other loads on the tier: all lines
+    /// queue in the same way, so the bandwidth of a load is proportional to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
             let latency_ns = self.latency_ns(own + self.others_bytes);
@@ -47,7 +48,7 @@ impl TierView<'_> {
         flow(root(miss, (0.0, -bytes), (bytes, miss(bytes)), 1e-12))
     }
 
-    /// The latency of a line with `bytes` in flight, of all loads together.
+    /// The latency of a line if all loads together have `bytes` in flight at the tier.
     fn latency_ns(&self, bytes: f64) -> f64 {
         let bytes = bytes / self.bandwidth_factor;
         let bandwidth: f64 =

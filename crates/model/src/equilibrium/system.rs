@@ -10,8 +10,8 @@ use crate::{
 /// Such traffic slows a tier down, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
-/// Maximum number of rounds for loads that share tiers. After them, the result of the last round is
-/// used.
+/// Maximum number of rounds of the iteration that solves several loads on the same tiers. After
+/// them, the result of the last round is used.
 const ROUNDS_MAX: usize = 200;
 
 /// The equilibrium of one load.
@@ -47,7 +47,8 @@ pub struct System<'a> {
     extrapolated: Vec<Vec<Option<String>>>,
 }
 
-/// The traffic of all loads on all tiers: start and result of an iteration.
+/// The traffic of all loads on all tiers. It is the start and the result of the iteration that
+/// solves the equilibrium, so a similar problem can start from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
     /// By load and tier, GB/s.
@@ -203,7 +204,8 @@ impl<'a> System<'a> {
         self.reached(loads, 0, network)
     }
 
-    /// Recomputes the flows of the tiers `coupled` in the network of the only load.
+    /// Recomputes the flows of the tiers `coupled` in the network of the only load, after a change
+    /// of the `traffic` that takes bandwidth from these tiers.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -225,9 +227,9 @@ impl<'a> System<'a> {
 
     /// Solves several loads that share tiers. In each round, each load in turn is solved with the
     /// traffic of the others held fixed. The traffic of the load then moves half of the way to that
-    /// solution. If no traffic is known at the start, it moves all of the way in the first round.
-    /// The rounds end when no load changes its bandwidth on a tier by `tolerance` of its bandwidth
-    /// or more, or after [`ROUNDS_MAX`].
+    /// solution. If no traffic is known at the start, the traffic moves all of the way in the first
+    /// round. The rounds end when no load changes its bandwidth on a tier by `tolerance` of its
+    /// bandwidth or more, or after [`ROUNDS_MAX`].
     fn solve_together(
         &self,
         loads: &[Load],
@@ -305,7 +307,8 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// Tier `tier` from the view of load `at`.
+    /// Tier `tier` from the view of load `at`: the responses to the traffic, and the bytes in
+    /// flight of other loads.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();
@@ -411,7 +414,7 @@ struct Reached {
     bandwidth_gbps: f64,
     /// The probability of 0, 1, ... streams, by station.
     occupancy: Vec<Vec<f64>>,
-    /// Bytes queued at the link, by station.
+    /// Bytes that wait at the link in front of each station.
     queued_bytes: Vec<f64>,
 }
 
@@ -453,7 +456,7 @@ fn reach(
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
 }
 
-/// The stations of each group, as a network of its own.
+/// The stations of each group (stations behind one link), as a network of its own.
 fn grouped(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -469,7 +472,8 @@ fn grouped(
     groups.iter().map(group).collect()
 }
 
-/// One station for each group: it has the rates `unlimited`, capped by the limit of the group.
+/// Replaces the stations of each group by one station. Its rates are the group's rates in
+/// `unlimited`, capped by the bandwidth of the group's link.
 fn behind_links(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],

@@ -48,7 +48,7 @@ struct ConfigurationToml {
     /// True for parts that are not on sale yet.
     #[serde(default)]
     future: bool,
-    /// The platform of its memory, by name or as a file.
+    /// The platform that describes the memory of the server, by name or as a file.
     platform: Spanned<String>,
     /// Populated channels, at most all channels of the platform.
     channels: Option<ChannelsToml>,

@@ -30,7 +30,7 @@ struct Group {
 /// Reads the curves in `text`. A domain that is not among `domains` is an error.
 ///
 /// # Errors
-/// If the table does not have this form, or a curve is impossible.
+/// If the table does not have the form of the module header, or a curve is impossible.
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
     let mut groups: Vec<Group> = vec![];

@@ -104,7 +104,7 @@ struct PhaseFile {
     bandwidth_gbps: Spanned<f64>,
 }
 
-/// Hints for keys that are missing.
+/// Hints that errors print for missing keys: the key, and what to add.
 const MISSING: [(&str, &str); 3] = [
     (
         "mix",
@@ -133,7 +133,7 @@ pub fn platform_place(file: &str, text: &str) -> Option<String> {
 /// Reads the demand in `text`.
 ///
 /// # Errors
-/// If the file does not have this form, or has an impossible value.
+/// If the file is not a demand file, or has an impossible value.
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile =

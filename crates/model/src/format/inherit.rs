@@ -17,7 +17,7 @@ use toml::{
 /// A table of a file, with the spans of its values.
 pub type Table<'i> = DeTable<'i>;
 
-/// Returns the table with all spans moved by `by`.
+/// Returns the table with `by` added to the byte offsets of all spans.
 pub(super) fn moved(table: Table<'_>, by: usize) -> Table<'_> {
     table.into_iter().map(|(key, value)| (spanned(key, by), moved_value(value, by))).collect()
 }
@@ -90,12 +90,12 @@ fn over<'i>(
     Spanned::new(span, merged)
 }
 
-/// The text of the key `key` of a table.
+/// The text that the table `value` has for `key`; `None` if it has no text there.
 fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
 
-/// The entry of the list `list` whose `identity` is `wanted`.
+/// The entry of the list of tables `list` that has the text `wanted` for the key `identity`.
 pub fn entry<'v, 'i>(
     table: &'v Table<'i>,
     list: &str,
@@ -107,7 +107,7 @@ pub fn entry<'v, 'i>(
     found?.get_ref().as_table()
 }
 
-/// The identities of the entries of the list `list`.
+/// The text that each entry of the list of tables `list` has for the key `identity`.
 pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<String> {
     let entries = table.get(list).and_then(|list| list.get_ref().as_array());
     let texts = entries.into_iter().flat_map(|entries| entries.iter());

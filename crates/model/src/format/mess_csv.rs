@@ -28,7 +28,7 @@ const COLUMNS: [&str; 10] = [
     "rw_ratio",
 ];
 
-/// Minimum number of points for a curve.
+/// Minimum number of measured points of a read share for a curve.
 const POINTS_MIN: usize = 3;
 
 /// The curves of a file, and the points and mixes that were left out.
@@ -45,7 +45,7 @@ pub struct MessCurves {
 /// Reads the curves in `text`; `figure` is their provenance.
 ///
 /// # Errors
-/// If the table does not have this form, or no curve is left.
+/// If the table lacks a column of the Mess plotter or has an invalid value, or if no curve is left.
 pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, FileError> {
     let table = Table::read(file, text, &REQUIRED, None)?;
     let mut mixes: Vec<(u32, Vec<CurvePoint>, usize)> = vec![];
@@ -98,7 +98,8 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The provenance of points that the Mess benchmark measured on the platform itself.
+/// The figure for points that the Mess benchmark measured on the platform itself: measured, with
+/// this source.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
@@ -118,11 +119,11 @@ pub struct MessPoint {
     pub pause: f64,
     /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// The largest difference between repetitions, GB/s.
+    /// The largest difference between the bandwidths of two repetitions, GB/s.
     pub bandwidth_apart_gbps: f64,
     /// Latency, ns.
     pub latency_ns: f64,
-    /// The largest difference between repetitions, ns.
+    /// The largest difference between the latencies of two repetitions, ns.
     pub latency_apart_ns: f64,
 }
 

@@ -33,17 +33,17 @@ use std::fmt::Write;
 pub struct Mlc {
     /// Idle latency measured from one CPU, ns.
     pub idle_ns: Option<f64>,
-    /// Idle latency by node, ns.
+    /// Idle latency from each node with CPUs to each node with memory, ns.
     pub latency: Option<Matrix>,
-    /// Maximum bandwidth of each traffic.
+    /// Maximum bandwidth of each traffic mix that MLC measures.
     pub most: Vec<MaxBandwidth>,
-    /// Bandwidth by node, MB/s.
+    /// Bandwidth from each node with CPUs to each node with memory, MB/s.
     pub bandwidth: Option<Matrix>,
     /// Tables of latency under load.
     pub loaded: Vec<MlcTable>,
 }
 
-/// Figures from nodes with CPUs to nodes with memory.
+/// A matrix of latencies or bandwidths, from nodes with CPUs to nodes with memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     /// The nodes with memory.
@@ -62,7 +62,7 @@ pub struct MaxBandwidth {
     pub mbps: f64,
 }
 
-/// Latency under load.
+/// A table of latency under load, for one traffic mix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MlcTable {
     /// MLC's name of the traffic: `Read-only`; empty if the output has no name.
@@ -71,7 +71,8 @@ pub struct MlcTable {
     pub rows: Vec<LoadRow>,
 }
 
-/// A load of the loaded-latency table.
+/// A row of the loaded-latency table: one injected delay, with the latency and bandwidth at this
+/// delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadRow {
     /// The injected delay, cycles.
@@ -110,7 +111,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 impl Mlc {
-    /// The mix of a traffic with this name; `None` if unknown.
+    /// The mix that MLC calls `traffic`; `None` if the name is unknown.
     pub fn mix(traffic: &str) -> Option<Mix> {
         if traffic.eq_ignore_ascii_case("Read-only") {
             return Some(Mix::READ);
@@ -276,7 +277,7 @@ fn iteration(rest: &str) -> &str {
     inside.split_once("ns").map_or(inside, |(number, _)| number).trim()
 }
 
-/// Reads the maximum bandwidth of a traffic; `None` for another line.
+/// Reads a line with the maximum bandwidth of a traffic mix; `None` if the line is another one.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
     // The names contain colons too, so the line is split at its last colon.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };

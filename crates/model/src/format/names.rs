@@ -12,7 +12,7 @@ const SHARED_NUMBER: f64 = 0.5;
 /// Minimum number of digits of a shared number.
 const NUMBER: usize = 3;
 
-/// Minimum length of an incomplete name for which a name that begins with it is suggested.
+/// Minimum length of a misspelled name for which a known name with this beginning is suggested.
 const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`, in any letter case. If no name is

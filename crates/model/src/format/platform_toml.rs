@@ -174,7 +174,7 @@ struct InterleavingFile {
 /// the file cannot be read.
 ///
 /// # Errors
-/// If the file, or a curve file that it names, does not have this form.
+/// If the file is not a valid platform file, or a curve file that it names is invalid.
 pub fn parse(
     file: &str,
     text: &str,

@@ -128,8 +128,9 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The 1-based line of the first row at or after line `from`. The reader's position of a row is the
-/// end of the row before, so the empty lines and comments that the reader skips come between.
+/// The 1-based line of the first row at or after line `from`. The CSV reader gives the end of the
+/// previous row as the position of a row. Empty lines and comments, which the reader skips, may lie
+/// between the two rows.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

@@ -17,7 +17,7 @@ use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::Spanned;
 
-/// A smaller number counts as 0 for a field that must be above 0.
+/// A field that must be above 0 is refused below this number, which counts as 0.
 const LEAST_POSITIVE: f64 = 1e-12;
 
 /// The name and the text of a file.
@@ -124,7 +124,8 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The offset, the name and the text of each file.
+    /// The offset, the name and the text of this file and of each file that it inherits from. The
+    /// offsets make spans of different files distinct.
     fn files(&self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
         let own = core::iter::once((self.file, self.text));
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
@@ -137,19 +138,20 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// The file of position `at`: its offset, name and text.
+    /// The file whose text contains the position `at`: its offset, name and text.
     fn file_at(&self, at: usize) -> (usize, &'a str, &'a str) {
         let before = self.files().take_while(|(start, ..)| *start <= at);
         before.last().unwrap_or((0, self.file, self.text))
     }
 
-    /// The name of the file of `value`, if the value is inherited.
+    /// The name of the file that `value` is inherited from; `None` if this file has the value
+    /// itself.
     pub fn inherited_from<T>(&self, value: &Spanned<T>) -> Option<&'a str> {
         let (start, file, _) = self.file_at(value.span().start);
         (start > 0).then_some(file)
     }
 
-    /// The text from position `at` on.
+    /// The rest of the file's text from the position `at` on.
     fn at(&self, at: usize) -> &'a str {
         let (start, _, text) = self.file_at(at);
         text.get(at - start..).unwrap_or_default()
@@ -374,13 +376,14 @@ impl<'a> TomlText<'a> {
     }
 }
 
-/// The schema of a file of any kind.
+/// The `schema` key alone, which files of every kind have.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<Spanned<String>>,
 }
 
-/// The form of figures with their source, such as the timings of a module.
+/// The problem that an error names if a figure, such as a timing of a module, is not a list of a
+/// value and its source.
 const PAIR: &str = "expected a list of a value and its source";
 
 /// The parser's message without the names of Rust types.

@@ -34,7 +34,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean of the means of the strata, and its standard error.
+/// The mean of the means of the strata (one stratum for each workload), and the standard error of
+/// that mean.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
@@ -64,8 +65,8 @@ impl StratumSums {
     }
 }
 
-/// The interval of the geometric mean over the strata, whose values are logarithms. Each stratum
-/// has two values or more. Without noise the interval is a point.
+/// The interval of the geometric mean over the strata. A stratum has the logarithms of the ratios
+/// of one workload. Each stratum has two values or more. Without noise the interval is a point.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
     let centred: Vec<Vec<f64>> = strata

@@ -35,7 +35,8 @@ impl Machine {
     }
 }
 
-/// Runs a comparison as a runner does; returns the judgement of the last look and its rounds.
+/// Runs rounds of two programs on `machine` until a look of `design` has an answer. Returns the
+/// judgement of the last look and its number of rounds.
 fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgement, usize) {
     let mut times = [vec![], vec![]];
     let mut last = None;
@@ -58,7 +59,7 @@ fn design(seed: u64) -> Design {
     Design::sequential(ROUNDS_MAX, CONFIDENCE, MIN_DIFFERENCE, seed)
 }
 
-/// The number of comparisons, out of 100, that have this effect.
+/// The number of comparisons, out of 100 with different seeds, that report `effect`.
 fn count(effect: Effect, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
     (1..=100).filter(|seed| one(*seed).0.effect == effect).count()
 }
@@ -171,7 +172,7 @@ fn pairs_of_rounds_have_reverse_orders() {
         order.reverse();
         assert_eq!(design.order(2 * pair + 1, 3), order);
     }
-    // The expected value is a third of 200, with a standard deviation of 6.7.
+    // With random orders the expected count is a third of 200, with a standard deviation of 6.7.
     assert!((40..=93).contains(&first_is_first), "{first_is_first}");
 }
 
@@ -210,7 +211,7 @@ fn outliers_are_found_by_the_median_deviation() {
     assert!((noise(&[1.0, e, e * e]).unwrap() - 1.0).abs() < 1e-12 && noise(&[1.0]).is_none());
 }
 
-/// Half of the width of the interval of the logarithm.
+/// Half of the width of the interval, in logarithms of the ratio.
 fn half_width(interval: Interval) -> f64 {
     libm::log(interval.high / interval.mean)
 }
@@ -218,8 +219,8 @@ fn half_width(interval: Interval) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The mean is within its interval. If the configurations are swapped, mean and interval are
-    /// inverted.
+    /// For any rounds, the mean is within its interval. If the two configurations are swapped, mean
+    /// and interval become their reciprocals.
     #[test]
     fn intervals_are_ordered_and_symmetric(
         logs in prop::collection::vec(-1.0..1.0f64, 4..30), seed in 0u64..100,
@@ -234,7 +235,7 @@ proptest! {
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }
 
-    /// A change of the unit changes nothing.
+    /// Times in another unit: the judgement stays the same.
     #[test]
     fn units_cancel(
         times in prop::collection::vec((0.1..10.0f64, 0.1..10.0f64), 4..20), unit in 0.001..1e3f64,

@@ -45,7 +45,7 @@
 use super::{Observation, Policy, Reading, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
-/// The weight of the newest sample in an average.
+/// The weight of the newest sample in the exponential averages of the counters.
 const ALPHA: f64 = 1.0 / 16.0;
 
 /// A tier with a smaller fraction of the requests counts as a tier without requests.
@@ -57,7 +57,7 @@ const ONE_POINT: f64 = 0.01;
 /// Latencies with a smaller relative difference are equal; δ in the paper.
 const EQUAL: f64 = 0.05;
 
-/// Marks closer than this have met; ε in the paper.
+/// The two marks of [`Watermark`] count as met if they are closer than this; ε in the paper.
 const MET: f64 = 0.01;
 
 /// Averages of one tier's counters.
@@ -122,7 +122,8 @@ impl Tiers {
         }
     }
 
-    /// Returns the balance of the tiers, or the reason why it is unknown.
+    /// Returns the fraction of requests to the default tier and the latencies of both sides, or the
+    /// reason why they are unknown.
     fn balance(&self) -> Result<Balance, &'static str> {
         let [default, alternates @ ..] = self.queues.as_slice() else {
             return Err("there is no tier");
@@ -146,7 +147,8 @@ impl Tiers {
         let latency = |queue: &Queue, part: f64, floor: f64| {
             if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
         };
-        // The floors of the alternate tiers, weighted with their shares of the pages.
+        // The latency without requests (the floor) of the alternate tiers: their rated latencies,
+        // weighted with their shares of the pages.
         let others = shares_with_first(0.0, &self.layout);
         let floors = others.iter().zip(&self.layout);
         let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
@@ -182,7 +184,8 @@ impl Tiers {
     }
 }
 
-/// The closed form of the authors' code: Δp from a formula, without memory.
+/// The closed form of the authors' code: the change Δp of the first tier's share follows from a
+/// formula, without memory of earlier periods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedForm {
     tiers: Tiers,
@@ -220,7 +223,8 @@ impl Policy for ClosedForm {
     }
 }
 
-/// The watermark rule of the paper: a search between two marks.
+/// The watermark rule of the paper: a binary search, between two marks, for the fraction p of
+/// requests to the first tier at which latencies are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermark {
     tiers: Tiers,
@@ -349,13 +353,15 @@ mod tests {
 
     #[test]
     fn all_requests_on_one_tier() {
-        // The first tier is slower than the floor of the second. The closed form demotes one point,
-        // the watermark rule half of the pages, because its marks are 0 and 1.
+        // All requests go to the first tier, which is slower than the rated latency of the second.
+        // The closed form demotes one percentage point. The watermark rule demotes half of the
+        // pages, because its marks are 0 and 1.
         for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([0.99, 0.5]) {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
         }
-        // The first tier is faster than the floor of the second: no change.
+        // All requests go to the first tier, which is faster than the rated latency of the second:
+        // no change.
         for mut policy in both(&[100.0, 200.0]) {
             let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
             assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));
@@ -365,7 +371,8 @@ mod tests {
     #[test]
     fn other_tiers_count_together() {
         let mut policy = ClosedForm::new(tiers(&[100.0, 200.0, 300.0]));
-        // 0.1 requests per ns of 150 ns and 0.1 of 250 ns count as 0.2 of 200 ns.
+        // Each alternate tier gets 0.1 requests per ns, at 150 ns and at 250 ns. Together they
+        // count as one tier with 0.2 requests per ns at 200 ns.
         let verdict = period(&mut policy, &[(0.8, 300.0), (0.1, 150.0), (0.1, 250.0)]);
         let away = 16.0 / 220.0;
         for (share, expected) in verdict.shares.iter().zip([1.0 - away, away / 2.0, away / 2.0]) {

@@ -77,15 +77,16 @@
 use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
-/// The cutoff as a fraction of the first tier's rated bandwidth: 250 GB/s of 556, the upper end of
-/// the prototype's manual settings (200 to 250).
+/// The cutoff, above which memory counts as saturated, as a fraction of the first tier's rated
+/// bandwidth: 250 GB/s of 556, the upper end of the prototype's manual settings (200 to 250).
 const CUTOFF_SHARE: f64 = 0.45;
 
 /// Minimum change at rest that starts a search, in points: the ratio times the relative change of
 /// the bandwidth. This is also the length of the first step of that search, in points.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// A step is repeated in full if its gain in percent is at least this fraction of its points.
+/// A step is repeated in full if its gain of bandwidth, in percent, is at least this fraction of
+/// its length in points.
 const FULL_GAIN: f64 = 0.9;
 
 /// The standard error of a 90th percentile as a multiple of the standard error of the mean, for a
@@ -109,7 +110,7 @@ pub struct DmiSettings {
     pub dead_band: Option<DeadBand>,
 }
 
-/// The noise model.
+/// The noise model: the size and the number of changes of bandwidth that the calibrator reacts to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
     /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
@@ -173,7 +174,8 @@ impl Level {
     }
 }
 
-/// The mean of some periods at the same ratio.
+/// Sums over some periods at the same ratio: their number, their bandwidths, and the squares of
+/// their standard errors. [`Mean::level`] gives the mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     periods: f64,
@@ -194,25 +196,27 @@ impl Mean {
     }
 }
 
-/// The direction of a change at rest, and the number of consecutive periods with this change.
+/// The direction of a change of bandwidth while the search is at rest, and the number of
+/// consecutive periods with this change.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Suspicion {
     rise: bool,
     periods: u32,
 }
 
-/// The next action, with its reason.
+/// The next action: to stay, or to step by some points. Both have a name and a reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
 }
 
-/// The calibrator. See the module's header.
+/// The calibrator: a policy that climbs in steps to the share of the first tier with the highest
+/// bandwidth. See the module header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrator {
     tiers: Vec<TierLayout>,
     settings: DmiSettings,
-    /// Points on the first tier, 0 to 100.
+    /// Points on the first tier (percent of the pages), 0 to 100.
     ratio: f64,
     /// The last change of the ratio, points; 0 at rest.
     step: f64,
@@ -356,7 +360,7 @@ impl Calibrator {
         }
     }
 
-    /// Makes a step; a step below the minimum ends the search.
+    /// Makes a step of `step` points, rounded up. A step below the minimum ends the search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);

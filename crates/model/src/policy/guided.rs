@@ -83,7 +83,8 @@ const PATIENCE: (u32, u32) = (2, 64);
 /// A rise of demand within this time after a return to the first tier doubles the wait, s.
 const SOON_S: f64 = 120.0;
 
-/// The policy of the module header.
+/// A policy whose curves propose shares, and whose observations accept or reject them. See the
+/// module header.
 pub struct Guided {
     platform: Platform,
     domain: usize,
@@ -102,7 +103,8 @@ pub struct Guided {
 enum State {
     /// Observes the traffic at the current placement.
     Look,
-    /// Waits until the pages have moved.
+    /// Waits until the pages have moved. `corrections` is the number of corrections that are left,
+    /// and `waited` the number of periods waited so far.
     Moving { corrections: u32, waited: u32 },
     /// Keeps the best measured shares. `gbps` and `error_gbps` are the bandwidth of these shares
     /// and its standard error, GB/s. `changed` is the number of consecutive periods in which the
@@ -313,7 +315,8 @@ struct Proposal {
     first_tier_used: f64,
 }
 
-/// The shares that maximize the bandwidth of the threads of `fit`.
+/// The shares that maximize the bandwidth of threads with the parameters `fit`. `here` and
+/// `here_gbps` are the shares and the predicted bandwidth of the current placement.
 fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: usize) -> Proposal {
     let shares = |points: &[u16]| -> Vec<f64> {
         points.iter().map(|points| f64::from(*points) / 100.0).collect()

@@ -42,7 +42,7 @@ impl HotCold {
         Self { tiers, shares }
     }
 
-    /// Bytes of `steered` that fit on tier `at`.
+    /// Bytes of steered pages that fit on tier `at`; `steered` is the number of all steered bytes.
     fn room_bytes(&self, at: usize, steered: f64, seen: &Observation) -> f64 {
         let capacity = self.tiers[at].capacity_bytes as f64;
         let free = seen.tiers.get(at).and_then(|tier| tier.free_bytes);

@@ -97,7 +97,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any limits above the speed-ups, close or far, lead to the rows of an exhaustive search.
+        /// With upper limits that are close to the speed-ups or far above them, the result equals
+        /// the result of an exhaustive search.
         #[test]
         fn finds_what_an_exhaustive_search_finds(
             cases in prop::collection::vec((0..20u32, 0..10u32, prop::bool::weighted(0.9)), 65),

@@ -95,8 +95,8 @@ impl MixLoad {
     }
 }
 
-/// A load on a platform, prepared for predictions. Rows are independent: they can be computed in
-/// any order and on any thread.
+/// A load on a platform, prepared for predictions. The predictions for different weights ([`Row`])
+/// can be computed in any order and on any thread.
 pub struct MixLoadAt<'a> {
     load: &'a MixLoad,
     platform: &'a Platform,

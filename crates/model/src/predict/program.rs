@@ -19,8 +19,9 @@ pub const RATE_RUN_S: f64 = 285.0;
 /// Shares of the first tier, in percent, at which behaviours are compared with the median.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// The weight of the bandwidth on the first tier in the distance to the median; each speed-up has
-/// the weight 1. The bandwidth has more weight because it was counted; the speed-ups are predicted.
+/// The weight of the bandwidth on the first tier in the distance of a behaviour to the median of
+/// all behaviours; each speed-up has the weight 1. The bandwidth has more weight because it was
+/// counted; the speed-ups are predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
 /// A workload with a number of threads, ready to simulate.
@@ -180,7 +181,8 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // The first load and the first bandwidth are of the whole run, with or without phases.
+        // The first of the loads and the first of the bandwidths are of the whole run; those of the
+        // phases follow.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

@@ -22,8 +22,8 @@ pub struct Forecast<'a> {
     domain_parts: Vec<f64>,
 }
 
-/// A workload with a number of threads, prepared for predictions. Rows are independent: they can be
-/// computed in any order and on any thread.
+/// A workload with a number of threads, prepared for predictions. The predictions for different
+/// weights ([`Row`]) can be computed in any order and on any thread.
 pub struct ForecastAt<'a> {
     forecast: &'a Forecast<'a>,
     local: Local<'a>,
@@ -36,7 +36,7 @@ pub(super) struct Local<'a> {
     systems: Vec<System<'a>>,
     /// The counted bandwidth of the memory controllers, GB/s; `None` if no run counted it.
     pub(super) counted_gbps: Option<f64>,
-    /// Work per second.
+    /// Work per second of the workload: the inverse of the run time, or the rate.
     pub(super) performance: f64,
     /// True if the number of threads is within the range of the runs.
     known: bool,
@@ -164,7 +164,8 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The result of behaviour `member`.
+    /// The outcome of the behaviour with the index `member` at `weights`. Reasons for
+    /// extrapolations are appended to `extrapolated`.
     pub(super) fn outcome(
         &self,
         member: usize,
@@ -245,8 +246,8 @@ impl<'a> Forecast<'a> {
     }
 
     /// The highest speed-up if the traffic grows at most by the factor `gain`. Traffic per work is
-    /// linear between the pressures of the runs, so the speed-up is highest at `gain` or at one of
-    /// these pressures.
+    /// linear between the bandwidths per thread of the runs, so the speed-up is highest at `gain`
+    /// or at the gain of one of these bandwidths.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -373,7 +374,8 @@ impl SpeedupLimits<'_> {
 }
 
 impl<'a> ForecastAt<'a> {
-    /// Upper bounds of the speed-up.
+    /// Upper bounds of the speed-up at any weights. A search uses them to skip weights that cannot
+    /// be the best.
     pub fn limits(&'a self) -> SpeedupLimits<'a> {
         let Self { forecast, local } = self;
         let first_tier = Weights::first_tier(forecast.platform.tiers.len());

@@ -32,15 +32,15 @@ pub(super) struct TimeCurve {
 #[derive(Clone, Copy, Debug)]
 struct Knot {
     share: f64,
-    /// The fitted value.
+    /// The fitted run time at this share.
     value: f64,
-    /// The standard error of the value.
+    /// The standard error of the run time.
     error: f64,
 }
 
 impl TimeCurve {
-    /// Fits the curve to tuples of a share, the mean of its runs, and the number of runs (at least
-    /// 1). Each run has `sigma` of noise, as a fraction of its value.
+    /// Fits the curve to tuples of a share on the first tier, the mean run time at this share, and
+    /// the number of runs (at least 1). Each run has `sigma` of noise, as a fraction of its value.
     pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let scale = known.iter().map(|(_, value, _)| *value).fold(f64::MAX, f64::min);
@@ -60,12 +60,12 @@ impl TimeCurve {
         Self { points: points.collect() }
     }
 
-    /// Minimum of the fitted values.
+    /// The minimum of the fitted run times.
     pub(super) fn least(&self) -> f64 {
         self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
     }
 
-    /// The fitted value at a share that was run.
+    /// The fitted run time at a share that was run.
     pub(super) fn at(&self, share: f64) -> f64 {
         let found = self.points.iter().find(|point| (point.share - share).abs() < 1e-9);
         found.map_or(f64::MAX, |point| point.value)
@@ -94,8 +94,9 @@ impl TimeCurve {
     }
 }
 
-/// The three assumptions as linear constraints: sums of weighted values that must not be negative.
-/// A constraint has pairs of the index of a value and its weight.
+/// The three assumptions of the module header as linear constraints: weighted sums of the run times
+/// at `shares` that must not be negative. A constraint has pairs of the index of a share and the
+/// weight of its run time.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The time of a machine that is best at 3:1, where both tiers finish at once.
+    /// The run time at `share` on a machine that is best at 3:1, where both tiers finish at once.
     fn fed(share: f64) -> f64 {
         f64::max(share / 0.75, (1.0 - share) / 0.25)
     }

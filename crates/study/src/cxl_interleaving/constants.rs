@@ -38,7 +38,7 @@ impl MlcPoint {
     }
 }
 
-/// Converts the rows of the published table.
+/// Converts the rows of the published table of MLC's bandwidths to points.
 pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
     let point = |row: MlcRow| {
         let mix = row.mix.parse().map_err(|why: MixError| {
@@ -69,7 +69,8 @@ pub(super) struct Constants {
     pub(super) loss: f64,
 }
 
-/// The grid of the fit: page streams, and coupling losses from 0 to 0.2 GB/s per GB/s.
+/// The values of both constants that the fit tries: page streams, and `LOSSES` coupling losses from
+/// 0 to 0.2 GB/s (lost on DRAM) per GB/s (on CXL).
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;

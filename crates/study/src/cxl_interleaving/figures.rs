@@ -1,4 +1,4 @@
-//! The figures of the study.
+//! The figures of the study on weighted interleaving: published points and predicted lines.
 
 use super::{
     Speedup,

@@ -19,7 +19,8 @@ struct StandIn {
     difference: String,
 }
 
-/// Returns a table with a row for each application.
+/// Returns a table with a row for each application of the white paper: the recipe and the kernel
+/// that replace it, and the prediction.
 pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     let all: Vec<StandIn> = table("recipes.csv", RECIPES)?;
     let has_recipe = |name: &str| {

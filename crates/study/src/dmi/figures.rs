@@ -1,4 +1,4 @@
-//! Figures of the study.
+//! Figures of the study on dynamic memory interleaving, from the simulated runs.
 
 use super::{Experiment, POLICIES};
 use interleaf_console::Failure;
@@ -24,7 +24,7 @@ pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Fig
     ])
 }
 
-/// Speed-ups of single workloads by policy.
+/// Figure of the speed-up of each workload that runs alone, under each policy.
 fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in POLICIES.iter().enumerate() {
@@ -50,7 +50,8 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     })
 }
 
-/// Figure of the target and the reached share over time, under two policies.
+/// Figure of the share on the first tier over time, under two policies: the target, and the share
+/// of the accesses that is reached.
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {
@@ -107,7 +108,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     })
 }
 
-/// Bandwidth of each tier under dmi.
+/// Figure of the bandwidth of each tier over time under the policy `dmi`.
 fn bandwidth(experiment: &Experiment) -> Result<Figure, Failure> {
     let outcome = experiment.outcome(PolicyKind::Dmi)?;
     let tiers = experiment.scenario.platform.tiers.iter().enumerate();

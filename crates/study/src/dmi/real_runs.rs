@@ -22,7 +22,7 @@ use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, Task};
 use rayon::prelude::*;
 use serde::Deserialize;
 
-/// The number of groups in the table.
+/// The number of groups of runs in the table `real-runs.csv`.
 pub(super) const GROUPS: usize = 33;
 
 const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
@@ -60,7 +60,8 @@ struct SimulatedRun {
     points: f64,
 }
 
-/// The rows of all groups.
+/// Rows of the real runs: simulates one run of each group, and compares its speed-up and its ratio
+/// with the group's medians.
 pub(super) fn rows(
     platform: &Platform,
     progress: &ProgressBar,
@@ -129,7 +130,8 @@ fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f6
     row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
 
-/// The policy of `run`.
+/// The policy of a real run: Colloid's closed form, or the prototype's calibrator with the cutoff
+/// of the run.
 fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     let tiers = tiers.to_vec();
     if is_colloid(run) {
@@ -140,7 +142,7 @@ fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     Box::new(Calibrator::new(tiers, DmiSettings { cutoff_gbps, ..settings }))
 }
 
-/// Simulates the run on the platform.
+/// Simulates a real run on `platform`, with the policy and the workload of `run`.
 fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> {
     let demand = interleaf_catalog::workload(&run.workload)?;
     // Some real runs have 128 threads, but the server has 120 cores.

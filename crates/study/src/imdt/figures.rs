@@ -56,7 +56,8 @@ fn figure(id: &str, title: &str, axes: [&str; 2], series: Vec<Series>) -> Figure
     }
 }
 
-/// The published figures of a workload, in the colour of `group`; `None` if there are none.
+/// The published efficiencies of a workload as points in the colour of `group`; `None` if there are
+/// none.
 fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<Series> {
     let own: Vec<&PublishedEfficiency> = published.iter().filter(|row| row.key == key).collect();
     let points = own.iter().map(|row| (row.ratio, row.middle()));
@@ -151,8 +152,8 @@ fn intensity(predicted: &[Predicted]) -> Figure {
     }
 }
 
-/// The figures of a run on this machine: polynomials by degree, each other workload by footprint,
-/// and the bandwidth of polynomials.
+/// The figures of a comparison run on this machine: the efficiency of polynomials by degree, the
+/// efficiency of each other workload by footprint, and the bandwidth of polynomials.
 pub(super) fn measured(
     document: &BenchCompareDocument,
     curves: &[Curve],
@@ -215,7 +216,8 @@ fn measured_curve(
     of_machine(document, &curve.pattern, &title, ["footprint / budget", EFFICIENCY], series)
 }
 
-/// Figure 2, measured on this machine.
+/// Figure 2, measured on this machine: the efficiency of polynomials by degree, a line for each
+/// footprint.
 fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let mut ratios: Vec<f64> =
         polynomials.iter().flat_map(|it| it.points.iter().map(|point| point.ratio)).collect();

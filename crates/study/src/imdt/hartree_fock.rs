@@ -49,11 +49,13 @@ pub(super) const GAIN: f64 = 3.5;
 /// The DRAM of the node with drives, bytes.
 const CACHE: f64 = 256e9;
 
-/// Blocks of the trace of an iteration, and number of budgets in the miss curve.
+/// The number of blocks in the trace of one iteration, and the number of budgets in its miss curve
+/// (traffic by DRAM budget).
 const BLOCKS: u32 = 1024;
 const STEPS: u32 = 32;
 
-/// Times of an integral, seconds, and the miss curves of an iteration.
+/// The seconds to compute and to add one integral, and the miss curves (traffic by DRAM budget) of
+/// one iteration.
 pub(super) struct HartreeFock {
     drive: Drive,
     compute_s: f64,
@@ -62,7 +64,8 @@ pub(super) struct HartreeFock {
     curves: [MissCurve; 3],
 }
 
-/// Seconds of a whole calculation.
+/// Seconds of a whole calculation: with direct computation, with integrals in DRAM, and with
+/// integrals in DRAM and on the drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) direct: f64,

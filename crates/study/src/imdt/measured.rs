@@ -38,7 +38,7 @@ const SAMPLE: usize = 4096;
 pub struct MeasuredRun<'a> {
     /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
-    /// The setting of each pattern's workload.
+    /// The kind and the setting of the workload of each pattern.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
     /// The measured drive of the store.
     pub drive: &'a Drive,
@@ -86,7 +86,8 @@ fn patterns(document: &BenchCompareDocument) -> Vec<&str> {
     names
 }
 
-/// The efficiencies of all workloads, a row for each footprint.
+/// A table of the measured, planned and published efficiencies of all workloads, a row for each
+/// footprint.
 fn efficiencies(
     document: &BenchCompareDocument,
     curves: &[Curve],
@@ -152,7 +153,7 @@ fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDoc
     })
 }
 
-/// The errors of the planner at footprints that it was not fitted to.
+/// A sentence on the errors of the planner at footprints that it was not fitted to.
 fn summary(errors: &[f64]) -> String {
     if errors.is_empty() {
         return "the planner could not be checked on this machine: it needs runs of the pager at \
@@ -170,7 +171,8 @@ fn summary(errors: &[f64]) -> String {
     )
 }
 
-/// The measured points of a pattern, with the planner's figures.
+/// The measured efficiencies of a workload (`pattern`) by footprint, with the efficiencies that the
+/// planner predicts.
 fn curve(run: &MeasuredRun<'_>, pattern: &str) -> Curve {
     let document = run.document;
     let planner = planner(run, pattern);
@@ -234,7 +236,8 @@ fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) ->
     text.into()
 }
 
-/// A model of a pattern, fitted to the runs at [`SEEN`].
+/// A model of one workload that predicts its efficiency at other footprints. It is fitted to the
+/// runs at the footprint [`SEEN`], in units of the budget.
 struct Planner {
     model: Model,
     kind: Kind,
@@ -244,7 +247,8 @@ struct Planner {
     /// The miss curve from the counted traffic at [`SEEN`]. It is used if the workload has no
     /// trace.
     line: MissCurve,
-    /// The position of the pager's traffic between those of optimal and of random replacement.
+    /// The position of the pager's traffic between the traffic of optimal and of random
+    /// replacement.
     share: RandomShare,
 }
 
@@ -285,8 +289,8 @@ fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curves of a round; `None` if the workload has no trace. `demand_share` is the fraction
-/// of page reads that threads wait for.
+/// The miss curves (traffic by DRAM budget) of a round of the workload; `None` if the workload has
+/// no trace. `demand_share` is the fraction of page reads that threads wait for.
 fn pager_curves(
     kind: Kind,
     setting: &Setting,
@@ -300,7 +304,8 @@ fn pager_curves(
 }
 
 impl Planner {
-    /// The efficiency at the footprint of `dram`, a run in DRAM, which gives the compute time.
+    /// The predicted efficiency of the pager at the footprint of `dram`. This run in DRAM gives the
+    /// compute time.
     fn efficiency(&self, run: &MeasuredRun<'_>, dram: &BenchRow) -> f64 {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;

@@ -42,13 +42,14 @@ pub(super) const DRAM_RATE: f64 = 80e9;
 const REMOTE_RATE: f64 = 20e9;
 
 /// The footprint of a simulated trace, bytes. It stays the same for all footprints of the study:
-/// the ratio of footprint to DRAM changes the budget instead.
+/// instead of the footprint, the DRAM budget of the simulation changes.
 const TRACE_BYTES: u64 = 64 << 20;
 
-/// Number of budgets in the simulated miss curve.
+/// Number of DRAM budgets for which a trace's traffic (its miss curve) is simulated.
 const STEPS: u32 = 20;
 
-/// Maximum number of sampled blocks. Only the trace of the FFT has more blocks.
+/// Maximum number of blocks of a trace that are sampled for its miss curve. Only the trace of the
+/// FFT has more blocks.
 const SAMPLE: usize = 2048;
 
 /// A workload of the study: a row of `workloads.csv`.
@@ -65,7 +66,7 @@ pub(super) struct Workload {
     basis: String,
 }
 
-/// The node with drives.
+/// The node of the paper that has 256 GB of DRAM as a cache of its drives.
 pub(super) struct StudyNode {
     pub(super) drive: Drive,
 }
@@ -90,7 +91,7 @@ impl StudyNode {
         Ok(Self { drive: interleaf_catalog::drive("p4800x-4")? })
     }
 
-    /// Simulates the trace of a workload at all budgets.
+    /// Simulates the trace of a workload with different DRAM budgets, which gives its miss curves.
     pub(super) fn predicted(&self, workload: &Workload) -> Result<Predicted, Failure> {
         let unknown = || {
             let hint = "the table is part of the program: report it";
@@ -155,8 +156,8 @@ fn bytes(touches: &[Touch], kind: Kind) -> f64 {
 }
 
 impl Predicted {
-    /// Seconds of a pass with DRAM only: with the remote accesses of the workload, and without
-    /// remote accesses.
+    /// Seconds of a pass over the trace with DRAM only: with the workload's accesses to the other
+    /// socket, and without them.
     fn dram_s(&self, degree: u32) -> [f64; 2] {
         let degree = if self.is_polynomial { f64::from(degree) } else { 1.0 };
         let compute = degree * self.flops / (self.workload.peak_share * PEAK_FLOPS);
@@ -185,12 +186,13 @@ impl Predicted {
         [dram, extended].map(|seconds| 1e-9 * self.bytes / seconds)
     }
 
-    /// The efficiency at each of [`RATIOS`].
+    /// The efficiency with random replacement at each footprint of [`RATIOS`].
     pub(super) fn by_ratio(&self, degree: u32) -> Vec<(f64, f64)> {
         RATIOS.iter().map(|ratio| (*ratio, self.efficiency(*ratio, degree)[0])).collect()
     }
 
-    /// The efficiency at each of [`DEGREES`], by operations per byte.
+    /// The efficiency of the polynomial with random replacement at each of [`DEGREES`], by
+    /// operations per byte.
     pub(super) fn by_degree(&self, ratio: f64) -> Vec<(f64, f64)> {
         let of = |degree: &u32| (f64::from(*degree) / 4.0, self.efficiency(ratio, *degree)[0]);
         DEGREES.iter().map(of).collect()

@@ -3,7 +3,8 @@
 /// The ratio of footprint to budget in the run that the planner is fitted to.
 pub(super) const SEEN: f64 = 2.0;
 
-/// A workload at a footprint: its rate in DRAM, and its efficiency on each kind of memory.
+/// A workload at a footprint: its rate in DRAM (`dram`), and its speed relative to DRAM
+/// (efficiency) on each kind of memory.
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredPoint {
     /// The requested footprint in units of the budget.
@@ -28,8 +29,8 @@ pub(super) struct Curve {
 }
 
 impl MeasuredPoint {
-    /// The error of the planner at a footprint above the budget. `None` at the footprint of the
-    /// fit.
+    /// The relative error of the planned efficiency of the pager. `None` at the footprint that the
+    /// planner was fitted to, and at footprints within the budget.
     pub(super) fn error(&self) -> Option<f64> {
         let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
         let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;

@@ -54,7 +54,8 @@ struct Application {
     basis: String,
 }
 
-/// The result of a demand on one machine.
+/// The prediction of an application's demand on one machine: the speed of each behaviour that
+/// agrees with the runs, the latency of misses, and the power.
 struct OnMachine {
     speeds: Vec<f64>,
     latency_ns: f64,
@@ -152,14 +153,15 @@ pub(super) fn remark(rows: &[ReproduceRow]) -> String {
 }
 
 impl Application {
-    /// The densities of the RDIMM's and the MRDIMM's devices.
+    /// The densities of the DRAM devices on the RDIMM and on the MRDIMM.
     fn densities(&self) -> (&str, &str) {
         self.density.split_once('/').unwrap_or((&self.density, &self.density))
     }
 }
 
 impl OnMachine {
-    /// The speed relative to `base`, for each behaviour.
+    /// The speed relative to the machine `base`: the estimate over all behaviours that agree with
+    /// the runs.
     fn speedup(&self, base: &Self) -> Estimate {
         let ratios = self.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
         Estimate::of(ratios.collect()).with_model_spread()
@@ -179,7 +181,8 @@ fn demand(name: &str) -> Result<Demand, Failure> {
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })
 }
 
-/// The platform of a module whose ranks and density are as in the report.
+/// The platform with the modules that the report used. Its curves are stretched to the maximum that
+/// the study simulates for the ranks of `module` and for `density`.
 fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, Failure> {
     let unknown = |what: &str, value: &str| {
         let hint = "the table is part of the program: report it";
@@ -208,7 +211,7 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
     Ok(platform)
 }
 
-/// The result of a demand on a machine, with as many threads as its runs had.
+/// The prediction of a demand on a machine, with as many threads as the runs of the demand had.
 fn on(platform: &Platform, demand: &Demand) -> Result<OnMachine, Failure> {
     let measured_on = interleaf_catalog::measured_on(platform, demand)?;
     let forecast = Forecast::new(platform, &measured_on, demand);
@@ -227,7 +230,7 @@ fn interval(estimate: Estimate) -> String {
     format!("{mean:.2} ({low:.2} to {high:.2})")
 }
 
-/// Explains an error of more than 5 %.
+/// Explains an error of more than 5 % for the application `key`.
 fn reason(key: &str) -> &'static str {
     match key {
         "openfoam" => {

@@ -1,9 +1,9 @@
-//! Figures of the study.
+//! Figures of the study on MRDIMMs, from the simulated points.
 
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 
-/// Width of the bins of histograms, and the end of the last bin, ns.
+/// Width of the bins of the latency histogram, and the end of its last bin, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 
@@ -58,7 +58,7 @@ fn latency(results: &Results) -> Figure {
     }
 }
 
-/// Figure 9: latency histogram of single lines.
+/// Figure 9: histogram of the latencies of single cache lines at the load `HIGH`.
 fn histogram(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM].into_iter().enumerate().map(|(group, device)| {
         let point = ModulePoint::new(device, "32Gb", "R").at(HIGH);

@@ -37,7 +37,8 @@ pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
     DEVICES.into_iter().flat_map(of)
 }
 
-/// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s.
+/// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s: of MRDIMM-12800 if
+/// `second`, else of MRDIMM-8800.
 pub(super) fn nominal_tbps(second: bool) -> f64 {
     let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
     device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)
@@ -67,7 +68,8 @@ fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     if alone <= DMA_GBPS {
         return (alone, 0.0);
     }
-    // Reads by cores lower the write share of the joint mix. Bisect for the total bandwidth.
+    // Reads by cores lower the write share of the joint mix, so the delivered bandwidth depends on
+    // the total bandwidth itself. Find the total by bisection.
     let (mut low, mut high) = (DMA_GBPS, 4.0 * DMA_GBPS);
     for _ in 0..50 {
         let middle = f64::midpoint(low, high);
@@ -130,8 +132,9 @@ mod tests {
         let (devices, cores) = shared(flat, 0.5);
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
-        // 1024 GB/s of writes in a total of 1200 GB/s are 85 % writes, at which 2050 - 850 = 1200
-        // GB/s are delivered.
+        // The devices only write, and the delivered bandwidth falls with the write share. 1024 GB/s
+        // of writes in a total of 1200 GB/s are 85 % writes, at which 2050 - 850 = 1200 GB/s are
+        // delivered.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");

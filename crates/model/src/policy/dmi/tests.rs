@@ -33,8 +33,8 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `periods` periods; `gbps` gives the bandwidth and its error at a ratio. Returns the ratio
-/// and the verdict of each period.
+/// Runs `periods` periods; `gbps` gives the bandwidth and its error at a ratio (percent of the
+/// pages on the first tier). Returns the ratio and the verdict of each period.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -127,13 +127,14 @@ fn no_demand_brings_pages_back() {
         let log = run(&mut policy, 40, |_| (100.0, 0.0));
         let (ratio, last) = log.last().expect("40 periods");
         assert_eq!((*ratio, last.action), (100.0, "local"));
-        // The search for the next demand is as fast as the first search.
+        // The demand rises again: the search is as fast as the first search.
         let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
         assert!((log[13].0 - 65.0).abs() <= 4.0);
     }
 }
 
-/// Demand rises again in the same period in which the last pages return.
+/// Demand falls, so pages return to the first tier. It rises again in the same period in which the
+/// last pages return: a new search begins.
 #[test]
 fn demand_that_is_back_at_once_is_searched_for() {
     for mut policy in both() {

@@ -15,11 +15,13 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// Standard deviations of the logarithm of a period's bandwidth and latency.
+/// Standard deviations of the logarithms of the bandwidth and of the latency that are observed in a
+/// period, against the fitted model.
 const BANDWIDTH_SPREAD: f64 = 0.01;
 const LATENCY_SPREAD: f64 = 0.03;
 
-/// The prior of a tier's factor: standard deviation of its logarithm.
+/// The standard deviation of the logarithm of a tier's factor before any observation. The factor is
+/// the bandwidth of the tier divided by the bandwidth of its curve.
 const FACTOR_SPREAD: f64 = 0.2;
 
 /// The prior of the compute time between the arrival of a line and the next request, ns, and the
@@ -35,7 +37,7 @@ const CIRCULATING_SPREAD: f64 = 1.0;
 /// Tiers with a smaller share of the traffic do not enter the fit.
 const LEAST_SHARE: f64 = 0.02;
 
-/// The first and the last step of the search, in logarithms.
+/// The first and the last step of the search for the best fit, in logarithms of the parameters.
 const STEPS: (f64, f64) = (0.25, 0.002);
 
 /// Observed traffic at some shares.
@@ -118,7 +120,8 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// `gbps` as a fraction of the first tier's bandwidth.
+    /// `gbps` as a fraction of the maximum bandwidth of the first tier, corrected by the fitted
+    /// factor of the tier.
     pub(super) fn used(&self, fit: &Fit, gbps: f64) -> f64 {
         let most = self.system.responses()[self.near[0]].max_bandwidth_gbps();
         gbps / (most * libm::exp(fit.logs[2]))
@@ -166,7 +169,8 @@ impl<'a> Belief<'a> {
         best
     }
 
-    /// The sum of squared errors, in standard deviations.
+    /// The quantity that the fit minimizes: the sum of squared errors of parameters against the
+    /// prior, and of predicted against observed traffic. Each error is in standard deviations.
     fn misfit(&self, seen: &[ObservedTraffic], fit: &Fit) -> f64 {
         let [circulating, compute, factors @ ..] = &fit.logs[..] else { return f64::INFINITY };
         let prior = self.prior();
