@@ -24,7 +24,7 @@ pub struct CostInputs {
     pub capacity: u64,
     /// Bytes of an access to one row.
     pub segment_bytes: u32,
-    /// Time of a controller's core for a command and its completion, fs.
+    /// Time that a core of the controller works on a command and its completion, fs.
     pub command_fs: u64,
     /// Power and energy of link and controller.
     pub energy: EnergySpec,
@@ -39,7 +39,7 @@ pub struct CostSettings {
     pub io_bytes: u32,
     /// Bytes written a second.
     pub write_rate: f64,
-    /// The addresses of the writes.
+    /// The distribution of the writes over the addresses.
     pub locality: Locality,
     /// Power failures a year.
     pub failures_a_year: f64,
@@ -58,7 +58,7 @@ impl Default for CostSettings {
     }
 }
 
-/// The figures of one card.
+/// Energy, power, lifetimes and price of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardFigures {
     /// The name of the card.
@@ -77,7 +77,7 @@ pub struct CardFigures {
     pub capacitor_w: Option<f64>,
     /// Energy of a save, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the aged capacitor delivers, J.
+    /// Energy that the aged capacitor delivers behind its converter, J.
     pub capacitor_j: Option<f64>,
     /// Years until the first cell fails with wear levelling; `None` without a limit.
     pub levelled_years: Option<f64>,
@@ -89,7 +89,7 @@ pub struct CardFigures {
     pub price: Option<CardPrice>,
 }
 
-/// A row of the table.
+/// A row of the table that compares cards: one figure, with a value for each card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonRow {
     /// The name of the figure.
@@ -101,7 +101,7 @@ pub struct ComparisonRow {
 }
 
 impl CostInputs {
-    /// The inputs of a card.
+    /// The inputs of the comparison, taken from the description of a card.
     pub fn of(card: &Card) -> Self {
         Self {
             name: card.name.clone(),
@@ -117,7 +117,8 @@ impl CostInputs {
 }
 
 impl CardFigures {
-    /// The figures of a card in this use.
+    /// Computes the figures of `card` for the I/O size, the write rate and the power failures in
+    /// `settings`.
     pub fn of(card: &CostInputs, settings: &CostSettings, prices: Option<&Prices>) -> Self {
         let energy = CardEnergy::new(
             &card.energy,
@@ -181,13 +182,13 @@ pub fn compare(
     let micro = |joules: f64| Some(joules * 1e6);
     let mut rows = vec![
         row("energy of a read", "uJ", &|card| micro(card.read.total())),
-        row("of it link", "uJ", &|card| micro(card.read.link)),
-        row("of it controller", "uJ", &|card| micro(card.read.controller)),
-        row("of it memory", "uJ", &|card| micro(card.read.memory)),
+        row("energy of a read: link", "uJ", &|card| micro(card.read.link)),
+        row("energy of a read: controller", "uJ", &|card| micro(card.read.controller)),
+        row("energy of a read: memory", "uJ", &|card| micro(card.read.memory)),
         row("energy of a write", "uJ", &|card| micro(card.write.total())),
-        row("of it link", "uJ", &|card| micro(card.write.link)),
-        row("of it controller", "uJ", &|card| micro(card.write.controller)),
-        row("of it memory", "uJ", &|card| micro(card.write.memory)),
+        row("energy of a write: link", "uJ", &|card| micro(card.write.link)),
+        row("energy of a write: controller", "uJ", &|card| micro(card.write.controller)),
+        row("energy of a write: memory", "uJ", &|card| micro(card.write.memory)),
         row("power without I/O", "W", &|card| Some(card.idle_w)),
         row("the same without refresh", "W", &|card| Some(card.idle_without_refresh_w)),
         row("power at the write rate", "W", &|card| Some(card.writing_w)),
