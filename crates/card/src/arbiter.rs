@@ -8,7 +8,8 @@ use crate::settings::{Arbitration, Priority};
 pub(crate) struct Arbiter {
     /// The queues of each class, by descending priority: urgent, high, medium, low.
     classes: [Vec<u16>; 4],
-    /// For each class, the index of the queue that is asked first.
+    /// For each class, the position in its list of `classes` of the queue that is asked first for
+    /// commands.
     next: [usize; 4],
     weights: [u32; 3],
     /// Commands that each weighted class may still send in this round.

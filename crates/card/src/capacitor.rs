@@ -44,7 +44,7 @@ pub struct CapacitorSpec {
     pub life_celsius: f64,
     /// Temperature of the capacitor in use, degrees Celsius.
     pub celsius: f64,
-    /// Age at which the card must still save, years.
+    /// Age of the capacitor at which it must still deliver the energy of a save, years.
     pub years: f64,
     /// Leakage current, A.
     pub leakage_a: f64,
@@ -56,7 +56,7 @@ const CAPACITANCE_LOSS: f64 = 0.3;
 /// Fraction by which the ESR has grown at the end of the life.
 const ESR_GROWTH: f64 = 1.0;
 
-/// Voltage steps of the integral of the delivered energy.
+/// Number of voltage steps in which [`CapacitorSpec::usable_j`] integrates the delivered energy.
 const STEPS: u32 = 256;
 
 impl CapacitorSpec {
@@ -75,7 +75,7 @@ impl CapacitorSpec {
         }
     }
 
-    /// The capacitor with this fraction of its capacitance.
+    /// The same capacitor with the fraction `part` of its capacitance.
     pub fn scaled(&self, part: f64) -> Self {
         Self { farads: self.farads * part, ..*self }
     }
@@ -104,7 +104,7 @@ impl CapacitorSpec {
         joules * self.efficiency
     }
 
-    /// The time for which a load of `watts` works, s.
+    /// The time for which the capacitor powers a load of `watts` behind the converter, s.
     pub fn seconds(&self, watts: f64) -> f64 {
         if watts > 0.0 { self.usable_j(watts) / watts } else { f64::INFINITY }
     }

@@ -37,13 +37,13 @@ pub struct Card {
 /// credits of the card's port for writes to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSpec {
-    /// Bytes of the range.
+    /// Bytes of the address range that the BAR maps.
     pub bytes: u64,
     /// Bytes of a page, the unit in which the host maps the range.
     pub page: u32,
-    /// Posted header credits (PH).
+    /// Posted header credits (PH) of the card's port.
     pub posted_headers: u32,
-    /// Posted data credits (PD) of 16 bytes.
+    /// Posted data credits (PD) of the card's port, 16 bytes each.
     pub posted_data: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct LinkSpec {
     pub max_read_request: u32,
     /// Read completion boundary (RCB), bytes: 64 or 128.
     pub read_completion_boundary: u32,
-    /// Delay of a packet from one end to the other, without its transmission time.
+    /// Delay of a packet from one end of the link to the other, without its transmission time.
     pub delay_fs: u64,
     /// ACK DLLPs per TLP.
     pub acknowledgements: f64,
@@ -68,11 +68,11 @@ pub struct LinkSpec {
     pub credit_updates: f64,
     /// Read requests of the card that may be outstanding.
     pub read_tags: u32,
-    /// Posted header credits (PH).
+    /// Posted header credits (PH) of the host's port.
     pub posted_headers: u32,
-    /// Posted data credits (PD) of 16 bytes.
+    /// Posted data credits (PD) of the host's port, 16 bytes each.
     pub posted_data: u32,
-    /// Non-posted header credits (NPH).
+    /// Non-posted header credits (NPH) of the host's port.
     pub non_posted_headers: u32,
 }
 
@@ -103,7 +103,7 @@ pub struct NvmeSpec {
 /// The controller between link and memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSpec {
-    /// Processor cores of the firmware.
+    /// Processor cores that execute the firmware.
     pub cores: u32,
     /// Time that a core works on each command before its data transfer.
     pub command_fs: u64,
@@ -115,7 +115,7 @@ pub struct ControllerSpec {
     pub fetches: u32,
     /// DMA engines: each transfers the data of one command at a time.
     pub dma_engines: u32,
-    /// Data buffers, bytes.
+    /// Size of all data buffers together, bytes.
     pub buffer_bytes: u32,
     /// Latency of the error correction, for encoding or decoding.
     pub ecc_fs: u64,
@@ -124,9 +124,10 @@ pub struct ControllerSpec {
 /// When a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// In DRAM. A power failure saves the DRAM to NAND on the energy of the capacitor.
+    /// Once the byte is in DRAM, because a power failure saves the DRAM to NAND on the energy of
+    /// the capacitor.
     Save,
-    /// In STT-MRAM, once the precharge of its row is complete.
+    /// Once the byte is in STT-MRAM and the precharge of its row is complete.
     Precharge,
 }
 
@@ -137,13 +138,13 @@ pub struct MemorySpec {
     pub device: Device,
     /// Channels.
     pub channels: u32,
-    /// Bytes that the host sees.
+    /// Capacity of the memory that the host sees, bytes.
     pub capacity: u64,
     /// When a written byte survives a power failure.
     pub durable: Durable,
 }
 
-/// The host's costs.
+/// The times that the host takes for an I/O.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
     /// Time that a processor works to submit an I/O, including the write of its doorbell.
@@ -152,7 +153,8 @@ pub struct HostSpec {
     pub completion_fs: u64,
     /// Time from the arrival of an MSI-X write to the start of its handler on an idle processor.
     pub interrupt_fs: u64,
-    /// Time from the arrival of a read request at the root complex until it has the data.
+    /// Time from the arrival of a read request at the root complex until the root complex has the
+    /// data.
     pub memory_read_fs: u64,
     /// Time from the arrival of a write at the root complex to the release of its credits.
     pub memory_write_fs: u64,

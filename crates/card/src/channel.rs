@@ -9,13 +9,13 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// Neighbouring segments are in different banks of a rank; the segment after the last bank of a
-/// rank is in the next rank.
+/// The layout of addresses: neighbouring row segments are in different banks of a rank, and the
+/// segment after the last bank of a rank is in the next rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
 
-/// The times of a transfer, fs.
+/// The times of a transfer between the controller and the memory, fs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
     /// When read data are at the controller, or written data in the row buffers or cells.
@@ -90,7 +90,7 @@ impl Memory {
         }
     }
 
-    /// Reads or writes bytes within one segment, from the time `at`.
+    /// Reads or writes bytes within one row segment (`SEGMENT_BYTES`), from the time `at`.
     #[inline]
     pub(crate) fn transfer<O: Observer>(
         &mut self,
@@ -128,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// The sum of the counts of all channels.
+    /// The counts of bursts, commands and busy clocks, summed over all channels.
     pub(crate) fn counts(&self) -> RowCounts {
         let mut sum = RowCounts::default();
         for counts in self.channels.iter().map(RowChannel::counts) {
@@ -148,7 +148,8 @@ impl Memory {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }
 
-    /// Passes the last commands of each channel to the observer.
+    /// Passes the commands that each channel has scheduled and not yet reported to the observer, at
+    /// the end of a run.
     pub(crate) fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.channels.iter_mut().for_each(|channel| channel.finish(observer));
     }

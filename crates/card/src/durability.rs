@@ -54,7 +54,7 @@ pub enum Survival {
     },
 }
 
-/// The rules by which contents are judged.
+/// The rules that decide whether the content of a block after a power failure is lost or torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The state in which data survive.
@@ -66,13 +66,13 @@ pub struct Rules {
 /// A write command, or a write of zeroes, with its times in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteTimes {
-    /// The first byte on the medium.
+    /// The first byte of the write, counted from the first byte of the card's memory.
     pub offset: u64,
     /// The length, bytes, above 0.
     pub bytes: u32,
     /// Force unit access.
     pub force_unit_access: bool,
-    /// When the host wrote the doorbell.
+    /// When the host wrote the doorbell for the write, fs.
     pub submitted: u64,
     /// When the completion entry was in host memory; `u64::MAX` without a completion.
     pub acknowledged: u64,
@@ -81,28 +81,28 @@ pub struct WriteTimes {
 /// A part of a write in one row of the memory, with its times in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTimes {
-    /// The first byte on the medium.
+    /// The first byte of the segment, counted from the first byte of the card's memory.
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// When all data were in the controller's buffer.
+    /// When all data of the segment were in the controller's buffer, fs.
     pub received: u64,
-    /// When the data were in the memory array or its row buffer.
+    /// When the data of the segment were in the memory array or its row buffer, fs.
     pub in_array: u64,
-    /// The time from which the medium keeps the data without power.
+    /// The time from which the memory keeps the data of the segment without power, fs.
     pub durable: u64,
 }
 
 /// A flush command with its times in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushTimes {
-    /// When the host wrote the doorbell.
+    /// When the host wrote the doorbell for the flush, fs.
     pub submitted: u64,
     /// When the completion entry was in host memory; `u64::MAX` without a completion.
     pub acknowledged: u64,
 }
 
-/// Collects the writes of a run.
+/// Collects the writes and the flushes of a run, from which [`Self::finish`] makes a [`Timeline`].
 #[derive(Clone, Debug)]
 pub struct TimelineBuilder {
     rules: Rules,
@@ -122,11 +122,12 @@ pub struct Timeline {
     /// reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
-    /// All damage, sorted by its first moment.
+    /// The blocks that a power failure damages, each with the span of time in which it does, sorted
+    /// by the start of the span.
     intervals: Vec<DamageInterval>,
     /// Element `i` is the latest end of the intervals `0..=i`.
     latest_ends: Vec<u64>,
-    /// For each write the moment from which FLUSH or FUA promises its durability.
+    /// For each write, the moment from which FLUSH or FUA promises its durability, fs.
     promised: Vec<u64>,
     submissions: Vec<u64>,
     acknowledgements: Vec<u64>,
@@ -136,9 +137,9 @@ pub struct Timeline {
 /// The writes of a run up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
-    /// Acknowledged writes.
+    /// Writes that were acknowledged up to the moment.
     pub acknowledged: u64,
-    /// Submitted writes without acknowledgement.
+    /// Writes that were submitted up to the moment and not yet acknowledged.
     pub outstanding: u64,
 }
 

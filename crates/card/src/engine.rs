@@ -40,9 +40,9 @@ pub use usage::{Usage, Utilisation};
 /// the times that matter for a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrittenSegment {
-    /// The command.
+    /// The tag of the write command.
     pub tag: u32,
-    /// The first byte on the medium.
+    /// The first byte of the segment, counted from the first byte of the card's memory.
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
@@ -204,21 +204,22 @@ struct InFlight {
 /// An I/O queue pair, and the host's processor that uses it.
 #[derive(Clone, Debug)]
 struct Queue {
-    /// Commands in the submission queue that the card has not fetched.
+    /// Commands in the submission queue that the card has not fetched, by slot.
     submitted: VecDeque<u32>,
     /// Entries whose doorbell has arrived, and whose fetch the card has not yet requested.
     visible: u32,
-    /// The next entry that the card fetches.
+    /// The index of the next entry that the card fetches from the submission queue.
     head: u32,
     /// Commands between submission and completion.
     outstanding: u32,
-    /// Completion queue entries in host memory or on the way to it: arrival time and slot.
+    /// Completion queue entries in host memory or on the way to it: arrival time, and slot of the
+    /// command.
     entries: VecDeque<(u64, u32)>,
     /// Completion queue entries for which no interrupt has been sent.
     coalesced: u32,
     /// The number of interrupts so far.
     interrupts: u64,
-    /// The time at which the processor is free.
+    /// The time at which the host's processor of this queue is free, fs.
     processor: u64,
     processor_busy: u64,
 }
@@ -252,7 +253,7 @@ pub struct Engine {
     turn: usize,
     buffers: Pool,
     tags: Pool,
-    /// Chunks that a DMA engine requests at once.
+    /// The number of chunks that a DMA engine requests at once.
     burst: u32,
     /// The time of the scheduled retry of requests for data, at which a buffer is free again;
     /// `u64::MAX` if no retry is scheduled.
@@ -261,7 +262,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An idle card.
+    /// An idle card in its host, at the time 0.
     pub fn new(card: &Card, settings: &Settings) -> Self {
         let ideal = |component| settings.ideal.has(component);
         let limited = |component| !ideal(component);
@@ -321,7 +322,7 @@ impl Engine {
         &self.card
     }
 
-    /// Sets the arbitration among submission queues; a new round begins.
+    /// Sets the arbitration among submission queues. A new round of the arbitration begins.
     pub fn set_arbitration(&mut self, arbitration: &Arbitration) {
         self.arbiter = Arbiter::new(arbitration, self.queues.len());
         self.settings.arbitration = arbitration.clone();
@@ -375,7 +376,8 @@ impl Engine {
 
     fn acceptable(&self, at: u64, io: &IoCommand) -> Result<(), SubmitError> {
         let queue = self.queues.get(usize::from(io.queue)).ok_or(SubmitError::Queue)?;
-        // A full ring would look like an empty one (NVMe 1.1, 4.1.2).
+        // One entry of the submission queue stays empty, because a full ring would look like an
+        // empty one (NVMe 1.1, 4.1.2).
         if queue.outstanding + 1 >= self.card.nvme.entries {
             return Err(SubmitError::Full);
         }
@@ -430,7 +432,8 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Passes the last commands of the memory channels to the observer, at the end of a run.
+    /// Passes the commands that the memory channels have scheduled and not yet reported to the
+    /// observer, at the end of a run.
     pub fn finish<O: WriteObserver>(&mut self, observer: &mut O) {
         self.memory.finish(&mut MemoryObserver(observer));
     }

@@ -99,30 +99,31 @@ impl core::str::FromStr for Access {
 /// The options of fio that a command line, `[global]` or a section sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FioOptions {
-    /// Direction and order.
+    /// Direction and order of the I/Os (`rw`).
     pub rw: Option<Access>,
     /// Block size, bytes.
     pub bs: Option<u32>,
     /// Outstanding requests of each job.
     pub iodepth: Option<u32>,
-    /// Equal jobs, each with an I/O queue of its own.
+    /// The number of equal jobs, each with an I/O queue of its own.
     pub numjobs: Option<u32>,
     /// The rate of each job, I/Os per second; without a rate, the depth alone limits a job.
     pub rate_iops: Option<u64>,
     /// The percentage of reads of a mixed pattern.
     pub rwmixread: Option<u32>,
-    /// Time before the measurement, ns.
+    /// Time of the run before the measurement begins (`ramp_time`), ns.
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
     /// The part of the card that a job covers, from the first byte of the card.
     pub size: Option<Size>,
-    /// Random offsets without fio's map of used blocks. With the map, every block is used once
-    /// before any block is used twice.
+    /// True for random offsets without fio's map of used blocks. With the map, every block is used
+    /// once before any block is used twice.
     pub norandommap: Option<bool>,
     /// Seed of all randomness.
     pub seed: Option<u64>,
-    /// The I/O engine, if it waits for each request.
+    /// The name of the I/O engine (`ioengine`) if the engine waits for each request; otherwise
+    /// `None`.
     pub synchronous: Option<&'static str>,
 }
 
@@ -227,7 +228,7 @@ impl FioOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {problem}")]
 pub struct OptionError {
-    /// The option.
+    /// fio's name of the option.
     pub option: &'static str,
     /// The problem.
     pub problem: String,
@@ -240,31 +241,31 @@ pub struct OptionError {
 pub struct Job {
     /// The name of the job's section.
     pub name: String,
-    /// Direction and order.
+    /// Direction and order of the I/Os (`rw`).
     pub rw: Access,
     /// Block size, bytes.
     pub bs: u32,
-    /// Outstanding requests of each of the jobs.
+    /// Outstanding requests of each of the `numjobs` equal jobs.
     pub iodepth: u32,
-    /// Equal jobs.
+    /// The number of equal jobs, each with an I/O queue of its own.
     pub numjobs: u32,
-    /// The rate of each of the jobs, I/Os per second.
+    /// The rate of each of the `numjobs` equal jobs, I/Os per second.
     pub rate_iops: Option<u64>,
     /// Percentage of reads, if the pattern is mixed.
     pub rwmixread: u32,
-    /// Time before the measurement, ns.
+    /// Time of the run before the measurement begins (`ramp_time`), ns.
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
     /// The part of the card that the job covers.
     pub size: Size,
-    /// Random offsets without a map of the blocks.
+    /// True for random offsets without fio's map of used blocks.
     pub norandommap: bool,
     /// Seed of all randomness.
     pub seed: Option<u64>,
 }
 
-/// A number of outstanding requests.
+/// Reads a queue depth, the number of outstanding requests of a job.
 ///
 /// # Errors
 /// When `text` is not a number from 1 to [`DEPTH_MAX`].
@@ -272,7 +273,7 @@ pub fn depth(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a queue depth", 1..=DEPTH_MAX)
 }
 
-/// A number of equal jobs.
+/// Reads the number of equal jobs (`numjobs`).
 ///
 /// # Errors
 /// When `text` is not a number from 1 to [`JOBS_MAX`].
@@ -280,7 +281,7 @@ pub fn jobs(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a number of jobs", 1..=JOBS_MAX)
 }
 
-/// A rate, I/Os per second.
+/// Reads a rate, I/Os per second.
 ///
 /// # Errors
 /// When `text` is not a number from 1 to [`RATE_MAX`].
@@ -288,7 +289,7 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
     in_range(text, "a rate of I/Os per second", 1..=RATE_MAX)
 }
 
-/// A percentage of reads.
+/// Reads a percentage of reads.
 ///
 /// # Errors
 /// When `text` is not a number from 0 to 100.

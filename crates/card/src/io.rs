@@ -10,11 +10,11 @@ pub enum Operation {
     Read,
     /// Transfers data from the host to the card.
     Write,
-    /// All acknowledged writes become durable.
+    /// Makes all acknowledged writes durable.
     Flush,
-    /// A range becomes zero without data from the host.
+    /// Makes a range zero, without data from the host.
     WriteZeroes,
-    /// Dataset management: a range has no content afterwards.
+    /// Deallocates a range (dataset management), which has no content afterwards.
     Deallocate,
 }
 
@@ -27,7 +27,8 @@ pub struct IoCommand {
     pub queue: u16,
     /// The operation.
     pub operation: Operation,
-    /// The first byte on the medium.
+    /// The first byte of the range of the command, counted from the first byte of the card's
+    /// memory.
     pub offset: u64,
     /// The length, bytes; 0 for a flush.
     pub bytes: u32,
@@ -35,17 +36,18 @@ pub struct IoCommand {
     pub force_unit_access: bool,
 }
 
-/// A completed command. `submitted <= fetched <= completed` holds.
+/// A completed command, with times in femtoseconds since the start of the run. `submitted <=
+/// fetched <= completed` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCompletion {
-    /// The number of the command.
+    /// The tag of the command.
     pub tag: u32,
-    /// The queue pair of the command.
+    /// The index of the I/O queue pair of the command, 0-based.
     pub queue: u16,
-    /// When the host wrote the doorbell.
+    /// When the host wrote the doorbell for the command, fs.
     pub submitted: u64,
-    /// When the command arrived at the controller.
+    /// When the command arrived at the controller, fs.
     pub fetched: u64,
-    /// When the host's driver saw the completion.
+    /// When the host's driver saw the completion, fs.
     pub completed: u64,
 }

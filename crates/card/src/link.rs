@@ -41,10 +41,10 @@ pub(crate) const CREDIT_BYTES: u32 = 16;
 /// The time of a byte on the link, fs.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
-        // One SKP ordered set of 4 symbols after 1180 symbols (4.2.7.3).
+        // One SKP ordered set of 4 symbols after 1180 symbols (PCI Express 3.1, 4.2.7.3).
         1 => (2.5, 8.0 / 10.0, 1180.0 / 1184.0),
         2 => (5.0, 8.0 / 10.0, 1180.0 / 1184.0),
-        // One SKP ordered set of one block after 370 blocks (4.2.7.3).
+        // One SKP ordered set of one block after 370 blocks (PCI Express 3.1, 4.2.7.3).
         3 => (8.0, 128.0 / 130.0, 370.0 / 371.0),
         4 => (16.0, 128.0 / 130.0, 370.0 / 371.0),
         _ => (32.0, 128.0 / 130.0, 370.0 / 371.0),
@@ -53,12 +53,12 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     1e6 / bytes_per_ns
 }
 
-/// The packets of a transfer.
+/// Computes the packets of a transfer, and the DLLPs that answer these packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
     max_payload: u32,
     boundary: u32,
-    /// DLLP bytes on the other direction per TLP, in 1/256 of a byte.
+    /// Bytes of the DLLPs in the other direction that answer one TLP, in 1/256 of a byte.
     answers: u64,
 }
 
@@ -89,7 +89,8 @@ impl Packets {
     }
 }
 
-/// One direction of a link.
+/// One direction of a link. `free` is the time from which it is idle, fs; `byte_fs` is the time of
+/// a byte; `busy` is the time for which it was occupied, fs.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
     free: u64,
@@ -112,14 +113,14 @@ impl Direction {
         self.free.max(at)
     }
 
-    /// The time of `bytes` on the link.
+    /// The time that `bytes` take on the link, fs.
     #[inline]
     pub(crate) fn time_of(&self, bytes: u64) -> u64 {
         bytes * self.byte_fs
     }
 
-    /// Sends `packets` packets, which have `bytes` bytes together, from `at`. Returns the time at
-    /// which the last byte is out.
+    /// Sends `packets` packets, which have `bytes` bytes together, from the time `at`. Returns the
+    /// time at which the last byte is sent.
     #[inline]
     pub(crate) fn send(&mut self, at: u64, bytes: u64, packets: u32) -> u64 {
         let time = self.time_of(bytes);
@@ -130,7 +131,7 @@ impl Direction {
         self.free
     }
 
-    /// Sends the DLLPs that answer packets of the other direction.
+    /// Sends the DLLPs that answer `packets` packets of the other direction.
     #[inline]
     pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {
         let time = u64::from(packets) * of.answers * self.byte_fs / 256;

@@ -71,7 +71,7 @@ impl Access {
     }
 }
 
-/// A job section.
+/// A job section of fio: equal threads that do the same kind of I/O.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// The name of the section.
@@ -95,7 +95,7 @@ pub struct Group {
     /// `norandommap`: random offsets with repetition. Without this option each block is used once
     /// before any block is used again. Default: false.
     pub repeats: bool,
-    /// Writes with force unit access. Default: false.
+    /// True if writes have force unit access. Default: false.
     pub force_unit_access: bool,
 }
 
@@ -117,25 +117,25 @@ impl Default for Group {
     }
 }
 
-/// The end of a run.
+/// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// `runtime`: this time after the end of the ramp time, fs.
     Time(u64),
-    /// After this number of counted I/Os of all groups.
+    /// After this number of I/Os of all groups that complete after the ramp time.
     Ios(u64),
 }
 
-/// A load.
+/// A load on a card: groups of threads, and the times of their run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// The job sections.
     pub groups: Vec<Group>,
-    /// `ramp_time`, fs.
+    /// `ramp_time`: time before the measurement, fs.
     pub ramp_fs: u64,
     /// The end of the run.
     pub stop: Stop,
-    /// `randseed`.
+    /// `randseed`: the seed of all randomness.
     pub seed: u64,
 }
 

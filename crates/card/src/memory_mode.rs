@@ -61,7 +61,8 @@ impl Initiator {
     }
 }
 
-/// Accesses to the card's memory.
+/// A load on the card's memory: the kind, the size and the addresses of its accesses, and the times
+/// of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryLoad {
     /// The device that reads and writes.
@@ -84,7 +85,7 @@ pub struct MemoryLoad {
     pub size: Option<u64>,
     /// Stores of a thread between two reads that make them persistent; 0 for never.
     pub persist_every: u32,
-    /// Time before the measurement, fs.
+    /// Time of the run before the measurement begins, fs.
     pub ramp_fs: u64,
     /// The end of the run.
     pub stop: Stop,
@@ -139,7 +140,7 @@ pub struct MemoryOutcome {
     pub stores: DirectionResult,
     /// Latencies of reads that make stores persistent.
     pub persists: Latencies,
-    /// The counted time, fs.
+    /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,
     /// Accesses completed in the whole run.
     pub completed: u64,

@@ -5,7 +5,7 @@
 
 use crate::ring::Ring;
 
-/// A tick is 2^`TICK` femtoseconds. The sums are in ticks, so that they do not overflow within
+/// A tick is 2^`TICK` femtoseconds. `Pool::held` is in ticks, so that it does not overflow within
 /// hours.
 const TICK: u32 = 10;
 
@@ -13,7 +13,7 @@ const TICK: u32 = 10;
 pub(crate) struct Pool {
     total: u32,
     free: u32,
-    /// Future returns, in order of time.
+    /// Returns of units in the future, in order of time.
     returns: Ring,
     /// The sum of units times the ticks for which they were taken, modulo 2^64: the time of a
     /// return is added, and the time of a take is subtracted.
@@ -45,7 +45,8 @@ impl Pool {
         }
     }
 
-    /// Takes units at `now` if enough are free.
+    /// Takes `units` units at `now` and returns true if so many are free. Otherwise returns false,
+    /// and the time of waiting begins.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -64,7 +65,7 @@ impl Pool {
         true
     }
 
-    /// Returns units now.
+    /// Returns units at the time `now`.
     #[inline]
     pub(crate) fn give_now(&mut self, now: u64, units: u32) {
         if self.limited {
@@ -105,7 +106,7 @@ impl Pool {
         self.total - self.free
     }
 
-    /// The time up to `now` for which a request waited for units.
+    /// The total time up to `now` for which requests waited for units, fs.
     pub(crate) fn waited(&self, now: u64) -> u64 {
         self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
     }

@@ -31,15 +31,15 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Observes the writes of an engine.
+/// Observes the writes and the flushes of an engine, and makes a [`Timeline`] of them.
 #[derive(Clone, Debug)]
 pub struct WriteRecorder {
     builder: TimelineBuilder,
-    /// Segments of writes that are not acknowledged, by tag.
+    /// The segments of the writes that are not acknowledged, by the tag of the write command.
     outstanding: BTreeMap<u32, Vec<SegmentTimes>>,
 }
 
-/// A run and its writes.
+/// The measurements of a run, and the timeline of its writes.
 #[derive(Clone, Debug)]
 pub struct ObservedRun {
     /// The measurements of the load.

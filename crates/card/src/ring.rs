@@ -6,7 +6,8 @@
 /// Entries with a time and a value of 64 bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    /// The number of entries is a power of two.
+    /// The slots of the ring, each with a time and a value. Their number is a power of two, so that
+    /// a mask computes the index of a slot.
     entries: Vec<(u64, u64)>,
     head: usize,
     count: usize,

@@ -18,9 +18,9 @@ const POWER_MANAGEMENT: usize = 0x40;
 const MSIX: usize = 0x50;
 const EXPRESS: usize = 0x60;
 
-/// Device control of the PCI Express capability.
+/// Offset of the register device control in the PCI Express capability.
 const DEVICE_CONTROL: usize = EXPRESS + 8;
-/// Device control: initiate a function level reset.
+/// A bit of device control: the host initiates a function level reset.
 const FUNCTION_RESET: u16 = 1 << 15;
 
 /// Mass storage, non-volatile memory, NVM Express (PCI Code and ID Assignment Specification).
@@ -33,7 +33,7 @@ const DEVICE: u16 = 0x4e56;
 #[derive(Clone)]
 pub struct ConfigSpace {
     bytes: Box<[u8; CONFIG_BYTES]>,
-    /// Bits that a write changes.
+    /// For each byte of `bytes`, a mask of the bits that a write changes.
     writable: Box<[u8; CONFIG_BYTES]>,
 }
 
@@ -70,7 +70,8 @@ impl ConfigSpace {
     fn header(&mut self, settings: &NvmeSettings) {
         self.put(0x00, &settings.vendor.to_le_bytes());
         self.put(0x02, &DEVICE.to_le_bytes());
-        // Memory space, bus master, parity error response, SERR#, interrupt disable.
+        // Bits of the command register that a host may change: memory space, bus master, parity
+        // error response, SERR#, interrupt disable.
         self.allow(0x04, &0x0546_u16.to_le_bytes());
         // Status: the capabilities list is present.
         self.put(0x06, &(1_u16 << 4).to_le_bytes());
@@ -108,9 +109,10 @@ impl ConfigSpace {
     /// The PCI Express capability (PCI Express Base Specification 3.0, section 7.8).
     fn express(&mut self, generation: u8, lanes: u8) {
         self.put(EXPRESS, &[0x10, 0]);
-        // Version 2, an endpoint.
+        // Capabilities register: version 2, an endpoint.
         self.put(EXPRESS + 2, &2_u16.to_le_bytes());
-        // Payloads of 256 bytes, role-based error reporting, function level reset.
+        // Device capabilities: payloads of 256 bytes, role-based error reporting, function level
+        // reset.
         self.put(EXPRESS + 4, &(1_u32 | 1 << 15 | 1 << 28).to_le_bytes());
         self.allow(DEVICE_CONTROL, &0x7fff_u16.to_le_bytes());
         self.put(DEVICE_CONTROL, &0x2810_u16.to_le_bytes());
@@ -118,10 +120,10 @@ impl ConfigSpace {
         self.put(EXPRESS + 0x0c, &link.to_le_bytes());
         self.allow(EXPRESS + 0x10, &0x03f3_u16.to_le_bytes());
         self.put(EXPRESS + 0x12, &(link as u16).to_le_bytes());
-        // Completion timeouts cannot be programmed; they can be disabled.
+        // Device capabilities 2: completion timeouts cannot be programmed; they can be disabled.
         self.put(EXPRESS + 0x24, &(1_u32 << 4).to_le_bytes());
         self.allow(EXPRESS + 0x28, &(1_u16 << 4).to_le_bytes());
-        // Supported speeds.
+        // Link capabilities 2: a bit for each link speed up to `generation`.
         let speeds = ((1_u32 << generation) - 1) << 1;
         self.put(EXPRESS + 0x2c, &speeds.to_le_bytes());
         self.put(EXPRESS + 0x30, &u16::from(generation).to_le_bytes());
@@ -197,7 +199,7 @@ mod tests {
         for at in [0x00, 0x08, 0x2c, 0x34, 0x54, 0x58, 0x64, 0x6c] {
             assert_eq!(dword(&space, at), before[at as usize / 4], "{at:#x}");
         }
-        // The expansion ROM has no size.
+        // The register of the expansion ROM ignores the write, so a host finds no ROM.
         space.write(0x30, &u32::MAX.to_le_bytes());
         assert_eq!(dword(&space, 0x30), 0);
     }

@@ -1,4 +1,4 @@
-//! Contents in a file, and the volatile write cache in front of any contents.
+//! Contents of the card in a file, and the volatile write cache in front of any contents.
 
 use std::{
     collections::BTreeMap,
@@ -59,7 +59,7 @@ impl Contents for FileContents {
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if fallocate(&self.file, flags, offset, bytes).is_err() {
-            // The file system does not support holes.
+            // The file system does not support holes, so zeros are written.
             let zeros = vec![0; 1 << 20];
             let mut at = offset;
             while at < offset + bytes {

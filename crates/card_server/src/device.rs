@@ -65,12 +65,12 @@ pub struct PowerCut {
 /// Receives events.
 pub type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// A card and its connection.
+/// A card, with the state of its connection to QEMU.
 pub struct Device {
     controller: NvmeController,
     contents: WriteBack,
     memory: GuestMemory,
-    /// `None`: commands complete at once.
+    /// Decides when commands complete. If it is `None`, commands complete at once.
     pacer: Option<Pacer>,
     /// Number of resets of the controller when the pacer was last reset.
     resets: u64,
@@ -163,7 +163,7 @@ impl Device {
         (&mut self.controller, attached)
     }
 
-    /// Writes a register or doorbell, and fetches commands.
+    /// Writes a register or doorbell, and fetches the commands that the doorbell announces.
     fn write_register(&mut self, offset: u64, data: &[u8]) {
         if offset == ADMIN_DOORBELL && self.memory_is_private() {
             (self.listener)(Event::MemoryNotShared);
@@ -192,7 +192,8 @@ impl Device {
         Answer { next, vectors: std::mem::take(&mut self.raised) }
     }
 
-    /// Fetches all commands, and signals interrupts.
+    /// Fetches all waiting commands. The pacer delays a command; without a pacer, or if the pacer
+    /// refuses the command, it completes at once. Then signals interrupts.
     fn fetch_all(&mut self) {
         while let Some(command) = self.fetch() {
             self.forget_after_reset();
@@ -282,13 +283,14 @@ const ADMIN_DOORBELL: u64 = 0x1000;
 /// The end of the registers and doorbells in BAR 0.
 const REGISTERS_END: u64 = 0x2000;
 
-/// The largest access to a region that is answered; a guest's accesses have 8 bytes at most.
+/// The largest access to a region that is answered, bytes. A guest's accesses have 8 bytes at most.
 const ACCESS_MAX: usize = 4096;
 
 /// A device, shared with the thread that completes its commands.
 pub(crate) struct Shared {
     device: Mutex<Device>,
-    /// Signalled when a command was submitted.
+    /// Signalled after a write to BAR 0, which may have submitted commands, and when the server
+    /// ends.
     submitted: Condvar,
     clock: Arc<GuestClock>,
 }
@@ -349,7 +351,7 @@ impl Shared {
 /// thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
-/// The backend of a connection.
+/// Applies the requests of one vfio-user connection to the device.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     /// True if QEMU has sent a request.

@@ -59,10 +59,10 @@ impl Answer {
     }
 }
 
-/// The connections to the plugin of a QEMU.
+/// The connection to the QEMU plugin on which the server announces doorbells.
 #[derive(Default)]
 pub(crate) struct GuestClock {
-    /// The connection on which doorbells are announced.
+    /// `None` if no plugin is connected.
     doorbells: Mutex<Option<UnixStream>>,
 }
 

@@ -4,7 +4,8 @@ use std::{fs::File, os::unix::fs::FileExt};
 
 use interleaf_card::nvme::{HostMemory, Outside};
 
-/// A range of bus addresses that is a part of a file.
+/// A range of bus addresses whose memory is a part of `file`, from the byte `offset` of the file
+/// on.
 #[derive(Debug)]
 struct Mapping {
     address: u64,

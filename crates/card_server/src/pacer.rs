@@ -24,11 +24,11 @@ use interleaf_card::{
 pub enum Latency {
     /// No time: commands complete at once.
     None,
-    /// After the latency of a card, times a slow-down of at least 1.
+    /// Commands complete after the latency of a card, times a slow-down of at least 1.
     Card {
         /// The card.
         card: Box<Card>,
-        /// Time of the clock for each unit of time of the model.
+        /// Time on the clock for each unit of the engine's time.
         slow_down: u32,
         /// The clock that the card follows.
         clock: Clock,
@@ -124,7 +124,7 @@ impl Pacer {
         }
     }
 
-    /// Drops all commands.
+    /// Drops all commands, and begins again with an idle engine at the time 0.
     pub(crate) fn reset(&mut self) {
         self.engine = Engine::new(&self.card, &self.settings);
         self.time.restart();
@@ -151,7 +151,8 @@ impl Pacer {
         accepted
     }
 
-    /// The tags of commands that are complete by now.
+    /// The tags of commands that are complete by now. After four hours of engine time, all
+    /// outstanding commands count as complete, and the pacer is reset (see [`HOUR`]).
     pub(crate) fn completed(&mut self) -> Vec<u32> {
         let now = self.now();
         if now > 4 * HOUR {
@@ -214,14 +215,14 @@ mod tests {
     #[test]
     fn commands_are_complete_after_the_latency_of_the_card() {
         let card = card::by_name("flashtec-dram").unwrap();
-        // With this slow-down, a read that takes microseconds of the model takes more than an hour
-        // of this machine.
+        // With this slow-down, a read that takes microseconds of the engine's time takes more than
+        // an hour of this machine's time.
         let mut pacer = Pacer::new(&card, u32::MAX, Clock::Host);
         assert_eq!((pacer.wait(), pacer.completed()), (None, vec![]));
         assert!(pacer.submit(read(1)) && pacer.submit(read(2)));
         assert!(pacer.completed().is_empty());
         assert!(pacer.wait().is_some());
-        // The commands take less than a millisecond of the model.
+        // In the engine's time, both commands complete within an hour.
         let mut tags = vec![];
         pacer.engine.run_until(HOUR, &mut (), |completion| tags.push(completion.tag));
         assert_eq!(tags, [1, 2]);

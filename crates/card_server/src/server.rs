@@ -49,7 +49,7 @@ pub enum Storage {
 pub struct ServeOptions {
     /// The path of the socket, which must not exist.
     pub socket: PathBuf,
-    /// The controller.
+    /// The properties of the NVMe controller.
     pub settings: NvmeSettings,
     /// The storage of the contents.
     pub storage: Storage,
@@ -273,7 +273,7 @@ fn regions() -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
-/// The interrupts of a PCI device: MSI-X.
+/// The interrupts of a PCI device: only MSI-X, one eventfd for each vector.
 fn irqs(vectors: u16) -> Vec<IrqInfo> {
     let irq = |index| match index {
         VFIO_PCI_MSIX_IRQ_INDEX => {

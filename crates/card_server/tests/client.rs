@@ -41,7 +41,7 @@ const TRIGGER_BY_EVENTFD: u32 = 0x24;
 const MEMORY: u64 = 0x10_0000;
 const BYTES: u64 = 0x1_0000;
 
-/// A served card, and the folder of its socket.
+/// A running card server, the events that it reports, and the folder of its socket.
 struct Bench {
     server: CardServer,
     events: Receiver<Event>,
@@ -268,7 +268,7 @@ impl Plugin {
         };
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
-        // The reply shows that the server handles both connections.
+        // The answer to this report shows that the server handles both connections.
         assert_eq!(plugin.tell(), None);
         plugin
     }
@@ -396,7 +396,7 @@ fn malformed_messages_do_not_end_the_server() {
         [version_without_end, version_too_short, unknown_command, half_a_header, far_read];
     for message in messages {
         let mut stream = UnixStream::connect(bench.server.socket()).unwrap();
-        // The server may have closed the connection.
+        // The server may have closed the connection, so the write may fail.
         let _ = stream.write_all(&message);
         drop(stream);
     }

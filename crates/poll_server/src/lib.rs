@@ -70,11 +70,11 @@ pub struct PollSet<'a> {
 /// The descriptors that are ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// The control descriptor.
+    /// True if the control descriptor is ready.
     pub control: bool,
-    /// The listener.
+    /// True if the listener is ready.
     pub listener: bool,
-    /// The clients, in the order of [`PollSet::clients`].
+    /// For each client, true if it is ready, in the order of [`PollSet::clients`].
     pub clients: Vec<bool>,
 }
 
@@ -125,8 +125,8 @@ pub struct Worker {
 
 impl Worker {
     /// Starts `serve` in a thread. `serve` gets the other end of the control descriptor, in
-    /// non-blocking mode. Each call of [`Self::wake`] sends a byte to it; at the end of the stream,
-    /// `serve` has to return.
+    /// non-blocking mode. Each call of [`Self::wake`] sends a byte to this end. When the stream
+    /// ends, `serve` has to return.
     ///
     /// # Errors
     /// When the system gives no thread or no descriptors.

@@ -24,10 +24,10 @@ const BACKLOG: i32 = 64;
 /// The numbers of a message.
 pub type Words = [u64; 4];
 
-/// The bytes of a message.
+/// The length of a message, bytes.
 const BYTES: usize = size_of::<Words>();
 
-/// One end of a connection.
+/// One end of a connection, an open socket.
 #[derive(Debug)]
 pub struct Wire(OwnedFd);
 
@@ -42,7 +42,7 @@ impl Wire {
         Ok(Self(socket))
     }
 
-    /// The next connection; `None` when none is pending.
+    /// Accepts the next connection. Returns `None` when no connection is pending.
     ///
     /// # Errors
     /// The errors of accept(2) that concern the listener.

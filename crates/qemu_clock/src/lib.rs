@@ -92,7 +92,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// Connects to the server, and starts the thread that receives doorbells.
+/// Connects to the card server, and starts the thread that sets QEMU's timer at each doorbell.
 fn install(options: &Options) -> Result<(), String> {
     let failed = |why| format!("{}: {why}", options.socket);
     let doorbells = Doorbells::connect(&options.socket).map_err(failed)?;
@@ -110,7 +110,8 @@ fn install(options: &Options) -> Result<(), String> {
         let mut on_timer = Some(on_timer);
         let mut timer = None;
         doorbells.hear(|| {
-            // The guest runs, so QEMU has created its clocks.
+            // A doorbell shows that the guest runs, so QEMU has created the clocks that a timer
+            // needs.
             if let Some(on_timer) = on_timer.take() {
                 timer = Some(Timer::new(on_timer));
             }

@@ -117,7 +117,7 @@ impl Locked {
 #[derive(Clone, Copy)]
 pub(crate) struct Timer(*mut QemuTimer);
 
-/// The argument of [`expired`].
+/// The argument of [`expired`]: the timer that is due, and the function that it calls.
 struct Expiry {
     timer: Timer,
     on_timer: OnTimer,

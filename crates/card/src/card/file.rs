@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 3] = [
     ("all-mram-1gb.toml", include_str!("../../../../devices/cards/all-mram-1gb.toml")),
 ];
 
-/// The longest time in a file, ns.
+/// The longest time that a card's file may state, ns.
 const NS_MAX: f64 = 1e9;
 
 #[derive(Deserialize)]

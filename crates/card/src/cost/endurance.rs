@@ -3,7 +3,7 @@
 /// Seconds of a year.
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
-/// The addresses of writes.
+/// The distribution of writes over the addresses of a memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Locality {
     /// Evenly over the capacity.
@@ -17,7 +17,7 @@ pub enum Locality {
     },
 }
 
-/// The wear of a memory.
+/// The properties of a memory that decide its lifetime under writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
     /// Writes that a cell withstands.

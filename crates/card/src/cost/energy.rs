@@ -10,26 +10,26 @@ use interleaf_sim::dimm::{
 /// Energy of one I/O beyond the power without I/O, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IoEnergy {
-    /// Link: data, command, completion and interrupt.
+    /// Energy of the link for data, command, completion and interrupt.
     pub link: f64,
-    /// Cores, DMA engine, buffers.
+    /// Energy of the controller: cores, DMA engine, buffers.
     pub controller: f64,
-    /// Memory: activation, bursts, precharge.
+    /// Energy of the memory: activation, bursts, precharge.
     pub memory: f64,
 }
 
 impl IoEnergy {
-    /// The sum, J.
+    /// The energy of link, controller and memory together, J.
     pub fn total(&self) -> f64 {
         self.link + self.controller + self.memory
     }
 }
 
-/// The energy of a card.
+/// Computes the energy of an I/O and the power without I/O of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardEnergy {
     spec: EnergySpec,
-    /// Time of a core for a command and its completion, s.
+    /// Time that a core works on a command and its completion, s.
     command_s: f64,
     segment_bytes: u32,
     /// Energy of the memory to read `segment_bytes` of a row, above standby, J.
@@ -38,7 +38,7 @@ pub struct CardEnergy {
     write_j: f64,
     /// Power of the memory without accesses and without refresh, W.
     standby_w: f64,
-    /// Power of the refresh, W.
+    /// Mean power that refresh adds to the standby power of the memory, W.
     refresh_w: f64,
 }
 
@@ -144,7 +144,7 @@ impl CardEnergy {
         self.standby_w
     }
 
-    /// Power of the refresh, W.
+    /// Mean power that refresh adds to the standby power of the memory, W.
     pub fn refresh_w(&self) -> f64 {
         self.refresh_w
     }
@@ -157,7 +157,7 @@ fn seconds(device: &Device) -> f64 {
     device.ns(CLOCKS) / device.host_clocks as f64 * 1e-9
 }
 
-/// The energy of one sub-channel with these commands, J.
+/// The energy of one sub-channel that gets `commands` within `CLOCKS` clocks, J.
 fn energy_of(device: &Device, commands: &[Command]) -> f64 {
     let mut counts = CommandCounts::new(device);
     commands.iter().for_each(|command| counts.command(command));
@@ -168,7 +168,8 @@ const fn command(kind: Kind, at: u64) -> Command {
     Command { at, kind, pseudo: 0, rank: 0, bank_group: 0, bank: 0, row: 0, column: 0 }
 }
 
-/// An activation and `bursts` accesses, the last with auto-precharge.
+/// The commands of an access to one row: an activation and `bursts` accesses, of which the last is
+/// `last`, an access with auto-precharge.
 fn row(access: Kind, last: Kind, bursts: u32) -> Vec<Command> {
     let mut commands = vec![command(Kind::Activate, 0)];
     commands.extend((1..bursts).map(|_| command(access, 100)));

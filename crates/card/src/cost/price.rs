@@ -29,17 +29,17 @@ const SCHEMA: &str = "interleaf.prices/1";
 /// A part of a card that has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
-    /// DRAM, for a GB.
+    /// DRAM, with a price for a GB.
     Dram,
-    /// STT-MRAM, for a GB.
+    /// STT-MRAM, with a price for a GB.
     SttMram,
-    /// NAND, for a GB.
+    /// NAND, with a price for a GB.
     Nand,
-    /// Super-capacitor and converter.
+    /// Super-capacitor and converter, with a price for the piece.
     Capacitor,
-    /// Controller.
+    /// Controller, with a price for the piece.
     Controller,
-    /// Board and assembly.
+    /// Board and assembly, with a price for the piece.
     Board,
 }
 
@@ -75,7 +75,7 @@ pub struct Price {
     pub date: String,
 }
 
-/// The prices of a file.
+/// The prices in a price file, with their currency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     /// The currency, such as `USD`.
@@ -90,9 +90,9 @@ pub struct CardPrice {
     pub currency: String,
     /// Each part with its price.
     pub parts: Vec<(Item, f64)>,
-    /// The price of all parts together, divided by the capacity in GB.
+    /// The price of all parts of the card together, divided by the capacity in GB.
     pub per_gb: f64,
-    /// Parts of the card for which the file has no price; the sum lacks these parts.
+    /// Parts of the card for which the file has no price; `per_gb` lacks these parts.
     pub missing: Vec<Item>,
 }
 
@@ -169,7 +169,7 @@ impl Prices {
         self.prices.get(&item)
     }
 
-    /// All prices.
+    /// All items of the price file, each with its price.
     pub fn all(&self) -> impl Iterator<Item = (Item, &Price)> {
         self.prices.iter().map(|(item, price)| (*item, price))
     }

@@ -28,7 +28,8 @@ fn memory_energy_is_that_of_the_data_sheet_method() {
     let burst = |ma: f64| 9.0 * ma * 1e-3 * 1.5 * 5e-9;
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
-    // Writes keep the row open longer: tCWL + tBURST + tWR against tRTP.
+    // Writes keep the row open longer than reads do: a row is precharged tCWL + tBURST + tWR after
+    // the last write, and tRTP after the last read.
     let open = 8.0 * 9.0 * (6e-3 * 1.5 / 8.0) * (8.0 + 4.0 + 12.0 - 6.0) * 1.25e-9;
     assert!((difference - bursts + open).abs() < 1e-12, "{difference} {bursts} {open}");
     // Standby: 9 devices of 32 mA.
@@ -93,7 +94,7 @@ fn the_table_compares_both_kinds_of_cards() {
     let unlevelled = mram.unlevelled_years.expect("a limit");
     assert!((0.3..0.4).contains(&unlevelled), "{unlevelled}");
     assert!(mram.levelled_years.expect("a limit") > 300.0);
-    // 1.073 GB of DRAM, 68.7 GB of NAND.
+    // The prices are for 1.073 GB of DRAM, 68.7 GB of NAND, a capacitor, a controller and a board.
     let parts = &dram.price.as_ref().expect("prices").parts;
     let sum: f64 = parts.iter().map(|(_, amount)| amount).sum();
     let expected = 8.0 * 1.073741824 + 0.3 * 68.719476736 + 15.0 + 60.0 + 40.0;
@@ -152,7 +153,7 @@ fn wrong_prices_name_line_and_field() {
     assert!(error(&mixed).contains("EUR beside another currency"), "{}", error(&mixed));
 }
 
-/// Counts the commands of the memory channel of a run.
+/// Counts the commands of the memory channel in a run, and keeps the clock of the last command.
 struct Counter(CommandCounts, u64);
 
 impl WriteObserver for Counter {
@@ -190,7 +191,8 @@ fn the_energy_of_an_io_is_that_of_the_commands_of_a_run() {
         let ios = outcome.completed as f64;
         let computed = (energy.standby_w() + energy.refresh_w()) * seconds
             + ios * energy.of_io(4096, is_write).memory;
-        // Rows that wait for the data bus are open for longer than the formula assumes.
+        // A row that waits for the data bus is open for longer than the formula of `CardEnergy`
+        // assumes.
         let error = computed / measured - 1.0;
         assert!(error.abs() < 0.03, "{name} {}: {computed} J, not {measured} J", access.name());
     }

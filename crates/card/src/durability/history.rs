@@ -89,7 +89,8 @@ impl Piece {
     }
 }
 
-/// A moment at which the content of a block, or a promise about it, changes.
+/// The kinds of events that change the content of a block, or a promise about the content: a piece
+/// begins to reach the memory or is whole in the memory; its write is acknowledged or flushed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Begun,
@@ -162,7 +163,9 @@ pub(super) fn damage_of_block(
     intervals.extend(open);
 }
 
-/// The damage of a power failure at `at` to a block with this content.
+/// The damage of a power failure at `at` to a block. `content` is the piece that the block
+/// contains; `None` stands for data from before the run. `last` and `last_promised` are the newest
+/// acknowledged and the newest flushed write of the block, each as submission time and number.
 fn damage_of(
     content: Option<&Piece>,
     writes: &[WriteTimes],

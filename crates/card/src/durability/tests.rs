@@ -6,8 +6,8 @@ fn rules(survival: Survival) -> Rules {
     Rules { survival, atomic_bytes: 4096 }
 }
 
-/// Adds a write of `bytes` at `offset`. It has segments of 512 bytes; `segment` returns the times
-/// of a segment by its index.
+/// Adds a write of `bytes` at `offset`, in segments of 512 bytes. For the index of a segment,
+/// `segment` returns the times `received`, `in_array` and `durable` of the segment.
 fn timed(
     builder: &mut TimelineBuilder,
     (offset, bytes): (u64, u32),
@@ -84,10 +84,12 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
     };
     let volatile = vec![(20, 90, Damage::Lost), (90, 100, Damage::Torn)];
     assert_eq!(lost_after_flush(None, false), volatile);
-    // A flush that waits for durability keeps its promise.
+    // A flush that completes only when the data are durable keeps its promise, so the damage is the
+    // same as without a flush.
     let flush = |submitted, acknowledged| Some(FlushTimes { submitted, acknowledged });
     assert_eq!(lost_after_flush(flush(25, 100), false), volatile);
-    // A flush submitted before the acknowledgement promises nothing about the write.
+    // A flush that was submitted before the write was acknowledged promises nothing about the
+    // write.
     assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
     // A flush acknowledged before the data are durable breaks its promise, and so does a write with
     // FUA that is acknowledged before its data are durable.
@@ -104,7 +106,8 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
     timed(&mut builder, (0, 512), (0, 20), |_| (10, 80, 80));
     let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
     let timeline = builder.finish();
-    // The buffer still has the older write, which will be applied last.
+    // The controller's buffer still has the older write. It reaches the memory last, and overwrites
+    // the newer write.
     let interval =
         DamageInterval { from: 50, until: u64::MAX, block: 0, damage: Damage::Lost, write: newer };
     assert_eq!(timeline.damage(), [interval]);
@@ -144,7 +147,9 @@ fn data_that_never_arrive_are_never_whole() {
     assert_eq!(timeline.damage(), [torn(0)]);
 }
 
-/// A write of the property test: block, number of blocks, time of submission, four delays, and FUA.
+/// A write of the property test: first block, number of blocks, time of submission, four delays,
+/// and FUA. The delays lead to the arrival in the buffer, in the array, in the durable state, and
+/// to the acknowledgement.
 type Plan = (u64, u32, u64, [u64; 4], bool);
 
 fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
@@ -158,7 +163,8 @@ fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
     )
 }
 
-/// The damage to each block at one moment by the definitions, without any step function.
+/// The damage to each block of 512 bytes at one moment, computed from the definitions of lost and
+/// torn alone.
 fn naive(
     writes: &[(WriteTimes, SegmentTimes)],
     flushes: &[FlushTimes],
@@ -206,7 +212,8 @@ fn naive(
 }
 
 proptest! {
-    /// The step functions agree with the definitions at every moment.
+    /// At every moment, the damage that the timeline reports is the damage by the definitions of
+    /// lost and torn.
     #[test]
     fn all_moments_agree_with_the_definitions((plans, flushes, hold_up) in plans()) {
         let survival = hold_up

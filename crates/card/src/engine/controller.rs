@@ -26,7 +26,8 @@ impl Engine {
             }
             let queues = &self.queues;
             let next = self.arbiter.next(burst.min(room), |queue| {
-                // One read does not wrap around the end of the ring.
+                // One read of entries ends at the end of the ring of the submission queue. Entries
+                // that follow at the start of the ring are read next.
                 let Some(queue) = queues.get(queue) else { return 0 };
                 queue.visible.min(entries - queue.head)
             });
@@ -110,7 +111,7 @@ impl Engine {
             }
             // The data of completed writes are safe already, so a flush completes at once.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
-            // The controller reads the range list.
+            // The controller reads the list of ranges to deallocate from host memory.
             Operation::Deallocate => self.request_list(slot),
         }
     }
@@ -150,7 +151,7 @@ impl Engine {
         self.fetch();
     }
 
-    /// Sends the interrupt of a queue.
+    /// Sends one interrupt for all completion queue entries of a queue that wait for an interrupt.
     fn signal(&mut self, number: u32) {
         let queue = &mut self.queues[number as usize];
         queue.coalesced = 0;

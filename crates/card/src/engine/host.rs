@@ -34,7 +34,7 @@ impl Engine {
         self.event_queue.push(DOORBELL_ARRIVED, arrives, queue.into());
     }
 
-    /// Writes a doorbell, and returns the time of its arrival.
+    /// Writes a doorbell, and returns the time at which the write arrives at the card.
     fn ring(&mut self) -> u64 {
         let sent = self.down.send(self.now, DOORBELL, 1);
         self.up.answer(self.now, 1, &self.packets);

@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Requests the list of a command from host memory.
+    /// Requests the PRP list or the list of ranges of a command from host memory.
     pub(super) fn request_list(&mut self, slot: u32) {
         let requests = self.list_bytes(slot).div_ceil(self.card.link.max_read_request);
         let ready = self.request_reads(requests);
@@ -158,14 +158,15 @@ impl Engine {
         if past < bytes { bytes - past } else { bytes }
     }
 
-    /// The length of the chunk at `offset`, of at most `bytes`.
+    /// The length of the chunk that begins at `offset`: at most `bytes`, and at most up to the next
+    /// multiple of the size of a chunk.
     #[inline]
     fn chunk(&self, offset: u64, bytes: u32) -> u32 {
         let limit = self.card.chunk_bytes();
         bytes.min(limit - (offset % u64::from(limit)) as u32)
     }
 
-    /// Reads bytes of a command from the memory channel.
+    /// Reads the next `bytes` of a command from the memory channel, chunk by chunk.
     fn read_segments<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         let mut offset = flight.io.offset + u64::from(flight.requested);
@@ -180,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// Requests bytes of a command from the host.
+    /// Requests the next `bytes` of a write from host memory.
     fn request_burst(&mut self, slot: u32, bytes: u32) {
         let request = self.card.link.max_read_request;
         let flight = &self.flights[slot as usize];
@@ -225,7 +226,8 @@ impl Engine {
         }
     }
 
-    /// Data of a write are in a buffer, with their ECC computed.
+    /// A chunk of a write is in a buffer, with its ECC computed: returns the read tag of the chunk,
+    /// and stores the data.
     pub(super) fn data_arrived<O: WriteObserver>(
         &mut self,
         slot: u32,
@@ -268,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// Writes the next bytes of a command to the memory channel.
+    /// Writes the next `bytes` of a command to the memory channel.
     #[inline]
     fn write_segment<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let flight = &mut self.flights[slot as usize];
@@ -342,5 +344,6 @@ impl Engine {
     }
 }
 
-/// The payload of an event that only retries requests for data.
+/// The payload of a `TRANSFERRED` event that only retries the requests for data, because a buffer
+/// is free again.
 const RETRY: u64 = u32::MAX as u64;

@@ -20,11 +20,12 @@ pub struct Usage {
     pub link_bytes: [u64; 2],
     /// TLPs from the card and to the card.
     pub link_packets: [u64; 2],
-    /// The commands of the memory channels.
+    /// The counts of the commands of all memory channels together.
     pub memory: RowCounts,
 }
 
-/// The fraction of a span of time for which each component was busy, 0 to 1.
+/// For each component, the fraction of a span of time for which it was busy, and the fraction for
+/// which requests waited for one of its units, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Utilisation {
     busy: [f64; Component::ALL.len()],
@@ -38,7 +39,7 @@ const BOUND: f64 = 0.97;
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
-    /// The utilisation between two readings.
+    /// The utilisation between two readings of an engine's counters.
     pub fn between(earlier: &Usage, later: &Usage) -> Self {
         let span = (later.at - earlier.at).max(1) as f64;
         let part = |earlier: u64, later: u64| {
@@ -50,7 +51,7 @@ impl Utilisation {
         }
     }
 
-    /// The utilisation of a component.
+    /// The fraction of the time for which a component was busy, 0 to 1.
     pub fn of(&self, component: Component) -> f64 {
         self.busy[component as usize]
     }

@@ -112,7 +112,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// The name in the header of a section.
+/// The name in the header `[name]` of a section.
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {

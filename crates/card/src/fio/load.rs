@@ -1,4 +1,4 @@
-//! Jobs as the load of a card.
+//! Translates jobs of fio into the load of a card.
 
 use super::{Job, OptionError};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 /// memory.
 pub const RAMP_NS: u64 = 1_000_000;
 
-/// Default of `runtime`, ns.
+/// Default of `runtime`, the time of the measurement, ns.
 pub const RUNTIME_NS: u64 = 100_000_000;
 
 /// Default of `randseed`.

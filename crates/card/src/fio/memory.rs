@@ -1,4 +1,4 @@
-//! Jobs as loads and stores to the card's memory.
+//! Translates jobs of fio into loads and stores to the card's memory.
 
 use super::{
     Job, OptionError,
@@ -15,7 +15,7 @@ use crate::{
 pub struct MemoryOptions {
     /// The device that reads and writes.
     pub initiator: Initiator,
-    /// Stores of each thread between two read-backs that make them durable.
+    /// The number of stores of each thread between two read-backs, which make the stores durable.
     pub fsync: Option<u32>,
 }
 

@@ -48,7 +48,7 @@ impl ValueError {
     }
 }
 
-/// A part of a card.
+/// The size of the part of a card that a job covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// A number of bytes.

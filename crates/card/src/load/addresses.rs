@@ -5,10 +5,12 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The rounds of the Feistel network: enough to make the results of neighbouring indices unrelated.
+/// The number of rounds of the Feistel network of [`Permutation`]: enough to make the results of
+/// neighbouring indices unrelated.
 const ROUNDS: usize = 3;
 
-/// The seed of the next thread: a step of a linear congruential generator (Knuth, MMIX).
+/// Advances `seed` and returns it as the seed of the next thread. The advance is a step of a linear
+/// congruential generator (Knuth, MMIX).
 pub(crate) fn next_seed(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
     *seed
@@ -41,7 +43,7 @@ impl Permutation {
         Self { half_bits, keys: std::array::from_fn(|_| random.next_u64()) }
     }
 
-    /// The position of `index` in the permutation, below `count`.
+    /// The number to which the permutation maps `index`, below `count`.
     #[inline]
     pub(super) fn of(&self, index: u64, count: u64) -> u64 {
         let mut at = index;
@@ -65,7 +67,7 @@ impl Permutation {
     }
 }
 
-/// The addresses of one thread.
+/// The sequence of block numbers that one thread accesses.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     blocks: Blocks,
@@ -87,7 +89,7 @@ impl Addresses {
         Self { blocks, count: count.max(1), next: 0, random }
     }
 
-    /// The next block.
+    /// The number of the next block.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let index = self.next;
@@ -136,8 +138,8 @@ mod tests {
 
     #[test]
     fn blocks_are_spread_evenly() {
-        // The first tenth of a pass is evenly distributed: each tenth of the blocks has a tenth of
-        // its accesses.
+        // The first tenth of a pass is evenly distributed: each tenth of the blocks gets about a
+        // tenth of the accesses.
         let mut addresses = Addresses::new(true, false, 100_000, 7);
         let mut tenths = [0_u32; 10];
         (0..10_000).for_each(|_| tenths[(addresses.next() / 10_000) as usize] += 1);

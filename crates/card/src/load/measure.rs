@@ -14,7 +14,8 @@ const NS_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits of percentiles.
 const DIGITS: u8 = 3;
 
-/// Latencies of a kind: count, mean, percentiles within 0.1 %, and the exact minimum and maximum.
+/// Latencies of one kind (slat, clat or lat): count, mean, percentiles within 0.1 %, and the exact
+/// minimum and maximum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -25,7 +26,8 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        // These bounds are valid: 1 <= low, 2 low <= high, digits up to 5.
+        // The constructor refuses only invalid bounds. These are valid: 1 <= low, 2 low <= high,
+        // digits up to 5.
         let histogram = Histogram::new_with_bounds(1, NS_MAX, DIGITS);
         let histogram = histogram.unwrap_or_else(|_| unreachable!("the bounds are valid"));
         Self { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
@@ -44,7 +46,7 @@ impl Latencies {
 
     /// Adds the latencies of `other`.
     pub fn add(&mut self, other: &Self) {
-        // Both histograms have the same bounds.
+        // The addition cannot fail, because both histograms have the same bounds.
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok(), "{added:?}");
         self.sum_ns += other.sum_ns;
@@ -114,7 +116,7 @@ pub struct DirectionResult {
 }
 
 impl DirectionResult {
-    /// Mean latency (lat) of two directions, ns.
+    /// Mean latency (lat) of the I/Os of two directions together, ns.
     pub(crate) fn mean_ns(both: [&Self; 2]) -> f64 {
         let [ios, sum] = both.into_iter().fold([0.0, 0.0], |[ios, sum], of| {
             [ios + of.ios as f64, sum + of.lat.mean_ns() * of.ios as f64]
@@ -171,11 +173,11 @@ pub struct Outcome {
     pub write: DirectionResult,
     /// Reads and writes of each group, in the order of the load.
     pub groups: Vec<[DirectionResult; 2]>,
-    /// The counted time, fs.
+    /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,
-    /// The end of the run with its ramp time, fs.
+    /// The time from the start of the ramp time to the end of the run, fs.
     pub end_fs: u64,
-    /// The mean number of outstanding I/Os in the counted time.
+    /// The mean number of outstanding I/Os during the measurement.
     pub outstanding: f64,
     /// I/Os submitted in the whole run.
     pub submitted: u64,
@@ -183,9 +185,9 @@ pub struct Outcome {
     pub completed: u64,
     /// The utilisation of each component.
     pub utilisation: Utilisation,
-    /// The limit of the throughput.
+    /// The cause that limits the number of I/Os per second.
     pub bound_by: Bound,
-    /// Counters at the start and at the end of the counted time.
+    /// The engine's counters at the start and at the end of the measurement.
     pub usage: [Usage; 2],
     /// Events of the engine in the whole run.
     pub events: u64,
@@ -197,7 +199,7 @@ impl Outcome {
         self.read.iops + self.write.iops
     }
 
-    /// Mean latency (lat) of both directions, ns.
+    /// Mean latency (lat) of the I/Os of both directions together, ns.
     pub fn mean_ns(&self) -> f64 {
         DirectionResult::mean_ns([&self.read, &self.write])
     }

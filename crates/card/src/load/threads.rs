@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// A thread.
+/// A thread of a group: its I/O queue, its addresses, and its rate if it has one.
 #[derive(Clone, Debug)]
 struct Thread {
     group: u32,
@@ -30,7 +30,7 @@ struct Thread {
     idle: Vec<u32>,
 }
 
-/// An I/O of a thread.
+/// An I/O of a thread. `decided` is the time at which the thread decided to submit the I/O, fs.
 #[derive(Clone, Copy, Debug)]
 struct Io {
     thread: u32,
@@ -51,7 +51,7 @@ pub(super) struct Threads {
     results: Vec<[DirectionResult; 2]>,
     submitted: u64,
     completed: u64,
-    /// The number of outstanding I/Os, integrated over the counted time, fs.
+    /// The integral of the number of outstanding I/Os over the time of the measurement, fs.
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
@@ -133,8 +133,8 @@ impl Threads {
         let mut end = time_end;
         loop {
             let due = self.paced.peek().map_or(u64::MAX - 1, |Reverse((due, _))| *due);
-            // Stop the engine exactly at the next paced submission, and at the ends of the counted
-            // time.
+            // Stop the engine exactly at the next submission of a thread with a rate, and at the
+            // start and the end of the measurement.
             let wall = if first.is_none() { self.start } else { time_end };
             let until = due.min(wall);
             match engine.next_completion(until, observer) {
@@ -245,7 +245,8 @@ impl Threads {
         true
     }
 
-    /// Adds the product of outstanding I/Os and time, up to `at`.
+    /// Adds the outstanding I/Os times the time since the last call to `outstanding_fs`, up to
+    /// `at`.
     #[inline]
     fn count_time(&mut self, at: u64) {
         let from = self.counted_until.max(self.start);

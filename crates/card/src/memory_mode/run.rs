@@ -1,4 +1,4 @@
-//! The events of a load on memory.
+//! Simulates a load on the card's memory event by event.
 
 use super::{Initiator, MemoryLoad, MemoryOutcome};
 use crate::{
@@ -35,9 +35,9 @@ struct Slot {
     thread: u32,
     access: AccessKind,
     since: u64,
-    /// Segments that are not complete.
+    /// Row segments of the access that are not complete.
     pending: u32,
-    /// Bytes of each segment.
+    /// Bytes of each row segment of the access.
     segment: u32,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests a segment of a load or a read-back from the card.
+    /// Requests a row segment of a load or a read-back from the card.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Writes a segment, once credits for all its packets are free.
+    /// Writes a row segment to the card, once credits for all its packets are free.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent, slot as u64);
     }
 
-    /// Sends the data of a segment from the card to the initiator.
+    /// Sends the data of a row segment from the card to the initiator.
     fn ready(&mut self, now: u64, slot: usize) {
         let bytes = self.slots[slot].segment;
         let packets = match self.load.initiator {
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
-    /// Counts a segment as complete; the last segment of an access completes the access.
+    /// Counts a row segment as complete. The last segment of an access completes the access.
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;

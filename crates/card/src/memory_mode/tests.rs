@@ -37,7 +37,7 @@ fn stores_are_posted_and_no_faster_than_the_link() {
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;
-        // 64 bytes in packets of 88 bytes.
+        // The link carries 7.8557 GB/s. Of each packet of 88 bytes, 64 bytes are data.
         let most = 7.8557 * 64.0 / 88.0;
         assert!(found <= most, "{name}: {found}");
         assert!(found > 1.0, "{name}: {found}");
@@ -50,7 +50,8 @@ fn stores_are_persistent_after_a_read_that_follows_them() {
     let [dram, mram] = ["flashtec-dram", "all-mram"].map(|name| run(name, &persist));
     assert_eq!(dram.persists.count(), ACCESSES - 1);
     let read = run("all-mram", &load(100, 1)).loads.lat.mean_ns();
-    // In STT-MRAM the read waits for the precharge of the stored row, too.
+    // In STT-MRAM, the read that makes a store persistent also waits for the precharge of the
+    // stored row.
     assert!(mram.persists.mean_ns() > read + 20.0);
     assert!(dram.persists.mean_ns() < mram.persists.mean_ns());
     assert_eq!(run("all-mram", &load(0, 1)).persists.count(), 0);
@@ -73,8 +74,8 @@ fn a_larger_access_has_a_row_for_each_segment() {
         let of = |bytes, percent| MemoryLoad { bytes, ..load(percent, 1) };
         let mean = |bytes| run(name, &of(bytes, 100)).loads.lat.mean_ns();
         let (line, segment, page) = (mean(64), mean(512), mean(4096));
-        // Compared with a line, a segment has 8 requests and 8 completions in place of one, and 7
-        // more bursts in its row.
+        // Compared with an access of a line of 64 bytes, a segment of 512 bytes has 8 requests and
+        // 8 completions in place of one, and 7 more bursts in its row.
         assert!(
             segment - line > 448.0 / 7.8557 && segment < 1.6 * line,
             "{name}: {line} {segment}"
@@ -82,7 +83,7 @@ fn a_larger_access_has_a_row_for_each_segment() {
         // A page takes at least the time of its completions on the link, and less than 8 segments
         // that are read one after the other.
         assert!(page > 4096.0 * 84.0 / 64.0 / 7.8557 && page < 8.0 * segment, "{name}: {page}");
-        // Stores of a page fill the link: 64 lines of 88 bytes.
+        // A store of a page is 64 packets of 88 bytes on the link, each with 64 bytes of data.
         let found = run(name, &of(4096, 0)).bytes_per_s() / 1e9;
         assert!(found <= 7.8557 * 64.0 / 88.0 && found > 3.0, "{name}: {found}");
     }
@@ -95,7 +96,8 @@ fn threads_are_outstanding_accesses_of_their_own() {
         let [four, one] = [threads, load(percent, 8)].map(|load| run("all-mram", &load));
         let ratio = four.bytes_per_s() / one.bytes_per_s();
         assert!((ratio - 1.0).abs() < 0.05, "{percent}: {ratio}");
-        // Little's law.
+        // By Little's law, rate times latency is the number of outstanding accesses: 4 threads of
+        // 2.
         let outstanding = (four.loads.iops + four.stores.iops) * four.mean_ns() * 1e-9;
         assert!((outstanding / 8.0 - 1.0).abs() < 0.03, "{percent}: {outstanding}");
     }

@@ -33,7 +33,7 @@ pub enum Detection {
     None,
 }
 
-/// The direction of an element.
+/// The direction in which an element of a march test walks over the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarchOrder {
     /// From the start address to the stop address.
@@ -49,25 +49,25 @@ pub enum Background {
     Direct,
     /// The inverse of the background: `1` of a march test.
     Inverse,
-    /// A single bit.
+    /// A word in which only the bit of this number is set.
     Bit(u32),
-    /// Zero.
+    /// A word of zeros.
     Zero,
 }
 
 /// An operation at each address of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestOperation {
-    /// Reads and compares.
+    /// Reads the word, and compares it with this value.
     Read(Background),
-    /// Writes.
+    /// Writes this value to the word.
     Write(Background),
 }
 
 /// A step of an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestStep {
-    /// The same operations at each address.
+    /// The same operations at each address, in one direction.
     March(MarchOrder, Vec<TestOperation>),
     /// The power goes off and on.
     PowerCycle,

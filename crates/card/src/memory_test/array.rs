@@ -15,7 +15,7 @@ pub enum PowerLoss {
     Kept,
 }
 
-/// The words of an address range.
+/// The 32-bit words of an address range, with the injected faults and the effect of a power cycle.
 #[derive(Clone, Debug)]
 pub struct TestArray {
     start: u64,
@@ -25,7 +25,9 @@ pub struct TestArray {
     random: Pcg64Mcg,
 }
 
-/// The words that an address accesses.
+/// The words that an address accesses; a faulty address decoder makes them none or two. A read of
+/// no word returns `reads`. A read of two words returns their OR if `by_or` is true, and their AND
+/// otherwise.
 enum Accessed {
     None { reads: u32 },
     One(usize),
@@ -60,7 +62,7 @@ impl TestArray {
         Self { start, words, faults: faults.to_vec(), power_loss, random }
     }
 
-    /// Writes a word.
+    /// Writes `value` to the word at `address`; injected faults may change the effect.
     pub fn write(&mut self, address: u64, value: u32) {
         match self.accessed(address) {
             Accessed::None { .. } => {}
@@ -69,7 +71,7 @@ impl TestArray {
         }
     }
 
-    /// Reads a word.
+    /// Reads the word at `address`; injected faults may change the value.
     pub fn read(&mut self, address: u64) -> u32 {
         match self.accessed(address) {
             Accessed::None { reads } => reads,
@@ -81,7 +83,8 @@ impl TestArray {
         }
     }
 
-    /// Switches the power off and on.
+    /// Switches the power off and on. The content may become random, and cells with a retention
+    /// fault get the value of the fault.
     pub fn power_cycle(&mut self) {
         if self.power_loss == PowerLoss::Lost {
             let random = &mut self.random;
@@ -134,7 +137,8 @@ impl TestArray {
         self.words[word] = with(self.words[word], cell, value);
     }
 
-    /// Stores a value, then applies the coupling faults whose aggressors changed.
+    /// Stores a value as the faults of the word's cells allow, then applies the coupling faults
+    /// whose aggressors changed.
     fn store(&mut self, word: usize, value: u32) {
         let old = self.words[word];
         let mut new = value;

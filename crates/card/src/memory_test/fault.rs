@@ -2,7 +2,7 @@
 
 use core::{fmt, str::FromStr};
 
-/// A bit of a word.
+/// A cell of the memory: one bit of a 32-bit word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryCell {
     /// The address of the word, bytes.
@@ -50,7 +50,7 @@ pub enum InjectedFault {
     StuckAt {
         /// The faulty cell.
         cell: MemoryCell,
-        /// Its value.
+        /// The value that the cell always has.
         value: bool,
     },
     /// `transition:ADDRESS.BIT=up|down`: the change that the cell cannot do.
@@ -77,7 +77,7 @@ pub enum InjectedFault {
         victim: MemoryCell,
         /// True if a change of the aggressor from 0 to 1 has the effect, false for 1 to 0.
         up: bool,
-        /// The value of the victim.
+        /// The value to which the victim is forced.
         value: bool,
     },
     /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`
@@ -88,28 +88,28 @@ pub enum InjectedFault {
         victim: MemoryCell,
         /// The state of the aggressor.
         state: bool,
-        /// The value of the victim.
+        /// The value that the victim has while the aggressor has the state.
         value: bool,
     },
     /// `address-none:ADDRESS=VALUE`: the address accesses no word and reads as the value.
     AddressNone {
         /// The faulty address.
         address: u64,
-        /// The value of a read.
+        /// The value that a read of the address returns.
         reads: u32,
     },
     /// `address-other:ADDRESS/ADDRESS`: the first address accesses the word of the second.
     AddressOther {
         /// The faulty address.
         address: u64,
-        /// The word that it accesses.
+        /// The address of the word that is accessed instead.
         other: u64,
     },
     /// `address-many:ADDRESS/ADDRESS=or|and`: the first address accesses both words.
     AddressMany {
         /// The faulty address.
         address: u64,
-        /// The second word that it accesses.
+        /// The address of the second word that is accessed.
         other: u64,
         /// True if a read returns the OR of both words, false if it returns the AND.
         by_or: bool,
@@ -118,13 +118,13 @@ pub enum InjectedFault {
     Retention {
         /// The faulty cell.
         cell: MemoryCell,
-        /// Its value without power.
+        /// The value that the cell has after a power cycle.
         value: bool,
     },
 }
 
 impl InjectedFault {
-    /// The class.
+    /// The class to which the fault belongs.
     pub fn class(&self) -> FaultClass {
         match self {
             Self::StuckAt { .. } => FaultClass::StuckAt,
@@ -139,7 +139,7 @@ impl InjectedFault {
         }
     }
 
-    /// The addresses of the fault.
+    /// The addresses of the words that the fault concerns.
     pub fn addresses(&self) -> Vec<u64> {
         match *self {
             Self::StuckAt { cell, .. }
@@ -206,7 +206,7 @@ pub struct FaultSyntax {
     pub hint: String,
 }
 
-/// Parses a number, hexadecimal with `0x`.
+/// Parses a number: decimal, or hexadecimal with `0x`.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -1,4 +1,4 @@
-//! A test of an address range.
+//! A memory test of an address range: its fields, its run and its result.
 
 use super::{
     algorithm::{Algorithm, Background, MarchOrder, TestOperation, TestStep},
@@ -11,7 +11,7 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// A memory test, with the fields of the test program.
+/// A memory test, with the fields of the test program of the card's board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
     /// The type of test.
@@ -22,7 +22,7 @@ pub struct MemoryTest {
     pub start: u64,
     /// Address of the last word.
     pub stop: u64,
-    /// The value of [`Algorithm::Pattern`].
+    /// The value that [`Algorithm::Pattern`] writes; other algorithms ignore it.
     pub pattern: u32,
     /// Writes zero to all words first.
     pub init: bool,
@@ -32,14 +32,14 @@ pub struct MemoryTest {
     pub seed: u64,
 }
 
-/// The time of single accesses of the board's firmware.
+/// The times of a read, a write and a power cycle, as the firmware of the card's board does them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessTimes {
-    /// A read, fs.
+    /// Time of a read, fs.
     pub read_fs: u64,
-    /// A write, fs.
+    /// Time of a write, fs.
     pub write_fs: u64,
-    /// A power cycle with its save and restore, fs.
+    /// Time of a power cycle with its save and restore, fs.
     pub power_cycle_fs: u64,
 }
 
@@ -58,14 +58,14 @@ pub struct ReadMismatch {
     pub read: u32,
 }
 
-/// A line of the log.
+/// A line of the log of the debug mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry {
     /// A write.
     Write {
         /// The address of the word.
         address: u64,
-        /// The value.
+        /// The value that was written.
         value: u32,
     },
     /// A read.
@@ -82,7 +82,7 @@ pub enum LogEntry {
 /// The result of a test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTestResult {
-    /// Cycles.
+    /// Number of cycles of the algorithm.
     pub cycles: u64,
     /// Reads.
     pub reads: u64,
@@ -90,7 +90,7 @@ pub struct MemoryTestResult {
     pub writes: u64,
     /// Power cycles.
     pub power_cycles: u64,
-    /// Time of all accesses, s.
+    /// Time of all reads, writes and power cycles, s.
     pub seconds: f64,
     /// Reads that returned another value than was written.
     pub mismatches: u64,
@@ -236,7 +236,7 @@ impl TestStep {
     }
 }
 
-/// A test during its run.
+/// A test during its run. `failed` has the addresses of the words with a mismatch.
 struct Progress<'a> {
     test: &'a MemoryTest,
     array: TestArray,
@@ -244,7 +244,7 @@ struct Progress<'a> {
     failed: std::collections::BTreeSet<u64>,
 }
 
-/// Tests a memory of `capacity` bytes with these faults.
+/// Tests a memory of `capacity` bytes with the injected `faults`.
 ///
 /// # Errors
 /// If a field of the test is wrong.
@@ -333,7 +333,8 @@ impl Progress<'_> {
         self.add_entry(LogEntry::Write { address, value });
     }
 
-    /// Reads and compares.
+    /// Reads the word at `expected.address`, and records a mismatch if the word is not
+    /// `expected.expected`.
     fn read(&mut self, expected: ReadMismatch) {
         let value = self.array.read(expected.address);
         self.result.reads += 1;

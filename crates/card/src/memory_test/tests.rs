@@ -32,7 +32,7 @@ fn badc0ffe_at_0x80_survives_a_power_cycle_where_the_medium_keeps_it() {
         LogEntry::Read { address: 0x80, value },
     ];
     assert_eq!(kept.log, expected);
-    // DRAM without a save has lost the value.
+    // DRAM without a save has lost the value after the power cycle.
     let lost = run(&single, CAPACITY, &[], PowerLoss::Lost, &TIMES).expect("valid");
     assert_eq!((lost.mismatches, lost.failed_words), (1, 1));
     assert_eq!((lost.first[0].address, lost.first[0].expected), (0x80, value));
@@ -138,7 +138,8 @@ fn a_mismatch_names_address_expected_and_read_value() {
     let result = run(&march, CAPACITY, &[fault], PowerLoss::Kept, &TIMES).expect("valid");
     let first = ReadMismatch { cycle: 0, step: 1, address: 0x90, expected: 0, read: 0x10 };
     assert_eq!(result.first[0], first);
-    // March C- reads 0 three times at each address.
+    // March C- reads 0 three times at each address, so a cell that is stuck at 1 gives 3
+    // mismatches.
     assert_eq!((result.mismatches, result.failed_words), (3, 1));
     // 8 words: 5 reads and 5 writes at each, and the initialisation.
     assert_eq!((result.reads, result.writes), (40, 48));
@@ -165,11 +166,12 @@ fn times_are_those_of_the_medium() {
         let device = Device::by_name(name, &Options::default()).expect("a device");
         AccessTimes::of(&device, 0.0)
     };
-    // STT-MRAM at 1.875 ns: tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36 clocks.
+    // The write takes, with STT-MRAM clocks of 1.875 ns: tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36
+    // clocks.
     let mram = times("stt-mram-ddr3");
     let ps = |fs: u64| (fs + 500) / 1000;
     assert_eq!(ps(mram.write_fs), 101 * 1875);
-    // The read: tRCD 47 + CL 8 + burst 4 + tRP 36.
+    // The read takes: tRCD 47 + CL 8 + burst 4 + tRP 36 clocks.
     assert_eq!(ps(mram.read_fs), 95 * 1875);
     let dram = times("ddr3-1333");
     assert!(dram.read_fs < mram.read_fs && dram.write_fs < mram.write_fs);

@@ -26,16 +26,16 @@ pub struct PageAddress {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandArray {
     spec: NandSpec,
-    /// Probability that a page is uncorrectable.
+    /// Probability that a page that is read back has more bit errors than ECC corrects.
     uncorrectable: f64,
-    /// Bad blocks of each plane.
+    /// The bad blocks of each plane, for the planes of all dies in order.
     bad: Vec<BTreeSet<u32>>,
 }
 
 /// A page whose program failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramFailure {
-    /// The page's number in the order of the save.
+    /// The number of the page in the order in which the save programs pages, 0-based.
     pub position: u64,
     /// The page that failed.
     pub address: PageAddress,
@@ -81,7 +81,7 @@ pub struct ProgrammedImage {
 /// pages and blocks.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
-/// The positions in `0..count` at which an event of this probability occurs.
+/// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
 pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -> Vec<u64> {
     if probability < LEAST_PROBABILITY {
         return vec![];
@@ -188,7 +188,8 @@ impl NandArray {
                 (good * per_block).saturating_sub(skipped[lane])
             })
             .collect();
-        // The number of steps of a die. In the last step, some dies may have no page.
+        // The number of steps in which a die programs pages of the image. In the last step, some
+        // dies may have no page.
         let steps = |die: usize| pages.saturating_sub(die as u64 * planes).div_ceil(lanes);
         let finish = |die: usize, count: u64| self.finish_fs(die, count, &retries[die]);
         let dies = 0..retries.len();
@@ -209,8 +210,8 @@ impl NandArray {
         ProgrammedImage { pages, failures, time_fs, needed_fs, lanes, planes, complete, exhausted }
     }
 
-    /// Reads an image back. Returns the positions of saved pages that are uncorrectable; `seed`
-    /// decides which pages are.
+    /// Reads an image back. Returns the positions of those saved pages that have more bit errors
+    /// than ECC corrects; `seed` decides which pages these are.
     pub fn read_back(&self, image: &ProgrammedImage, seed: u64) -> Vec<u64> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7265_6164);
         let failed = occurrences(&mut random, self.uncorrectable, image.pages);
@@ -240,14 +241,14 @@ impl NandArray {
         u64::from(self.spec.pages - self.page_in_block(place))
     }
 
-    /// Blocks of each plane for an image of `pages`.
+    /// The number of blocks that an image of `pages` pages needs in each plane.
     fn blocks_for(&self, pages: u64) -> u64 {
         let steps = pages.div_ceil(self.spec.pages_in_parallel());
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// The time at which a die has completed `count` steps, fs. Each step in `retries` programs
-    /// twice.
+    /// The time at which a die has completed `count` steps, fs. A step in `retries` takes the time
+    /// of two programs, because the first program failed.
     fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
         if count == 0 {
             return 0;
@@ -261,7 +262,7 @@ impl NandArray {
         first.saturating_add(steps).saturating_add(again.saturating_mul(transfer + spec.program_fs))
     }
 
-    /// The index of the address's plane among the planes of all dies.
+    /// The index of the plane of `address` among the planes of all dies.
     fn lane(&self, address: PageAddress) -> usize {
         let die = address.channel * self.spec.dies + address.die;
         (die * self.spec.planes + address.plane) as usize
@@ -318,7 +319,7 @@ impl ProgrammedImage {
         self.pages - self.missing().count() as u64
     }
 
-    /// A position before which no page is missing.
+    /// A position in the image before which no page is missing.
     fn missing_from(&self) -> u64 {
         let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
         steps.saturating_mul(self.lanes).min(self.pages)

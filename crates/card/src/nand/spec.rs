@@ -36,7 +36,7 @@ pub struct NandSpec {
     pub ecc_bits: u32,
     /// Data bytes of a codeword.
     pub codeword_bytes: u32,
-    /// Program and erase cycles of a block.
+    /// Program and erase cycles that a block withstands.
     pub endurance: u32,
     /// Power of a die that programs, W.
     pub program_w: f64,
@@ -68,7 +68,7 @@ impl NandSpec {
         self.all_blocks().saturating_mul(block)
     }
 
-    /// Pages of an image of `bytes`.
+    /// The number of pages that an image of `bytes` bytes fills.
     pub fn pages_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.page_bytes))
     }
@@ -79,13 +79,13 @@ impl NandSpec {
         (bytes / self.channel_bytes_per_s * 1e15) as u64
     }
 
-    /// Time from one program of a die to the next, fs.
+    /// Time from the start of one program of a die to the start of its next program, fs.
     pub fn program_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
     }
 
-    /// Time from one read of a die to the next, fs.
+    /// Time from the start of one read of a die to the start of its next read, fs.
     pub fn read_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.read_fs).max(u64::from(self.dies) * transfer)

@@ -4,7 +4,7 @@ use array::occurrences;
 use proptest::prelude::*;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
-/// The parts of the built-in card.
+/// The NAND parts of the built-in card `flashtec-dram`.
 fn micron() -> NandSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => save.nand,
@@ -30,13 +30,15 @@ fn small() -> NandSpec {
 #[test]
 fn the_default_parts_program_100_mb_a_second() {
     let spec = micron();
-    // tPROG 1.3 ms, and 16 KiB at 200 MB/s, 81.92 us.
+    // A step is tPROG, 1.3 ms, and the transfer of 16 KiB (a page of each plane) at 200 MB/s, 81.92
+    // us.
     assert_eq!(spec.transfer_fs(), 81_920_000_000);
     assert_eq!(spec.program_step_fs(), 1_381_920_000_000);
     let array = NandArray::new(&spec, 1);
     let image = array.program(131_072, u64::MAX, 1);
     let seconds = image.time_fs as f64 * 1e-15;
-    // 8192 steps, and the second die of a channel begins one transfer later.
+    // 131,072 pages are 8192 steps. The second die of a channel begins one transfer later. Each
+    // failed program takes one more step.
     let expected = 8192.0 * 1.38192e-3 + 81.92e-6 + image.failures.len() as f64 * 1.38192e-3;
     assert!((seconds - expected).abs() < 2e-3 * 1.38192, "{seconds} s, not {expected} s");
     assert!(image.is_complete());
@@ -72,7 +74,8 @@ fn a_plane_without_good_blocks_is_found() {
     for block in 0..8 {
         array.mark_bad(PageAddress { channel: 0, die: 0, plane: 0, block, page: 0 });
     }
-    // Two good blocks of 4 pages: of 10 pages of the plane, the last 2 have no block.
+    // The plane has two good blocks of 4 pages, so of its 10 pages of the image the last 2 have no
+    // block.
     let image = array.program(80, u64::MAX, 1);
     let missing: Vec<u64> = image.missing().collect();
     assert_eq!(missing, [64, 72]);
@@ -107,7 +110,8 @@ fn the_energy_limits_the_pages_by_time() {
     let steps = |limit: u64| array.program(80, limit, 1).programmed();
     let first = spec.transfer_fs() + spec.program_fs;
     assert_eq!(steps(first - 1), 0);
-    // The first dies of both channels have programmed, the second dies have not.
+    // At the time `first`, the first dies of both channels have programmed, and the second dies
+    // have not.
     assert_eq!(steps(first), 4);
     assert_eq!(steps(first + spec.transfer_fs()), 8);
     assert_eq!(steps(u64::MAX), 80);
@@ -138,15 +142,16 @@ fn ecc_corrects_as_many_bits_as_it_says() {
             .uncorrectable()
     };
     assert_eq!(of(0.0, 24), 0.0);
-    // 8192 bits with a mean of 1 error, no correction: 1 - 1/e.
+    // A codeword of 8192 bits has 1 error on average, and no error is corrected. The probability of
+    // an uncorrectable page is 1 - 1/e.
     assert!((of(1.0 / 8192.0, 0) - (1.0 - libm::exp(-1.0))).abs() < 1e-9);
-    // One corrected error: 1 - 2/e.
+    // If one error is corrected, the probability of an uncorrectable page is 1 - 2/e.
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
-    // The mean number of errors equals the number that are corrected.
+    // The mean number of errors of a codeword equals the number that ECC corrects.
     let half = of(24.0 / 8192.0, 24);
     assert!((0.3..0.6).contains(&half), "{half}");
-    // A page of eight codewords fails if one of them does.
+    // A page of eight codewords is uncorrectable if one of the codewords is.
     let page = NandSpec { bit_error: 1.0 / 8192.0, ecc_bits: 1, ..small() }.uncorrectable();
     let expected = 1.0 - libm::pow(2.0 * libm::exp(-1.0), 8.0);
     assert!((page - expected).abs() < 1e-9, "{page}");

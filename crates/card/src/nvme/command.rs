@@ -27,7 +27,7 @@ pub struct SubmissionEntry {
 }
 
 impl SubmissionEntry {
-    /// Reads an entry.
+    /// Decodes the bytes of a submission queue entry.
     #[must_use]
     pub fn parse(bytes: &[u8; SUBMISSION_BYTES]) -> Self {
         let dword = |at: usize| {
@@ -46,7 +46,7 @@ impl SubmissionEntry {
         }
     }
 
-    /// The entry as a driver writes it.
+    /// The bytes of the entry, as a driver writes them.
     #[must_use]
     pub fn bytes(&self) -> [u8; SUBMISSION_BYTES] {
         let mut bytes = [0; SUBMISSION_BYTES];
@@ -62,7 +62,7 @@ impl SubmissionEntry {
         bytes
     }
 
-    /// Command dword 10 to 15, by its number.
+    /// Command dword `number`, 10 to 15.
     pub(super) fn dword(&self, number: usize) -> u32 {
         self.dwords[number - 10]
     }
@@ -80,16 +80,16 @@ pub struct CompletionEntry {
     pub result: u32,
     /// The index of the next entry that the controller will fetch from the submission queue.
     pub submission_head: u16,
-    /// The submission queue of the command.
+    /// The identifier of the submission queue of the command.
     pub submission_queue: u16,
-    /// The identifier of the command.
+    /// The command identifier, which the driver chose.
     pub identifier: u16,
     /// The status.
     pub status: NvmeStatus,
 }
 
 impl CompletionEntry {
-    /// The entry with a phase bit, as the controller writes it.
+    /// The bytes of the entry with a phase bit, as the controller writes them.
     #[must_use]
     pub fn bytes(&self, phase: bool) -> [u8; COMPLETION_BYTES] {
         let mut bytes = [0; COMPLETION_BYTES];

@@ -12,14 +12,14 @@ pub struct Outside {
 
 /// The memory of the host, by bus address.
 pub trait HostMemory {
-    /// Reads bytes.
+    /// Reads `data.len()` bytes from the address `address` on.
     ///
     /// # Errors
     ///
     /// Not all bytes are in memory that the device may read.
     fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Outside>;
 
-    /// Writes bytes.
+    /// Writes `data` from the address `address` on.
     ///
     /// # Errors
     ///
@@ -27,7 +27,8 @@ pub trait HostMemory {
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Outside>;
 }
 
-/// A failed access to the contents, for example an error of the file that stores them.
+/// A failed access to the contents of the namespace, for example an error of the file that stores
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the contents cannot be accessed at byte {offset}")]
 pub struct ContentsFault {
@@ -47,21 +48,22 @@ pub trait Contents {
     /// The bytes cannot be read.
     fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault>;
 
-    /// Writes bytes.
+    /// Writes `data` from the byte `offset` on. The write survives a power failure once the call
+    /// returns if `durable` is true, and once the next flush returns otherwise.
     ///
     /// # Errors
     ///
     /// The bytes cannot be written.
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault>;
 
-    /// Makes a range zero.
+    /// Makes a range of bytes zero; `durable` has the same meaning as in [`Self::write`].
     ///
     /// # Errors
     ///
     /// The range cannot be written.
     fn zero(&mut self, offset: u64, bytes: u64, durable: bool) -> Result<(), ContentsFault>;
 
-    /// Makes all writes durable.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
     ///

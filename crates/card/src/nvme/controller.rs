@@ -47,7 +47,8 @@ pub struct NvmeController {
     arbitration: Arbitration,
     /// Arbitration among all queues.
     arbiter: Arbiter,
-    /// The queue whose turn it is, and the commands that it may still send.
+    /// The submission queue whose turn it is in the arbitration, and the number of commands that
+    /// may still be fetched from it in this turn.
     turn: (usize, u32),
     slots: Vec<CommandSlot>,
     free: Vec<u16>,
@@ -57,19 +58,20 @@ pub struct NvmeController {
     /// Vectors signalled since the last [`Self::take_interrupts`], one bit each.
     signalled: [u64; 4],
     resets: u64,
-    /// Buffers that transfers reuse.
+    /// Buffers for the data of commands, kept so that a transfer need not allocate memory.
     buffers: [Vec<u8>; 2],
 }
 
 /// A slot for a command that waits for its completion. The generation tells the command from
-/// earlier commands in the same slot, whose tags a pacer may still hold.
+/// earlier commands in the same slot, because the caller of [`NvmeController::complete`] may still
+/// hold the tags of those.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
     command: Option<PendingCommand>,
 }
 
-/// Maximum number of outstanding commands: the slots that a tag can name.
+/// Maximum number of outstanding commands: a tag has 16 bits for the number of the slot.
 const PENDING_MAX: usize = 1 << 16;
 
 impl NvmeController {
@@ -107,7 +109,8 @@ impl NvmeController {
         &self.settings
     }
 
-    /// Resets so far. A pacer must drop the commands that it received before the latest reset.
+    /// Resets so far. The component that decides when commands complete (a pacer) must drop the
+    /// commands that it received before the latest reset.
     #[must_use]
     pub fn resets(&self) -> u64 {
         self.resets
@@ -119,7 +122,7 @@ impl NvmeController {
         self.registers.status & registers::FATAL != 0
     }
 
-    /// Reads registers. Doorbells and reserved registers are zero.
+    /// Reads registers. Doorbells and reserved registers read as zero.
     pub fn register_read(&self, offset: u64, data: &mut [u8]) {
         let image = self.registers.image(&self.settings);
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -223,7 +226,8 @@ impl NvmeController {
         self.registers = Registers::default();
     }
 
-    /// Handles a shutdown notice (CC.SHN): makes all data durable.
+    /// Handles a shutdown notice (CC.SHN): makes all data durable, and reports that the shutdown is
+    /// complete.
     fn shut_down(&mut self, attached: &mut Attachments<'_>) {
         if attached.contents.flush().is_err() {
             self.registers.status |= registers::FATAL;
@@ -257,7 +261,8 @@ impl NvmeController {
         match written {
             None => self.raise(EventKind::InvalidDoorbellRegister, attached),
             Some(Err(_)) => self.raise(EventKind::InvalidDoorbellValue, attached),
-            // Waiting completions may fit now.
+            // The host has rung the doorbell of a completion queue, so entries are free for waiting
+            // completions.
             Some(Ok(())) if number % 2 == 1 => self.post(queue as u16, attached),
             Some(Ok(())) => {}
         }
@@ -327,7 +332,7 @@ impl NvmeController {
 
     // --- Outstanding commands -------------------------------------------------------------------
 
-    /// Keeps a command until its completion, and returns the tag.
+    /// Keeps a command until its completion, and returns the tag by which [`Self::take`] finds it.
     fn keep(&mut self, command: PendingCommand) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(CommandSlot::default());
@@ -369,7 +374,8 @@ impl NvmeController {
 
     // --- Completions ----------------------------------------------------------------------------
 
-    /// Completes a command of a submission queue.
+    /// Completes a command of a submission queue with its result or error status. Adds a failed
+    /// command to the error log.
     fn finish(
         &mut self,
         queue: u16,

@@ -17,12 +17,12 @@ const ASYNC_EVENTS: u8 = 0x0b;
 /// assumption, a usual limit of cards.
 const TEMPERATURE_DEFAULT: u32 = 343;
 
-/// The current values.
+/// The values of the features, and the properties of the controller that limit them.
 #[derive(Clone, Debug)]
 pub(super) struct Features {
-    /// Dword 11 of each feature, by identifier.
+    /// The value of each feature, as dword 11 of Set Features gives it, by feature identifier.
     values: [u32; 12],
-    /// Vectors without interrupt coalescing, by vector.
+    /// For each interrupt vector, true if interrupt coalescing is disabled.
     uncoalesced: Vec<bool>,
     queues: u16,
     has_write_cache: bool,
@@ -73,12 +73,12 @@ impl Features {
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)
     }
 
-    /// True if writes are held in the volatile cache.
+    /// True if completed writes may stay in the volatile write cache.
     pub(super) fn write_cache_is_on(&self) -> bool {
         self.values[usize::from(VOLATILE_WRITE_CACHE)] & 1 == 1
     }
 
-    /// Get Features: dword 0 of the completion.
+    /// Executes Get Features. Returns dword 0 of the completion.
     pub(super) fn get(&self, entry: &SubmissionEntry) -> Result<u32, NvmeStatus> {
         let identifier = self.identifier(entry)?;
         let select = entry.dword(10) >> 8 & 7;
@@ -90,16 +90,18 @@ impl Features {
                 Ok(u32::from(uncoalesced) << 16 | vector)
             }
             0 => Ok(self.values[usize::from(identifier)]),
-            // The default value, and the saved value, which is the default.
+            // Select 1 requests the default value. Select 2 requests the saved value, which is the
+            // default because no value can be saved.
             1 | 2 => Ok(self.default_value(identifier)),
-            // Supported capabilities: changeable, not specific to a namespace, not saveable.
+            // Select 3 requests the supported capabilities: changeable, not specific to a
+            // namespace, not saveable.
             3 => Ok(1 << 2),
             _ => Err(NvmeStatus::InvalidField),
         }
     }
 
-    /// Set Features: dword 0 of the completion. `queues_exist` is true if I/O queues have been
-    /// created.
+    /// Executes Set Features. Returns dword 0 of the completion. `queues_exist` is true if I/O
+    /// queues have been created.
     pub(super) fn set(
         &mut self,
         entry: &SubmissionEntry,
@@ -133,7 +135,7 @@ impl Features {
         Ok(0)
     }
 
-    /// The feature of a command.
+    /// The identifier of the feature that a command names, if the controller has this feature.
     fn identifier(&self, entry: &SubmissionEntry) -> Result<u8, NvmeStatus> {
         let identifier = (entry.dword(10) & 0xff) as u8;
         if ![0, 1, u32::MAX].contains(&entry.namespace) {

@@ -39,7 +39,7 @@ pub(super) fn identify(
         },
         (0x03, NvmeVersion::V1_4) => match entry.namespace {
             1 => {
-                // A UUID of 16 bytes.
+                // One descriptor: a UUID (type 3) of 16 bytes.
                 put(&mut *page, 0, &[3, 16]);
                 put(&mut *page, 4, &uuid(settings));
             }
@@ -62,12 +62,12 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     // ACL and AERL, both 0's based: limits of Abort and of Asynchronous Event Request commands.
     page[258] = 3;
     page[259] = error_log::REQUESTS_MAX as u8 - 1;
-    // One firmware slot, read only.
+    // FRMW: one firmware slot, which is read only.
     page[260] = 1 << 1 | 1;
     page[262] = error_log::ENTRIES as u8 - 1;
     // SQES and CQES: required and maximum size of queue entries as powers of two, 64 and 16 bytes.
     put(page, 512, &[0x66, 0x44]);
-    // One namespace.
+    // NN: one namespace.
     put(page, 516, &1_u32.to_le_bytes());
     // Optional commands: compare, dataset management, write zeroes, select of features.
     put(page, 520, &0b1_1101_u16.to_le_bytes());
@@ -80,12 +80,12 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 2048, &POWER_MAX.to_le_bytes());
     if settings.version == NvmeVersion::V1_4 {
         put(page, 80, &settings.version.register().to_le_bytes());
-        // An I/O controller.
+        // Controller type: an I/O controller.
         page[111] = 1;
         // Warning and critical temperatures, kelvins; assumed, 70 and 85 degrees Celsius.
         put(page, 266, &343_u16.to_le_bytes());
         put(page, 268, &358_u16.to_le_bytes());
-        // Flush of all namespaces is supported.
+        // VWC: the flush of all namespaces is supported.
         page[525] |= 3 << 1;
         let uuid = uuid(settings);
         let hex = |range: std::ops::Range<usize>| -> String {
@@ -98,15 +98,16 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
 
 /// Fills the data structure Identify Namespace (figure 245).
 fn namespace(settings: &NvmeSettings, page: &mut Page) {
-    // Size, capacity, use.
+    // Size, capacity and use of the namespace (NSZE, NCAP, NUSE), in logical blocks.
     for at in [0, 8, 16] {
         put(page, at, &settings.blocks().to_le_bytes());
     }
     if settings.version == NvmeVersion::V1_4 {
-        // Deallocated blocks are zero, also by Write Zeroes with the bit DEAC.
+        // DLFEAT: deallocated blocks read as zeros, and Write Zeroes may deallocate blocks (bit
+        // DEAC).
         page[33] = 1 << 3 | 1;
     }
-    // The only format: no metadata, the size of a block as a power of two.
+    // LBAF0, the only format: no metadata, and the size of a block as a power of two.
     page[130] = settings.block_shift() as u8;
 }
 
@@ -126,7 +127,8 @@ fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a, 64 bits. Unlike the hash of the standard library, it is equal on every machine.
+/// FNV-1a, 64 bits. Unlike the result of the standard library's hash, its result is equal on every
+/// machine.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -147,12 +149,12 @@ impl Hasher for Fnv {
     }
 }
 
-/// Copies bytes into a structure.
+/// Copies `bytes` into an identify structure or a log page, from the offset `at` on.
 pub(super) fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// A text padded with spaces.
+/// A text padded with spaces, or cut, to `LENGTH` bytes.
 pub(super) fn text<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut bytes = [b' '; LENGTH];
     bytes.iter_mut().zip(text.bytes()).for_each(|(slot, byte)| *slot = byte);

@@ -9,7 +9,7 @@ use super::{contents::HostMemory, status::NvmeStatus};
 /// Bytes of a memory page: CC.MPS = 0.
 pub(super) const PAGE: u64 = 4096;
 
-/// A contiguous part of a transfer.
+/// A contiguous part of the host memory that a transfer reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) address: u64,
@@ -74,7 +74,8 @@ pub(super) fn segments(
     Ok(())
 }
 
-/// Adds a whole page, or the last part of a transfer.
+/// Adds the page at `address` to `segments`: a whole page, or the last part of a transfer of which
+/// `left` bytes are left.
 fn page(address: u64, left: &mut usize, segments: &mut Vec<Segment>) -> Result<(), NvmeStatus> {
     if !address.is_multiple_of(PAGE) {
         return Err(NvmeStatus::InvalidPrpOffset);

@@ -28,7 +28,7 @@ pub(super) struct SubmissionRing {
     tail: u16,
     /// The class of weighted arbitration.
     pub(super) priority: Priority,
-    /// The completion queue for the commands of this queue.
+    /// The identifier of the completion queue for the commands of this queue.
     pub(super) completions: u16,
     /// Commands that were fetched and are not in the completion queue yet.
     pub(super) outstanding: u16,
@@ -39,7 +39,7 @@ impl SubmissionRing {
         Self { base, entries, head: 0, tail: 0, priority, completions, outstanding: 0 }
     }
 
-    /// The next entry that will be fetched.
+    /// The index of the next entry that will be fetched.
     pub(super) fn head(&self) -> u16 {
         self.head
     }
@@ -52,14 +52,14 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// Commands that wait and may be fetched. A queue has at most as many outstanding commands as
-    /// entries, which bounds the outstanding commands of a host.
+    /// The number of commands that wait and may be fetched. A queue has at most as many outstanding
+    /// commands as entries, which bounds the outstanding commands of a host.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()
     }
 
-    /// Takes the command at the head.
+    /// Reads the command at the head from host memory, and advances the head.
     pub(super) fn fetch(&mut self, memory: &dyn HostMemory) -> Result<SubmissionEntry, Outside> {
         let mut bytes = [0; SUBMISSION_BYTES];
         let offset = u64::from(self.head) * SUBMISSION_BYTES as u64;
@@ -94,7 +94,7 @@ impl CompletionRing {
         self.waiting.push_back(entry);
     }
 
-    /// Drops the waiting completions of a submission queue.
+    /// Drops the completions of a deleted submission queue that wait for a free entry.
     pub(super) fn drop_waiting(&mut self, queue: u16) {
         self.waiting.retain(|entry| entry.submission_queue != queue);
     }

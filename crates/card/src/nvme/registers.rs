@@ -2,27 +2,27 @@
 
 use super::settings::NvmeSettings;
 
-/// Controller capabilities.
+/// Offset of the register controller capabilities.
 pub(super) const CAP: u64 = 0x00;
-/// Version.
+/// Offset of the register version.
 pub(super) const VS: u64 = 0x08;
-/// Interrupt mask set.
+/// Offset of the register interrupt mask set.
 pub(super) const INTMS: u64 = 0x0c;
-/// Interrupt mask clear.
+/// Offset of the register interrupt mask clear.
 pub(super) const INTMC: u64 = 0x10;
-/// Controller configuration.
+/// Offset of the register controller configuration.
 pub(super) const CC: u64 = 0x14;
-/// Controller status.
+/// Offset of the register controller status.
 pub(super) const CSTS: u64 = 0x1c;
-/// Admin queue attributes.
+/// Offset of the register admin queue attributes.
 pub(super) const AQA: u64 = 0x24;
-/// Admin submission queue base address.
+/// Offset of the register admin submission queue base address.
 pub(super) const ASQ: u64 = 0x28;
-/// Admin completion queue base address.
+/// Offset of the register admin completion queue base address.
 pub(super) const ACQ: u64 = 0x30;
-/// The end of the registers that are implemented.
+/// Offset of the end of the registers that are implemented.
 pub(super) const END: u64 = 0x40;
-/// The first doorbell.
+/// Offset of the first doorbell.
 pub(super) const DOORBELLS: u64 = 0x1000;
 
 /// CSTS: ready.
@@ -74,13 +74,13 @@ impl Registers {
         self.configuration >> 16 & 0xff == 0x46
     }
 
-    /// Entries of the admin queues: submission, completion.
+    /// The numbers of entries of the admin submission queue and of the admin completion queue.
     pub(super) fn admin_entries(&self) -> (u16, u16) {
         let entries = |field: u32| (field & 0xfff) as u16 + 1;
         (entries(self.admin_attributes), entries(self.admin_attributes >> 16))
     }
 
-    /// CAP of a controller.
+    /// The value of CAP, the register controller capabilities.
     pub(super) fn capabilities(settings: &NvmeSettings) -> u64 {
         let entries = u64::from(settings.queue_entries) - 1;
         let contiguous = 1 << 16;

@@ -1,4 +1,4 @@
-//! Properties of a controller, fixed when it is created.
+//! Properties of an NVMe controller, fixed when the controller is created.
 
 use super::queue::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 use crate::card::{BLOCK_BYTES, Card};
@@ -19,7 +19,7 @@ pub enum NvmeVersion {
 }
 
 impl NvmeVersion {
-    /// The register VS.
+    /// The value of the register VS (version).
     pub(super) fn register(self) -> u32 {
         match self {
             Self::V1_1 => 0x0001_0100,
@@ -28,7 +28,7 @@ impl NvmeVersion {
     }
 }
 
-/// Properties of a controller.
+/// Properties of an NVMe controller with one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeSettings {
     /// Version of the specification.
@@ -69,7 +69,7 @@ pub struct NvmeSettings {
 pub struct SettingsError {
     /// The field.
     pub name: &'static str,
-    /// Its value.
+    /// The value of the field.
     pub value: String,
     /// The values that are allowed.
     pub allowed: String,
@@ -148,12 +148,12 @@ impl NvmeSettings {
         multiple("atomic_bytes", self.atomic_bytes.into(), block)
     }
 
-    /// The exponent of the block size.
+    /// The base-2 logarithm of the size of a logical block in bytes.
     pub(super) fn block_shift(&self) -> u32 {
         self.block_bytes.trailing_zeros()
     }
 
-    /// Blocks of the namespace.
+    /// The number of logical blocks of the namespace.
     pub(super) fn blocks(&self) -> u64 {
         self.capacity >> self.block_shift()
     }

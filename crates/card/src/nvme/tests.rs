@@ -1,4 +1,4 @@
-//! A small driver against the controller.
+//! Tests of the NVMe controller by a small driver.
 
 mod arbitration;
 mod hostile;
@@ -31,7 +31,7 @@ impl HostMemory for Host {
     }
 }
 
-/// Contents that count flushes and durable writes, and that can fail.
+/// Contents of the namespace that count flushes and durable writes, and that can fail.
 #[derive(Default)]
 struct Counting {
     contents: MemoryContents,
@@ -91,7 +91,8 @@ fn settings() -> NvmeSettings {
 
 /// Bytes of the host's memory.
 const MEMORY: usize = 1 << 20;
-/// Submission queue `n` is at this address times 1 + 2n; its completion queue is in the next page.
+/// The address of submission queue `n` is this value times 1 + 2n. Its completion queue is in the
+/// next page of 4 KiB.
 const QUEUES_AT: u64 = 0x1000;
 /// The address of the data of commands.
 const DATA_AT: u64 = 0x1_0000;
@@ -224,7 +225,8 @@ impl Driver {
         self.execute(0, SubmissionEntry { namespace, prp1, ..command(opcode, dwords) })
     }
 
-    /// A command of namespace 1 with data at `DATA_AT`.
+    /// Executes a command of I/O queue 1 on `blocks` blocks of namespace 1, from `block` on, with
+    /// its data at `DATA_AT`.
     fn io(&mut self, opcode: u8, block: u32, blocks: u32) -> Executed {
         let entry = command(opcode, [block, 0, blocks - 1]);
         self.execute(1, SubmissionEntry { prp2: DATA_AT + 4096, ..entry })

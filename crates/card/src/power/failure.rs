@@ -16,11 +16,11 @@ pub enum Cause {
     NotDurable,
     /// Only a part of the write is on the medium. The card does not notice.
     Torn,
-    /// The capacitor was empty before the page was saved. The restore reports it.
+    /// The capacitor was empty before the page was saved. The restore reports the page as missing.
     CapacitorEmpty,
-    /// The NAND had no good block for the page. The restore reports it.
+    /// The NAND had no good block for the page. The restore reports the page as missing.
     NoGoodBlock,
-    /// The saved page has more bit errors than ECC corrects. The restore reports it.
+    /// The saved page has more bit errors than ECC corrects. The restore reports the page.
     Uncorrectable,
 }
 
@@ -85,7 +85,8 @@ impl PowerFailure {
 pub struct PowerFailures<'a> {
     timeline: &'a Timeline,
     save: Option<SaveSimulator>,
-    /// Pages with data of the run, each with the moment from which it has data.
+    /// The pages of the memory that the run writes: page number, and the moment at which the first
+    /// data reach the page, fs. Empty for a card that needs no save.
     first_writes: Vec<(u64, u64)>,
 }
 

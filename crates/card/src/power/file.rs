@@ -84,14 +84,14 @@ pub(crate) struct PowerToml {
     hold_up: Option<Sourced>,
 }
 
-/// The sections of one file.
+/// The sections of one card's file that concern power.
 pub(crate) struct PowerSections<'a> {
     pub(crate) save: Option<&'a SaveToml>,
     pub(crate) capacitor: Option<&'a CapacitorToml>,
     pub(crate) power: &'a PowerToml,
 }
 
-/// The memory that the sections belong to.
+/// The memory of the card whose file has the sections.
 pub(crate) struct PoweredMemory<'a> {
     pub(crate) device: &'a Device,
     /// True if a power failure saves the memory; false if the memory keeps precharged rows.

@@ -1,9 +1,9 @@
-//! One save and one restore.
+//! One save of a card's memory to NAND, and one restore.
 
 use super::spec::SaveSpec;
 use crate::nand::{NandArray, PageAddress, ProgrammedImage};
 
-/// Saves and restores of one card.
+/// Simulates the saves and the restores of one card.
 #[derive(Clone, Debug)]
 pub struct SaveSimulator {
     spec: SaveSpec,
@@ -17,7 +17,7 @@ pub struct SaveSimulator {
 /// The result of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveOutcome {
-    /// Pages of the memory.
+    /// The number of NAND pages that the memory fills.
     pub pages: u64,
     /// Pages that were programmed.
     pub programmed: u64,
@@ -107,12 +107,12 @@ impl SaveSimulator {
         Self { spec: spec.clone(), array, capacity, usable_j, save_w }
     }
 
-    /// Pages of the memory.
+    /// The number of NAND pages that the memory fills.
     pub fn pages(&self) -> u64 {
         self.spec.nand.pages_of(self.capacity)
     }
 
-    /// The figures of the save.
+    /// The NAND, the capacitor, the powers and the page order of the save.
     pub fn spec(&self) -> &SaveSpec {
         &self.spec
     }

@@ -56,9 +56,9 @@ pub struct SaveSpec {
     pub nand: NandSpec,
     /// The capacitor when new; [`CapacitorSpec::years`] is the age at which it is used.
     pub capacitor: CapacitorSpec,
-    /// Power during the save.
+    /// Power of each component during the save.
     pub draw: SaveDraw,
-    /// The order of pages.
+    /// The order in which the pages of the memory are saved.
     pub order: SaveOrder,
 }
 
@@ -108,17 +108,17 @@ impl SaveSpec {
         active * draw.memory_active_w + (1.0 - active) * draw.memory_self_refresh_w
     }
 
-    /// Power during the save, W.
+    /// Mean power of controller, memory devices and NAND during the save, W.
     pub fn save_w(&self) -> f64 {
         self.draw.controller_w + self.memory_w() + self.nand.save_w()
     }
 
-    /// Energy before the first program, J.
+    /// Energy that the card draws from the failure to the first program, J.
     pub fn switch_j(&self) -> f64 {
         self.draw.switch_s * self.draw.working_w
     }
 
-    /// The capacitor at the age at which the card must still save.
+    /// The capacitor at the age at which it must still deliver the energy of a save.
     pub fn aged_capacitor(&self) -> CapacitorSpec {
         self.capacitor.aged(self.capacitor.years)
     }

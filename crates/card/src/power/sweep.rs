@@ -6,7 +6,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The moments of a sweep.
+/// The number of moments of a sweep, and the seed that decides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepOptions {
     /// The number of moments, at random times of the run.
@@ -76,7 +76,7 @@ impl PowerSweep {
         Self { left_min_j: f64::INFINITY, ..Self::default() }
     }
 
-    /// Adds a moment.
+    /// Adds the consequences of a power failure at one more moment.
     pub fn add(&mut self, failure: PowerFailure) {
         self.moments += 1;
         self.harmless += u64::from(failure.is_harmless());

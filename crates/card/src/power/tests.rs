@@ -10,7 +10,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The save of the built-in card.
+/// The save of the built-in card `flashtec-dram`.
 fn flashtec() -> SaveSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => *save,
@@ -92,7 +92,9 @@ fn the_save_takes_the_time_of_the_nand_and_half_of_the_capacitor() {
     assert!((outcome.energy_j - spec.needed_j(GIB)).abs() <= retried + 1e-6);
     let (absent, restored) = save.restore(&image, 1);
     assert_eq!((absent.len(), restored.state), (0, RestoreState::Complete));
-    // 8192 reads of 75 us and 81.92 us, and 32 erases of 3.8 ms.
+    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus.
+    // This is longer than tR, 75 us, and one transfer. There are 8192 steps, and then 32 erases of
+    // 3.8 ms.
     assert!((restored.seconds - 8192.0 * 163.84e-6).abs() < 0.1, "{} s", restored.seconds);
     assert!((restored.ready_seconds - restored.seconds - 32.0 * 3.8e-3).abs() < 1e-9);
     let part = outcome.energy_j / save.usable_j();
@@ -120,7 +122,8 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
-    // With written pages first, all of them fit, and only unwritten pages are missing.
+    // If the pages that the run has written are saved first, all of them fit, and only unwritten
+    // pages are missing.
     spec.order = SaveOrder::DirtyFirst;
     let failures = PowerFailures::new(&timeline, &saving(spec), GIB, 3);
     let end = failures.at(timeline.end(), 1);
@@ -202,7 +205,8 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         let (image, outcome) = save.save(cycle);
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
-            // One more block may fail during the save itself.
+            // A plane had too few good blocks for this save. Before the save it had at most one
+            // more than needed, because one more block may fail during the save itself.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);
@@ -227,7 +231,7 @@ fn a_failed_restore_is_reported_page_by_page() {
     assert!(harmed.lost_blocks > 0);
     assert!(harmed.blocks.iter().all(|block| block.cause == Cause::Uncorrectable));
     assert_eq!(harmed.unreported_blocks, 0);
-    // All pages uncorrectable: nothing is restored.
+    // All saved pages are uncorrectable, so nothing is restored.
     let failures = PowerFailures::new(&timeline, &saving(small(0.05)), SMALL, 1);
     let harmed = failures.at(timeline.end(), 4);
     assert_eq!(harmed.restore.map(|it| it.state), Some(RestoreState::Nothing));

@@ -61,8 +61,8 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // A core takes time for the completion, which hides the bug: before the host is told, the
-        // data are in open rows, and the hold-up completes these rows.
+        // A core takes time for the completion, which hides that the card acknowledges early:
+        // before the host is told, the data are in open rows, and the hold-up completes these rows.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {

@@ -18,7 +18,7 @@ fn bound(card: &Card, group: &Group, component: Component, others: &[Component])
     }
 }
 
-/// A change that makes a component slow.
+/// A change to a card that makes one component slow.
 type Change = fn(&mut Card);
 
 /// All components but one.
@@ -52,8 +52,8 @@ fn each_component_binds_a_card_in_which_it_is_slow() {
     for (component, change) in servers {
         bound(&slow(change), &group(Access::RandomRead, 128), component, &links);
     }
-    // A faster link shortens the round trip, for which a unit of a pool is taken. The link is
-    // therefore not among `others`.
+    // A faster link shortens the round trip for which a unit of a pool (a DMA engine, buffer, tag
+    // or credit) is taken. The link is therefore not among `others`.
     let pools: [(Component, Access, Change); 4] = [
         (Component::DmaEngines, Access::RandomWrite, |card| card.controller.dma_engines = 1),
         (Component::Buffers, Access::RandomWrite, |card| {

@@ -49,8 +49,8 @@ fn a_list_of_pages_costs_a_round_trip() {
     let card = card("flashtec-dram");
     let of = |bytes| alone(&card, &Settings::default(), io(1, Operation::Read, 0, bytes));
     let (two, three) = (of(8192), of(12_288));
-    // The third page adds the read of the list (2 x 125 ns on the link, 297 ns in host memory) and
-    // the time of 4 KiB on the link.
+    // A PRP list is needed from the third page on. The third page therefore adds the read of the
+    // list (2 x 125 ns on the link, 297 ns in host memory) and the time of 4 KiB on the link.
     let added = three - two;
     assert!((547 + 500..547 + 700).contains(&added), "{added} ns");
 }
@@ -63,7 +63,7 @@ fn a_mode_without_host_costs_is_faster_by_them() {
     let (interrupts, polling) = (of(HostMode::Interrupts), of(HostMode::Polling));
     let external = of(HostMode::External);
     assert_eq!(interrupts - external, 250 + 1000 + 200);
-    // Polling sees the entry before an interrupt could arrive.
+    // A polling processor sees the completion queue entry before an interrupt could arrive.
     assert!(polling <= external + 450 && polling > external + 440, "{polling} {external}");
 }
 
@@ -134,7 +134,8 @@ fn what_the_card_does_not_accept_is_refused() {
     assert_eq!(engine.submit(0, read), Err(SubmitError::Past));
 }
 
-/// Checks that all segments of a write are safe when the write is acknowledged.
+/// Checks that all segments of a write are safe when the write is acknowledged. Counts the
+/// acknowledged writes, and the writes that break this rule.
 #[derive(Default)]
 struct Safety {
     rule: Option<Durable>,
@@ -201,7 +202,7 @@ fn a_write_is_acknowledged_when_its_data_are_safe() {
     }
 }
 
-/// Checks the commands of the memory channel.
+/// Checks the commands of the memory channel against the timing constraints of the device.
 struct MemoryRules(Checker);
 
 impl WriteObserver for MemoryRules {

@@ -72,12 +72,13 @@ fn the_latency_of_one_read_is_the_sum_of_its_parts() {
     let clock = 1.5;
     let byte = 1.0 / 7.8557;
     let (way, memory) = (125.0, 297.0);
-    // The submission (250 ns); the doorbell; the read of the command.
+    // The first terms of the expected latency: the submission (250 ns); the doorbell; the read of
+    // the command.
     let fetch = 250.0 + (28.0 * byte + way) + (24.0 * byte + way + memory + 84.0 * byte + way);
-    // The first row and its ECC (20 ns). The further rows add no time, because they are faster than
-    // the link.
+    // The terms of the memory: the first row and its ECC (20 ns). The further rows add no time,
+    // because they are faster than the link.
     let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
-    // Sixteen packets of data; then the completion with its entry and interrupt.
+    // The last terms: sixteen packets of data; then the completion with its entry and interrupt.
     let data = 16.0 * 280.0 * byte;
     let finish = 300.0 + (40.0 + 24.0) * byte + way + 1000.0 + 200.0;
     let expected = fetch + 600.0 + rows + data + finish;

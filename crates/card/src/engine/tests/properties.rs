@@ -34,8 +34,8 @@ fn any_card() -> impl Strategy<Value = Card> {
         card.controller.dma_engines = engines;
         card.link.max_payload = 64 << payload;
         card.link.max_read_request = 1 << (7 + buffers % 6);
-        // The buffers must hold an atomic write of each DMA engine; a card's file is refused
-        // otherwise.
+        // The buffers must hold an atomic write of each DMA engine, because the parser of card
+        // files refuses other cards.
         if engines * card.nvme.atomic_write > card.controller.buffer_bytes {
             card.nvme.atomic_write = card.chunk_bytes();
         }
@@ -76,7 +76,8 @@ proptest! {
         let expected = found.iops() * found.mean_ns() / 1e9;
         let deepest = f64::from(load.groups[0].depth * load.groups[0].jobs);
         prop_assert!(found.outstanding <= deepest + 1e-6);
-        // I/Os that cross the ends of the counted time are counted in part.
+        // An I/O that is outstanding at the start or the end of the measurement is counted in part.
+        // The difference from Little's law may therefore be up to `crossing`.
         let crossing = 2.0 * deepest * deepest / 1500.0 + 0.01 * expected;
         let error = (found.outstanding - expected).abs();
         prop_assert!(error <= crossing, "{} of {expected}", found.outstanding);

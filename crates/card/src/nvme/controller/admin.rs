@@ -28,7 +28,7 @@ impl NvmeController {
         entry: &SubmissionEntry,
         attached: &mut Attachments<'_>,
     ) {
-        // Fused operations and SGLs are not supported.
+        // These bits select fused operations and SGLs, which are not supported.
         if entry.flags & 0xc3 != 0 {
             self.finish(0, entry, Err(NvmeStatus::InvalidField), attached);
             return;
@@ -66,7 +66,8 @@ impl NvmeController {
         if !fits || !self.registers.entry_sizes_are_supported() {
             return Err(NvmeStatus::InvalidQueueSize);
         }
-        // Queues must be contiguous (CAP.CQR).
+        // The bit PC (physically contiguous) must be set, because the controller supports only
+        // contiguous queues (CAP.CQR).
         if entry.dword(11) & 1 == 0 {
             return Err(NvmeStatus::InvalidField);
         }
@@ -173,7 +174,7 @@ impl NvmeController {
     }
 }
 
-/// Writes data of an admin command to the host.
+/// Writes `data` to the host memory that the PRP entries of an admin command name.
 fn to_host(
     entry: &SubmissionEntry,
     data: &[u8],

@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 use super::{Attachments, NvmeController};
 use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
 
-/// Entries of the log.
+/// Number of entries of the error log.
 pub(in crate::nvme) const ENTRIES: usize = 64;
-/// Bytes of an entry.
+/// Bytes of an entry of the error log.
 const ENTRY_BYTES: usize = 64;
 /// Maximum number of asynchronous event requests that a host can have outstanding.
 pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
 /// The identifier of the error log page.
 pub(super) const ERROR_PAGE: u8 = 0x01;
 
-/// Failed commands, newest first.
+/// The failed commands, newest first. `count` is the number of failed commands so far, including
+/// those that the log has dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
     entries: VecDeque<[u8; ENTRY_BYTES]>,
@@ -38,12 +39,12 @@ impl ErrorLog {
         self.entries.truncate(ENTRIES);
     }
 
-    /// Errors so far.
+    /// The number of failed commands so far, including those that the log has dropped.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The log page.
+    /// The error log page: the entries, newest first, padded with zeros.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = self.entries.iter().flatten().copied().collect::<Vec<u8>>();
         page.resize(ENTRIES * ENTRY_BYTES, 0);
@@ -51,7 +52,7 @@ impl ErrorLog {
     }
 }
 
-/// An event of the type "error status".
+/// An asynchronous event of the type "error status".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A doorbell of a queue that does not exist.
@@ -72,8 +73,9 @@ impl EventKind {
     }
 }
 
-/// Requests of the host for events, and the event that waits for a request. After an event, further
-/// events of the type are suppressed until the host reads the log page.
+/// The Asynchronous Event Request commands of the host that wait for an event, and the event that
+/// waits for a request. After an event, `reported` suppresses further events of its type until the
+/// host reads the log page.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncEvents {
     requests: VecDeque<SubmissionEntry>,
@@ -87,7 +89,8 @@ impl AsyncEvents {
         self.reported = false;
     }
 
-    /// Removes a request, for the command Abort.
+    /// Removes the Asynchronous Event Request with this command identifier, because the host aborts
+    /// it.
     pub(super) fn remove(&mut self, identifier: u16) -> Option<SubmissionEntry> {
         let at = self.requests.iter().position(|entry| entry.identifier == identifier)?;
         self.requests.remove(at)
@@ -95,7 +98,8 @@ impl AsyncEvents {
 }
 
 impl NvmeController {
-    /// Keeps a request for an event.
+    /// Keeps an Asynchronous Event Request until an event occurs. Refuses it if [`REQUESTS_MAX`]
+    /// requests wait already.
     pub(super) fn request_event(
         &mut self,
         entry: &SubmissionEntry,
@@ -110,7 +114,8 @@ impl NvmeController {
         self.report(attached);
     }
 
-    /// Reports an event, unless events are suppressed.
+    /// Reports an event to the host, unless events are suppressed until the host reads the log
+    /// page.
     pub(super) fn raise(&mut self, event: EventKind, attached: &mut Attachments<'_>) {
         if !self.events.reported {
             self.events.pending.get_or_insert(event);
@@ -118,7 +123,7 @@ impl NvmeController {
         }
     }
 
-    /// Completes a request if an event waits.
+    /// Completes the oldest Asynchronous Event Request if both a request and an event wait.
     fn report(&mut self, attached: &mut Attachments<'_>) {
         let events = &mut self.events;
         let Some(event) = events.pending else { return };
@@ -127,8 +132,8 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes a request for an event. The request counts as outstanding again, because its
-    /// completion reduces the count.
+    /// Completes an Asynchronous Event Request. The request counts as outstanding again, because
+    /// its completion reduces the count.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -141,8 +146,8 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Takes a request that waits for an event out of the outstanding commands, because such
-    /// requests would fill a short admin queue.
+    /// Takes an Asynchronous Event Request that waits for an event out of the count of outstanding
+    /// commands, because such requests would fill a short admin queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

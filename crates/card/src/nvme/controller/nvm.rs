@@ -28,9 +28,9 @@ pub(super) struct PendingCommand {
     pub(super) entry: SubmissionEntry,
     extent: Extent,
     force_unit_access: bool,
-    /// The host memory of the transfer.
+    /// The parts of host memory that the command reads or writes.
     segments: Vec<Segment>,
-    /// The extents that dataset management deallocates.
+    /// The ranges that a Dataset Management command deallocates.
     deallocate: Vec<Extent>,
 }
 
@@ -89,7 +89,7 @@ impl NvmeController {
             DATASET_MANAGEMENT => Operation::Deallocate,
             _ => return Err(NvmeStatus::InvalidOpcode),
         };
-        // Fused operations and SGLs are not supported.
+        // These bits select fused operations and SGLs, which are not supported.
         if entry.flags & 0xc3 != 0 {
             return Err(NvmeStatus::InvalidField);
         }
@@ -137,7 +137,7 @@ impl NvmeController {
         Ok(Extent { offset: first << shift, bytes: blocks << shift })
     }
 
-    /// Reads the ranges of dataset management (figure 354).
+    /// Reads the ranges of a Dataset Management command (figure 354) from host memory.
     fn read_ranges(
         &self,
         command: &mut PendingCommand,
@@ -149,7 +149,8 @@ impl NvmeController {
         prp::segments(entry.prp1, entry.prp2, bytes.len(), memory, &mut command.segments)?;
         gather(&command.segments, memory, &mut bytes)?;
         command.segments.clear();
-        // Other attributes than "deallocate" are hints.
+        // Bit 2 of dword 11 is the attribute "deallocate". The other attributes are hints, which
+        // are ignored.
         if entry.dword(11) & 4 == 0 {
             return Ok(());
         }
@@ -234,7 +235,7 @@ fn read(contents: &mut dyn Contents, offset: u64, data: &mut [u8]) -> Result<(),
     contents.read(offset, data).map_err(|_| NvmeStatus::UnrecoveredReadError)
 }
 
-/// Copies the host memory of a transfer into `data`.
+/// Copies the host memory of a transfer, given as `segments`, into `data`.
 fn gather(
     segments: &[Segment],
     memory: &dyn HostMemory,
@@ -249,7 +250,7 @@ fn gather(
     Ok(())
 }
 
-/// Copies `data` into the host memory of a transfer.
+/// Copies `data` into the host memory of a transfer, given as `segments`.
 fn scatter(
     segments: &[Segment],
     memory: &mut dyn HostMemory,

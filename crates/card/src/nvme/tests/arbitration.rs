@@ -12,11 +12,11 @@ const LOW: u32 = 3;
 const URGENT: u32 = 0;
 const HIGH: u32 = 1;
 const MEDIUM: u32 = 2;
-/// Submission queue `n` of the tests is in this page plus `n`, behind the data.
+/// Submission queue `n` is in page `PAGES_FROM + n` of host memory, behind the data.
 const PAGES_FROM: u64 = 0x20;
 
-/// A driver with four I/O submission queues of these priorities. Each queue has seven reads, and
-/// the driver has not rung its doorbell.
+/// A driver with four I/O submission queues, of the priorities low, urgent, high and medium. Each
+/// queue has seven reads, and the driver has not rung its doorbell. `method` is the field CC.AMS.
 fn driver(method: u32) -> Driver {
     let mut driver = Driver::enabled(NvmeSettings { queues: 4, ..settings() });
     driver.register(registers::CC, 0);
@@ -54,7 +54,8 @@ fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     std::iter::from_fn(fetch).take(commands).collect()
 }
 
-/// The order of the commands under an arbitration method and a value of the arbitration feature.
+/// The 0-based queues of the first `commands` commands, in the order of fetching. `method` is the
+/// field CC.AMS, and `feature` the value of the arbitration feature.
 fn order(method: u32, feature: u32, commands: usize) -> Vec<u16> {
     let mut driver = driver(method);
     set(&mut driver, feature);
@@ -86,7 +87,7 @@ fn urgent_queues_precede_and_classes_share_by_weight() {
 fn the_admin_queue_precedes_urgent_queues() {
     let mut driver = driver(WEIGHTED);
     ring_all(&mut driver);
-    // An opcode that does not exist.
+    // The command in the admin queue has an opcode that does not exist.
     driver.put(0, &command(0x7f, [0; 3]));
     driver.ring(0);
     assert_eq!(fetched(&mut driver, 1), [1]);

@@ -57,7 +57,8 @@ fn each_invalid_command_has_its_status() {
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
 }
 
-/// The list has one slot, the last of its page; this slot points to the list itself.
+/// The PRP list of a read has one slot, the last of its page, and this slot points to the list
+/// itself. The read is refused.
 #[test]
 fn a_chain_of_lists_without_end_is_refused() {
     let mut driver = Driver::new();
@@ -83,7 +84,8 @@ fn invalid_doorbells_are_events() {
     }
     assert_eq!(driver.take(0), None);
     assert_eq!(driver.admin(2, 0, DATA_AT, [1, 0, 0]), Ok(0));
-    // The completion queue's head cannot pass its tail.
+    // A doorbell may not move the head of completion queue 1 beyond its tail. The waiting request,
+    // 77, reports this invalid doorbell value.
     driver.register(registers::DOORBELLS + 12, 5);
     assert_eq!(driver.take(0), Some((77, Ok(1 << 8 | 1 << 16))));
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
@@ -269,7 +271,8 @@ proptest! {
                 Action::Doorbell(number, value) => {
                     driver.register(registers::DOORBELLS + 4 * u64::from(number), value);
                 }
-                // The result is ignored: outside the memory, nothing is written.
+                // The result is ignored, because a write outside the memory of the host changes
+                // nothing.
                 Action::Memory(at, data) => drop(driver.host.write(at, &data)),
                 Action::Entry { queue, entry } => {
                     if driver.host.0.len() == MEMORY {
@@ -301,7 +304,8 @@ proptest! {
         let mut driver = Driver::new();
         for (identifier, entry) in (0..).zip(entries) {
             driver.put(1, &SubmissionEntry { identifier, ..entry });
-            // A command may transfer data over the queues, so the test restores them afterwards.
+            // A command may transfer data into the memory of the queues, so the test restores the
+            // queues afterwards.
             let queues = driver.host.0[..DATA_AT as usize].to_vec();
             driver.ring(1);
             driver.work();

@@ -28,8 +28,8 @@ fn data_return_by_all_forms_of_prps() {
     let mut driver = Driver::new();
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
-    // Pages below 0x8_0000 in descending order, as lists name them. The second list begins two
-    // slots before the end of its page, so the list is chained.
+    // The pages below 0x8_0000 in descending order, for PRP lists. The second list begins two slots
+    // before the end of its page, so it continues in another list.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]
@@ -122,11 +122,11 @@ fn writes_are_durable_as_the_write_cache_says() {
     let all = SubmissionEntry { namespace: u32::MAX, ..command(FLUSH, [0; 3]) };
     assert_eq!(driver.execute(1, all), Ok(0));
     assert_eq!(driver.contents.flushes, 2);
-    // Set Features: the cache is off.
+    // Set Features switches the write cache off, so the next write is durable at once.
     assert_eq!(driver.admin(9, 0, 0, [6, 0, 0]), Ok(0));
     assert_eq!(driver.io(WRITE, 0, 1), Ok(0));
     assert_eq!(driver.contents.durable, 2);
-    // A shutdown notice flushes, and is complete.
+    // A shutdown notice flushes the contents, and the status reports the shutdown as complete.
     driver.register(registers::CC, 0x0046_4001);
     assert_eq!(driver.status(), registers::READY | registers::SHUTDOWN_COMPLETE);
     assert_eq!(driver.contents.flushes, 3);
@@ -194,7 +194,7 @@ fn identify_has_the_settings() {
     assert_eq!(blocks, 2048_u64.to_le_bytes());
     assert_eq!(driver.admin(6, 0, DATA_AT, [2, 0, 0]), Ok(0));
     assert_eq!(driver.host.0[DATA_AT as usize..][..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-    // An identify structure that crosses a page.
+    // An identify structure is written to host memory that crosses a page boundary.
     let entry = SubmissionEntry { prp1: DATA_AT + 2048, ..command(6, [1, 0, 0]) };
     assert_eq!(driver.execute(0, SubmissionEntry { prp2: DATA_AT + 0x2000, ..entry }), Ok(0));
     assert_eq!(driver.host.0[DATA_AT as usize + 2048..][..2048], page[..2048]);
@@ -212,7 +212,7 @@ fn features_have_defaults_values_and_capabilities() {
     assert_eq!(set(9, 1 << 16 | 2), Ok(0));
     assert_eq!(set(8, 0x0503), Ok(0));
     assert_eq!(set(6 | 1 << 31, 0), Err((1, 0x0d)));
-    // The number of queues cannot change while there are queues.
+    // The number of queues cannot change while there are I/O queues.
     assert_eq!(set(7, 0), Err((0, 0x0c)));
     let mut get = |feature: u32, value| driver.admin(0x0a, 0, 0, [feature, value, 0]);
     assert_eq!((get(9, 2), get(8, 0)), (Ok(1 << 16 | 2), Ok(0x0503)));
@@ -234,7 +234,7 @@ fn log_pages_count_errors_and_use() {
     let number = |at: usize| u64::from(page[at]);
     assert_eq!([number(64), number(80), number(160), number(176)], [1, 2, 2, 3]);
     assert_eq!(driver.admin(2, u32::MAX, DATA_AT, dwords(1)), Ok(0));
-    // The newest error: the third, of queue 1, a write fault.
+    // The newest entry of the error log: the third error, of queue 1, a write fault.
     let entry = &driver.host.0[DATA_AT as usize..][..64];
     assert_eq!((entry[0], entry[8], entry[13] >> 1 & 7, entry[12] >> 1), (3, 1, 2, 0));
     assert_eq!(driver.admin(2, 0, DATA_AT, dwords(3)), Ok(0));

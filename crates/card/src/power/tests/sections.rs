@@ -1,4 +1,4 @@
-//! The sections of a card's file.
+//! Tests of the sections about power in a card's file.
 
 use crate::{
     card::{in_file, text_of},
@@ -9,7 +9,7 @@ fn text(name: &str) -> &'static str {
     text_of(name).expect("a card").1
 }
 
-/// The error of a card's file in which a text is replaced.
+/// The error that the file of card `name` gives when the text `from` is replaced by `to`.
 fn refused(name: &str, from: &str, to: &str) -> String {
     assert!(text(name).contains(from), "{from}");
     let changed = text(name).replacen(from, to, 1);
@@ -65,7 +65,7 @@ fn the_hold_up_of_built_in_cards_covers_many_rows() {
     for name in ["all-mram", "all-mram-1gb"] {
         match in_file("my.toml", text(name)).expect("valid").power {
             PowerSpec::Precharge { hold_up, row_fs } => {
-                // A row of 512 bytes: 8 bursts, tWR and tRP.
+                // A row of 512 bytes takes 8 bursts, tWR and tRP.
                 assert!((100_000_000..200_000_000).contains(&row_fs), "{name}: {row_fs}");
                 assert!(hold_up > 100 * row_fs, "{name}");
             }
