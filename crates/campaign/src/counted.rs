@@ -1,4 +1,5 @@
-//! Bandwidth that the hardware counts, recorded beside the bandwidth of the program.
+//! Memory bandwidth by the hardware's counters. It is recorded beside the bandwidth that the
+//! measuring threads count themselves.
 //!
 //! The counters cover the whole machine. They therefore include the traffic of other programs, and
 //! the lines that the controller reads for prefetches, or for ownership before a store.
@@ -13,12 +14,13 @@ use interleaf_observe::{
 use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
-/// Counters of the machine or a recording, if available.
+/// The source of the counted traffic: the machine's counters or a recording of counters. `None` if
+/// the machine's counters are not available.
 pub(crate) struct TrafficCounters(RefCell<Option<Box<dyn Source>>>);
 
 impl TrafficCounters {
-    /// Opens the counters or the recording, and returns a note that names them or the reason for
-    /// their absence.
+    /// Opens the recording `replay` if given, else the machine's counters. The returned note names
+    /// the source, or the reason why the machine's counters are not available.
     ///
     /// # Errors
     /// When the given recording cannot be read.
@@ -50,8 +52,8 @@ impl TrafficCounters {
         })
     }
 
-    /// Runs `work`, and returns the bandwidth of all memory that was counted meanwhile, GB/s;
-    /// `None` if the counters are absent or failed.
+    /// Runs `work`. Returns its result, and the bandwidth that the counters of all memory counted
+    /// meanwhile, GB/s. The bandwidth is `None` if the counters are absent or failed.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());

@@ -1,5 +1,5 @@
-//! Measures one point after the other. Each point is saved, with the interference during its
-//! measurement, before the next point starts.
+//! Measures the points of a campaign one after the other. Each point is saved in the record, with
+//! the interference during its measurement, before the next point starts.
 
 mod curve;
 mod histogram;
@@ -49,7 +49,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Longest window of a bandwidth sample.
+/// The longest window for one sample of the bandwidth.
 const WINDOW: Duration = Duration::from_millis(20);
 
 /// Longest warm-up of the threads before the first window.
@@ -100,7 +100,7 @@ impl From<TeamError> for Stop {
     }
 }
 
-/// Runs the tasks of a setup.
+/// Measures the points of the tasks of a campaign.
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
@@ -177,7 +177,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Adds a point, saves the interim record, and stops if a signal arrived.
+    /// Adds a point to the record, prints the point, and saves the record to the output file.
+    /// Returns [`Stop`] if a signal arrived meanwhile.
     fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
@@ -195,7 +196,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Returns a point with the fields that all kinds share.
+    /// Returns a point of `kind` in which only the fields are set that points of all kinds have.
     fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             kind,
@@ -207,7 +208,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs `work`, and returns the interference and the duration.
+    /// Runs `work`. Returns its result, the interference by other programs meanwhile, and the
+    /// duration, s.
     fn watched<T>(
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
@@ -243,7 +245,7 @@ impl<'a> Bench<'a> {
         seen
     }
 
-    /// Returns the options of a chase.
+    /// Returns the options of the pointer chases, from the setup of the campaign.
     fn options(&self) -> idle::ChaseOptions {
         let setup = self.setup;
         idle::ChaseOptions {
@@ -348,7 +350,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Describes the load of threads, one on each of these CPUs.
+    /// Returns the load of a team with one thread on each of `cpus`.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);
@@ -367,7 +369,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Measures the bandwidth of one mix on memory with a placement.
+    /// Measures the bandwidth of one mix of loads and stores, on memory with the given placement of
+    /// pages.
     fn bandwidth(
         &self,
         cpus: &NodeCpus,
@@ -410,7 +413,8 @@ impl<'a> Bench<'a> {
         Ok(with_rate(point, traffic, cpus.cpus.len(), rate))
     }
 
-    /// Measures the bandwidth of each mix with given weights, and the loaded latency.
+    /// Measures the bandwidth of each mix on memory that is interleaved by `weights`, and the
+    /// loaded latency if the task has loads.
     fn weights(
         &self,
         cpus: &NodeCpus,

@@ -10,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 /// The subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// The subjects that a platform file needs.
+    /// All subjects whose figures a platform file needs.
     All,
     /// Idle latency.
     Idle,
@@ -88,7 +88,7 @@ pub struct ChaseOptions {
     pub stride: Option<Bytes>,
 }
 
-/// The options of traffic.
+/// The options of the traffic with which threads load the memory.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficOptions {
     pub threads: Option<u32>,
@@ -102,9 +102,9 @@ pub struct TrafficOptions {
 /// The loads of a curve. Without a list, loads are chosen during the measurement to show the knee.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// Pauses of the loading threads.
+    /// One pause of the loading threads for each load.
     pub delays: Vec<Duration>,
-    /// Bandwidths of the loading threads and the chase together.
+    /// One bandwidth for each load: that of the loading threads and the chase together.
     pub rates: Vec<Bandwidth>,
 }
 
@@ -112,7 +112,7 @@ pub struct LoadOptions {
 #[derive(Clone, Debug, Default)]
 pub struct InterleaveOptions {
     pub weights: Option<Vec<Weights>>,
-    /// The mechanism that places pages.
+    /// The mechanism that places pages by weights.
     pub method: Option<Method>,
     /// True to measure the loaded latency, too, with each of the weights.
     pub loads: bool,

@@ -41,7 +41,7 @@ const QUICK_BYTES: u64 = 40_000_000;
 /// number. Each of the two takes at most half of that.
 const FREE_DIVISOR: u64 = 2;
 
-/// The CPUs of a node that measure.
+/// The CPUs of a node on which measuring threads run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeCpus {
     pub(crate) node: u32,
@@ -57,11 +57,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) machine: Machine,
     pub(crate) hardware: Hardware,
     pub(crate) allowed: Option<IdList>,
-    /// The CPUs that measure, by node; never empty.
+    /// The CPUs on which measuring threads run, by node; never empty.
     pub(crate) from: Vec<NodeCpus>,
     /// The nodes whose memory is measured, nearest to the first CPUs first; never empty.
     pub(crate) memory: Vec<u32>,
-    /// The list of nodes in the options, if given.
+    /// The text of the option `--nodes`, if given.
     pub(crate) named: Option<String>,
     /// The requested instruction set; `None` selects the fastest kernel for each mix.
     pub(crate) isa: Option<Isa>,
@@ -70,7 +70,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) buffer: usize,
     pub(crate) chase: usize,
     pub(crate) stride: usize,
-    /// Duration of a point.
+    /// Duration of the measurement of a point, with all its repetitions.
     pub(crate) span: Duration,
     pub(crate) repeats: usize,
     pub(crate) seed: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Setup<'a> {
     /// caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// Warnings of deviations from the options.
+    /// A warning for each deviation of the measurement from the options.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -137,7 +137,8 @@ impl<'a> Setup<'a> {
         Ok(setup)
     }
 
-    /// Limits the CPUs of each node to the number of threads.
+    /// Keeps the first `threads` CPUs of each node, one for each thread. With `None`, all CPUs are
+    /// kept.
     fn threads(&mut self, threads: Option<u32>) -> Result<(), Failure> {
         let Some(threads) = threads.map(|threads| threads as usize) else { return Ok(()) };
         for from in &mut self.from {
@@ -379,7 +380,7 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
     )
 }
 
-/// Returns the CPUs that measure, by node.
+/// Returns the CPUs on which measuring threads run, by node.
 fn from(
     machine: &Machine,
     options: &Options,
@@ -418,7 +419,8 @@ fn from(
     Ok(taken)
 }
 
-/// Returns the nodes whose memory is measured, and the option's list if it named them.
+/// Returns the nodes whose memory is measured, and the text of the option `--nodes` if it was
+/// given.
 fn memory(
     machine: &Machine,
     options: &Options,
@@ -458,7 +460,7 @@ fn memory(
     Ok((near, None))
 }
 
-/// Sorts nodes by their distance from a node.
+/// Returns `nodes` sorted by their distance from the node `from`, the nearest first.
 fn by_distance(machine: &Machine, from: u32, nodes: &[u32]) -> Vec<u32> {
     let distance = |node: &u32| {
         let at = machine.nodes.iter().position(|it| it.id == *node);

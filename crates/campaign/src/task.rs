@@ -18,7 +18,8 @@ pub(crate) enum Task {
     Loaded { from: usize, memory: u32, traffic: Traffic, loads: Loads },
     /// The distribution of latencies, idle and at several loads.
     Histogram { from: usize, memory: u32, traffic: Traffic, loads: Loads },
-    /// Bandwidth of each mix with given weights, and loaded latency.
+    /// Bandwidth of each mix on memory that is interleaved by `weights`, and loaded latency if
+    /// `loads` is given.
     Weights { from: usize, weights: Weights, mixes: Vec<Traffic>, loads: Option<Loads> },
 }
 
@@ -27,14 +28,15 @@ pub(crate) enum Task {
 pub(crate) enum Loads {
     /// Loads that show the curve and its knee, chosen during the measurement.
     Found,
-    /// Pauses of the loading threads.
+    /// One pause of the loading threads for each load.
     Delays(Vec<Duration>),
-    /// Bandwidths of the loading threads and the chase together.
+    /// One bandwidth for each load: that of the loading threads and the chase together.
     Rates(Vec<Bandwidth>),
 }
 
 impl Task {
-    /// Returns the steps of the progress bar: the approximate time of the task in units of a point.
+    /// Returns the number of steps of the progress bar: the approximate time of the task, in units
+    /// of the time of a point.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,

@@ -9,13 +9,14 @@ use crate::{
 use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
 
-/// Mixes of the published matrix of weights (CXL white paper CCM004-676576390-11778, section IV.A).
+/// The mixes with which weights are measured by default: those of the published matrix of weights
+/// (CXL white paper CCM004-676576390-11778, section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 
 /// Default weights, from the largest share of the first tier to the smallest.
 const WEIGHTS: [&str; 8] = ["1:0", "9:1", "4:1", "3:1", "5:2", "2:1", "1:1", "0:1"];
 
-/// Returns the tasks for the options.
+/// Returns the tasks that measure the subject of the options.
 ///
 /// # Errors
 /// When the weights cannot be used on this machine.
@@ -79,7 +80,8 @@ pub(crate) fn plan(setup: &Setup<'_>, options: &Options) -> Result<Vec<Task>, Fa
     Ok(tasks)
 }
 
-/// Returns the tasks of a matrix: from the CPUs of each node to the memory of each node.
+/// Returns the tasks that measure latency and bandwidth from the CPUs of each node to the memory of
+/// each node.
 fn matrix(setup: &Setup<'_>, mixes: &[Traffic]) -> Vec<Task> {
     let mut tasks = vec![];
     for from in 0..setup.from.len() {

@@ -37,7 +37,7 @@ pub(crate) fn choices(
     Ok(choices)
 }
 
-/// Returns the placement for weights on this machine.
+/// Returns the placement of pages on the measured nodes that `weights` describes.
 pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placement, Failure> {
     let named = setup.named.as_deref();
     Placement::new(&setup.machine, weights, named, setup.allowed.as_ref())
@@ -93,7 +93,8 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
     done
 }
 
-/// Adds the outcomes of restored settings, without repetitions.
+/// Adds to `put_back` the outcome of each setting in `undone` that was restored, without
+/// repetitions.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);

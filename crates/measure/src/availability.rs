@@ -141,7 +141,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Two nodes, each with 64 MiB free and 32 MiB of page cache; 3 huge pages are free on node 1.
+    /// The files of a machine with two nodes. Each node has 64 MiB free and 32 MiB of page cache; 3
+    /// huge pages are free on node 1.
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

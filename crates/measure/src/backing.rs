@@ -6,7 +6,7 @@ use interleaf_linux::{
 };
 use std::ops::Range;
 
-/// The pages behind some memory: how many bytes are huge, and how many are on each node.
+/// The pages behind some address ranges: how many bytes are huge, and how many are on each node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backing {
     /// Bytes of all ranges.
@@ -61,7 +61,8 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// `bytes * part / whole`; 0 for an empty mapping.
+/// `bytes * part / whole`: the bytes of a range that are huge or on a node, if `part` of the
+/// `whole` bytes of its mapping are. 0 for an empty mapping.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The measurement windows.
+/// The windows of time in which a bandwidth is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// The time before the first window: caches fill, and cores reach their frequency.
@@ -32,11 +32,11 @@ impl Default for Windows {
     }
 }
 
-/// The bandwidth of a load.
+/// The measured bandwidth of a team of loading threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bandwidth {
     pub rate: Rate,
-    /// The rate of each window, GB/s of the program.
+    /// The bandwidth in each window, GB/s: bytes that the program loaded and stored.
     pub windows_gbps: Vec<f64>,
     /// The checksums of each thread.
     pub sums: Vec<Checksums>,
@@ -70,7 +70,7 @@ pub fn measure(load: &Load, windows: &Windows) -> Result<Bandwidth, TeamError> {
     Ok(Bandwidth { rate: rate(load, &windows_gbps), windows_gbps, sums })
 }
 
-/// The rate of a team in each window, GB/s of the program.
+/// The bandwidth of a team in each window, GB/s: bytes that the program loaded and stored.
 pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
     thread::sleep(windows.warm_up);
     let slack = windows.window / 256;
@@ -85,7 +85,7 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
     (0..windows.count).map(|_| next()).collect()
 }
 
-/// Maximum number of readings of the progress.
+/// The maximum number of attempts of [`read_progress`] to read the bytes without a preemption.
 const READS_MAX: u32 = 8;
 
 /// The bytes that a team has loaded and stored so far, and the time. The calling thread may be

@@ -33,11 +33,12 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 /// spatial prefetcher completes pairs of lines of this size.
 const NEIGHBOURS_BYTES: usize = 128;
 
-/// Length of a slice. It is long against the two readings of the clock, and short against the time
-/// between disturbances (a scheduler tick comes every 1 to 10 ms).
+/// Length of a slice, the part of a chase that is timed as a whole. A slice is long against the two
+/// readings of the clock, and short against the time between disturbances (a scheduler tick comes
+/// every 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The number of undisturbed slices that a result needs.
+/// The number of slices without another thread on the CPU that a result needs.
 const ALONE_MIN: usize = 3;
 
 /// From this number of slices on, disturbed ones included, a measurement does not continue beyond
@@ -174,7 +175,7 @@ impl ChaseShape {
     }
 }
 
-/// Memory with a cycle in it, and the current position on the cycle.
+/// Memory whose lines are linked to a cycle, and the current position of the chase on the cycle.
 #[derive(Debug)]
 pub struct Chase {
     ring: Ring,
@@ -230,7 +231,8 @@ impl Chase {
         self.ring.region()
     }
 
-    /// The ring and the current position on it; `None` only if the ring was never linked.
+    /// The ring of linked lines and the current position on it; `None` only if no ring was ever
+    /// linked.
     pub(crate) fn cursor(&self) -> Option<(&Ring, Cursor<'_>)> {
         Some((&self.ring, self.ring.at(self.visits[self.step])?))
     }
@@ -296,8 +298,8 @@ impl Chase {
         Ok(Slices::of(&all))
     }
 
-    /// Adds slices of [`SLICE`] to `all` for `span`, and then until enough slices are undisturbed
-    /// or [`TRIES_MAX`] slices are measured.
+    /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more until [`ALONE_MIN`] slices are
+    /// undisturbed by other threads or [`TRIES_MAX`] slices are measured.
     pub(crate) fn slice(
         &mut self,
         clock: Clock,
@@ -422,7 +424,7 @@ mod tests {
             let (went, _) = chase.run(loads).unwrap();
             assert!(went >= loads, "{went} of {loads} loads");
         }
-        // These loads take longer than the step of any counter.
+        // These 2^20 loads take longer than the step of any time-stamp counter.
         let (went, took) = chase.run(1 << 20).unwrap();
         assert!(took > 0, "{went} loads took no tick");
         let is = chase.visits[chase.step];

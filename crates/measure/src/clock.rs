@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two comparisons of the counter with the kernel's clock. A comparison has an
-/// error below a microsecond, so the error of the rate is below 20 ppm.
+/// The time between two comparisons of the time-stamp counter with the kernel's clock. A comparison
+/// has an error below a microsecond, so the error of the counter's rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// Reads the counter. The rate of the counter does not depend on the core's frequency: for `rdtsc`
-/// if CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17), for `CNTVCT_EL0` always (Arm ARM,
+/// Reads the time-stamp counter. Its rate does not depend on the core's frequency: for `rdtsc` if
+/// CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17), for `CNTVCT_EL0` always (Arm ARM,
 /// D12).
 #[inline(always)]
 pub fn ticks() -> u64 {
@@ -31,7 +31,7 @@ pub fn ticks() -> u64 {
     ticks
 }
 
-/// The rate of the counter.
+/// The rate of the time-stamp counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
     /// Ticks in a ns.
@@ -39,7 +39,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Compares the counter with the kernel's clock, for a tenth of a second.
+    /// Measures the rate: compares the counter with the kernel's clock for a tenth of a second.
     pub fn calibrated() -> Self {
         let (first, began) = (ticks(), Instant::now());
         thread::sleep(CALIBRATION);

@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 /// one access in 10 000 takes a few µs ("Melody", ASPLOS 2025).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// Loads between two readings of the number of context switches. They take about a ms, and their
-/// stamps have 32 KiB.
+/// Loads between two readings of the number of context switches. These loads take about 1 ms. Each
+/// load has a [`Stamp`] of 4 bytes, so their stamps take 32 KiB.
 const BATCH: usize = 8192;
 
 /// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. After
@@ -75,7 +75,7 @@ impl Default for HistogramOptions {
     }
 }
 
-/// A delay within the time that is measured.
+/// A delay that is added between the two readings of the counter, to test the histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
     /// One of `every` accesses is delayed; 0 means 1.
@@ -84,11 +84,12 @@ pub struct Delay {
     pub ns: f64,
 }
 
-/// The cost of reading the counter.
+/// The time that two readings of the time-stamp counter add to a sample, and the step of the
+/// counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
-    /// The cost that is subtracted from samples, ns. Each batch of samples has its own cost; this
-    /// is the median of all batches.
+    /// The time that is subtracted from samples, ns: the median over all batches of samples,
+    /// because each batch has its own calibration.
     pub overhead_ns: f64,
     /// The step of the counter, ns.
     pub resolution_ns: f64,
@@ -125,11 +126,11 @@ pub struct Histogram {
     pub filtered: Distribution,
     /// The tagged samples.
     pub tagged: Tagged,
-    /// The cost of reading the counter, which is subtracted from the samples.
+    /// The overhead of reading the counter, which is subtracted from the samples.
     pub timer: Timer,
     /// The latency by the chase in the same memory, measured alternately with the samples.
     pub chase: Slices,
-    /// Switches of the thread while it sampled.
+    /// Context switches of the thread while it sampled.
     pub switches: u64,
     /// Ticks of the kernel that a hypervisor took from the CPU; `None` if the kernel does not count
     /// them.
@@ -138,7 +139,7 @@ pub struct Histogram {
     pub took: Duration,
 }
 
-/// Measures the cost of reading the counter on the CPU of the calling thread.
+/// Measures the overhead of reading the time-stamp counter on the CPU of the calling thread.
 struct Calibration {
     clock: Clock,
     /// A chase whose memory stays in the first-level cache.
@@ -148,7 +149,7 @@ struct Calibration {
     stamps: Vec<Stamp>,
     /// The step of the counter, ns.
     resolution_ns: f64,
-    /// All costs found so far, ns.
+    /// The overhead that each calibration so far has measured, ns.
     overheads_ns: Vec<f64>,
 }
 
@@ -177,7 +178,8 @@ impl Calibration {
         Ok(overhead_ns)
     }
 
-    /// The result. `overhead_ns` was called at least once before.
+    /// Returns the median of all measured overheads. `overhead_ns` must have been called at least
+    /// once.
     fn timer(self) -> Timer {
         let overhead_ns = quantile(&sorted(self.overheads_ns), 0.5);
         Timer { overhead_ns, resolution_ns: self.resolution_ns }
@@ -290,8 +292,8 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// Gaps of this window without a context switch. At the end of the window, all are counted
-    /// either as stolen or as gaps.
+    /// Samples of this window that are longer than [`GAP_NS`] and had no context switch. At the end
+    /// of the window, all are counted either as stolen or as gaps.
     open: u64,
 }
 
@@ -301,7 +303,8 @@ impl Sampling {
         Self { clock, raw: none.clone(), filtered: none, tagged: Tagged::default(), open: 0 }
     }
 
-    /// Counts a batch; `switched` is true if a context switch occurred during the batch.
+    /// Counts the samples and the tags of a batch of loads. `switched` is true if a context switch
+    /// occurred during the batch.
     fn add_batch(&mut self, stamps: &[Stamp], overhead_ns: f64, switched: bool) {
         for stamp in stamps {
             let ns = self.clock.ns(u64::from(stamp.ticks())) - overhead_ns;
@@ -320,7 +323,8 @@ impl Sampling {
         }
     }
 
-    /// Ends a window; `stolen` is true if the hypervisor took time during the window.
+    /// Ends a window of sampling, and counts its open gaps as stolen or as gaps. `stolen` is true
+    /// if the hypervisor took time during the window.
     fn settle(&mut self, stolen: bool) {
         if stolen {
             self.tagged.stolen += self.open;
@@ -338,7 +342,8 @@ fn stolen_ticks(root: &Root) -> Option<u64> {
     stolen_of(&text, rustix::thread::sched_getcpu())
 }
 
-/// The eighth number of a CPU's line (`man 5 proc_stat`).
+/// Stolen time in the text of `/proc/stat`, ticks: the eighth number in the line of `cpu` (`man 5
+/// proc_stat`).
 fn stolen_of(text: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(&name))?;

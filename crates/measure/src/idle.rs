@@ -16,7 +16,7 @@ use crate::{
 use interleaf_linux::{place::mempolicy::Policy, root::Root};
 use std::time::{Duration, Instant};
 
-/// Sizes of the sweep for each doubling of the size.
+/// The number of memory sizes that the sweep measures for each doubling of the size.
 const SIZES_PER_OCTAVE: u32 = 4;
 
 /// The smallest size of the sweep: a page, which fits into every first-level cache.
@@ -47,7 +47,7 @@ pub struct ChaseOptions {
     pub stride: usize,
     /// Bytes of a block of the local order. Default: 256 KiB.
     pub block_bytes: usize,
-    /// The pages. Default: transparent huge pages.
+    /// The kind of pages of the memory. Default: transparent huge pages.
     pub pages: Pages,
     /// The memory policy. Default: the node of the thread.
     pub policy: Policy,
@@ -98,12 +98,12 @@ impl ChaseOptions {
     }
 }
 
-/// The latency in one order.
+/// The latency by a chase in one order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
     /// The slices of each repetition.
     pub repeats: Vec<Slices>,
-    /// The medians of the repetitions.
+    /// The median of the medians of all repetitions, and their spread.
     pub ns: Spread,
 }
 
@@ -123,7 +123,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// The point of the local order.
+    /// The latency in the local order, as a point of a record.
     pub fn point(&self, binding: Binding) -> Point {
         Point {
             kind: Kind::Idle,
@@ -137,8 +137,9 @@ impl Idle {
     }
 }
 
-/// Measures from the calling thread, which should stay on its CPU ([`crate::pin`]). `progress` is
-/// called with the completed fraction, 0 to 1.
+/// Measures the idle latency in both orders of the chase. The calling thread runs the chase, and
+/// should stay on its CPU ([`crate::pin`]). `progress` is called with the completed fraction, 0 to
+/// 1.
 ///
 /// # Errors
 /// When the memory cannot be mapped, or a chase ends at a wrong line.
@@ -222,8 +223,8 @@ pub fn sweep(
     Ok(SizeSweep { visited, levels })
 }
 
-/// The sizes of a sweep up to `largest` bytes, with a constant ratio, rounded down to whole
-/// strides.
+/// The sizes of a sweep up to `largest` bytes, with a constant ratio of neighbouring sizes, rounded
+/// down to whole strides.
 fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     let mut sizes = vec![];
     let smallest = SMALLEST_BYTES.max(2 * stride);

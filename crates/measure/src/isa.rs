@@ -5,15 +5,15 @@ use std::{fmt, str::FromStr};
 /// An instruction set of loads and stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// 16 bytes at once; every x86-64 has it.
+    /// Vectors of 16 bytes; every x86-64 has them.
     Sse2,
-    /// 32 bytes at once.
+    /// Vectors of 32 bytes.
     Avx2,
-    /// 64 bytes at once (AVX-512F).
+    /// Vectors of 64 bytes (AVX-512F).
     Avx512,
-    /// 16 bytes at once; every AArch64 has it.
+    /// Vectors of 16 bytes; every AArch64 has them.
     Neon,
-    /// Vectors of the width of the machine.
+    /// Vectors of a width that depends on the machine.
     Sve,
 }
 
@@ -29,7 +29,7 @@ const NAMED: [(Isa, &str); 5] = [
 /// An instruction set that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IsaError {
-    /// The name of no instruction set.
+    /// A name that no instruction set has.
     #[error("there is no instruction set \"{0}\"")]
     Name(String),
     /// A set that this machine does not have.

@@ -1,5 +1,5 @@
-//! The timed loops. They are written in assembly for each instruction set, so they do not depend on
-//! the compiler.
+//! The timed loops of loads and stores. They are written in assembly for each instruction set, so
+//! they do not depend on the compiler.
 //!
 //! A kernel accesses its buffers in *units*. A *group* loads one or more units, from the read
 //! buffers in turn, and then stores one or more units. [`Traffic`] gives the numbers of loaded and
@@ -102,7 +102,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// The accesses of this traffic.
+    /// The kind of accesses that a kernel for this traffic makes.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -113,7 +113,7 @@ impl AccessKind {
     }
 }
 
-/// A loop of one instruction set.
+/// A timed loop of loads and stores in one instruction set.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     pub isa: Isa,
@@ -126,10 +126,11 @@ pub struct Kernel {
     scatter: Touch,
 }
 
-/// Bytes of a page of a unit: 4 KiB, the smallest pages of all architectures.
+/// Bytes of the pages among which a unit of lines is divided: 4 KiB, the smallest pages of all
+/// architectures.
 const PAGE_BYTES: usize = 4096;
 
-/// Lines of a batch in random order.
+/// The number of lines that a kernel accesses in one call in random order.
 const BATCH: usize = 8;
 
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
@@ -177,14 +178,15 @@ impl Kernel {
         self.shape.lines * self.shape.pages
     }
 
-    /// Lines of a block: one unit, or all lines of the pages that are accessed in parallel. A
-    /// buffer has a whole number of blocks.
+    /// Lines of a block. If a unit has lines of one page, a block is one unit. Otherwise, a block
+    /// has all lines of the pages that are accessed in parallel. A buffer has a whole number of
+    /// blocks.
     const fn block_lines(&self) -> usize {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// The number of units in a block. A group accesses one unit of each block, so a round, which
-    /// accesses whole blocks, has this number of groups.
+    /// The number of groups in a round. A round accesses one whole block for each unit of a group,
+    /// and each group accesses one unit of each of these blocks.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }

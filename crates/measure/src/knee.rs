@@ -11,18 +11,19 @@
 //! power = load (1 - load) / L,   largest at load = 1/2
 //! ```
 //!
-//! The pause of the threads sets the load. The bandwidth of the threads is about `1 / (a + b x
-//! pause)`, with two constants a and b. The pause for a bandwidth is therefore interpolated
-//! linearly in the reciprocal of the bandwidth.
+//! The pause of the loading threads after each group of lines sets the load. The bandwidth of the
+//! threads is about `1 / (a + b x pause)`, with two constants a and b. The pause for a bandwidth is
+//! therefore interpolated linearly in the reciprocal of the bandwidth.
 
-/// A knee is confirmed if power falls by more than this fraction beyond the knee.
+/// A knee is confirmed if power (bandwidth divided by latency) falls by more than this fraction
+/// beyond the knee.
 const POWER_FALLS: f64 = 0.05;
 
 /// Two pauses can be told apart if they differ by more than this time, ns, and by more than the
 /// fraction [`PAUSE_STEP`]. The time is some ns, because a group of lines takes 100 ns and more.
 const PAUSE_STEP_NS: f64 = 4.0;
 
-/// See [`PAUSE_STEP_NS`].
+/// The least relative difference of two pauses that can be told apart: see [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
 /// The measurement under one load.
@@ -50,7 +51,7 @@ impl Loaded {
     }
 }
 
-/// The resolution of a curve.
+/// The required distances between the measured points of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resolution {
     /// The longest pause, at which there is almost no load, ns. Default: 8000.
@@ -98,8 +99,8 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns; `None` when the points have the resolution or the maximum number.
-/// Invalid points are ignored.
+/// The pause to measure next, ns. `None` when the points are as close as `resolution` requires, or
+/// have reached its maximum number. Invalid points are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -111,8 +112,8 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     }
     let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
     let best = strongest(&rising)?;
-    // The gap between a point and the next, as a multiple of the allowed gap. The larger multiple
-    // of bandwidth and latency counts.
+    // The gaps in bandwidth and in latency between point `at` and the next point, each as a
+    // multiple of the allowed gap. The larger multiple counts.
     let excess = |at: usize| {
         let (a, b) = (rising[at], rising[at + 1]);
         let at_knee = at == best || at + 1 == best;
@@ -132,7 +133,7 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
     let Loaded { bandwidth_gbps, latency_ns, .. } = rising[best];
-    // A fall within the noise is not a knee.
+    // A fall of the power by less than `POWER_FALLS` may be noise, and does not show a knee.
     let falls = |point: &Loaded| point.power() < (1.0 - POWER_FALLS) * rising[best].power();
     if !rising[best + 1..].iter().any(falls) {
         return Some(Knee::Beyond { bandwidth_gbps, latency_ns });
@@ -201,7 +202,7 @@ fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     rising
 }
 
-/// The index of the point with the largest power.
+/// The index of the point with the largest power: bandwidth divided by latency.
 fn strongest(rising: &[Loaded]) -> Option<usize> {
     let all = rising.iter().enumerate().filter(|(_, point)| point.bandwidth_gbps > 0.0);
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
@@ -217,7 +218,7 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Keep a distance from both pauses, beyond the noise.
+    // Keep a distance from both measured pauses that is larger than the noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;
@@ -243,7 +244,7 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Bytes of the groups of all threads: 64 threads with 32 lines each.
+    /// Bytes in flight of all threads: 64 threads with groups of 32 lines of 64 bytes.
     const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
 
     /// A simulated measurement on a tier with this curve: a group of lines is requested, returns,

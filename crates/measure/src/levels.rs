@@ -30,7 +30,7 @@ const STEP_MIN: f64 = 1.4;
 /// The fraction of the accesses that miss where a level ends.
 const MISSES: f64 = 0.1;
 
-/// The latency of one size of the sweep.
+/// The latency of a chase through memory of one size, a point of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
     /// Memory visited, bytes.
@@ -38,7 +38,7 @@ pub struct Visited {
     pub latency_ns: f64,
 }
 
-/// A cache.
+/// A cache level, as the sweep over memory sizes shows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
     /// Latency of a hit, ns.
@@ -57,8 +57,8 @@ pub struct Levels {
     pub miss_ns: Option<f64>,
 }
 
-/// The levels of a sweep, in any order of its points. Points with values that are not positive
-/// numbers are ignored.
+/// Finds the levels of the memory hierarchy in a sweep of latency over memory size. The points may
+/// be in any order. Points with values that are not positive numbers are ignored.
 pub fn levels(sweep: &[Visited]) -> Levels {
     let is_one = |point: &&Visited| {
         let fine = |value: f64| value.is_finite() && value > 0.0;
@@ -148,7 +148,7 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// The latency in the middle of a plateau that is not empty.
+/// The latency of the middle point of `run`, a plateau that is not empty, ns.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(levels(&[nothing; 3]), Levels::default());
     }
 
-    /// Recorded on a virtual machine with 2 CPUs of an EPYC 9R14, beside other load. Sysfs of the
-    /// virtual machine claims caches of 32 KiB, 1 MiB and 32 MiB.
+    /// A sweep recorded on a virtual machine with 2 CPUs of an EPYC 9R14, beside other load. Sysfs
+    /// of the virtual machine claims caches of 32 KiB, 1 MiB and 32 MiB.
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]

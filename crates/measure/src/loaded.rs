@@ -36,7 +36,8 @@ pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// The length of a window: it gives one value of the bandwidth, and has some slices of the chase.
+/// The length of a window. Each window gives one value of the bandwidth, and the chase is timed in
+/// it several times, in slices of 2 ms.
 const WINDOW: Duration = Duration::from_millis(10);
 
 /// The relative tolerance of a requested bandwidth.
@@ -51,7 +52,7 @@ pub struct LoadedOptions {
     pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
-    /// The time for which a load runs before its measurement.
+    /// The time for which the threads run with a new pause before its measurement begins.
     pub settle: Duration,
     /// The length of the measurement of each point.
     pub span: Duration,
@@ -101,14 +102,14 @@ pub struct Step {
     pub pause: Duration,
     /// Bandwidth of the program's loads and stores, GB/s, without the chase.
     pub rate: Rate,
-    /// The rate of each window, GB/s. On a busy machine, the best window is one in which all
-    /// threads ran.
+    /// The bandwidth of the program in each window, GB/s. On a busy machine, the best window is one
+    /// in which all threads ran.
     pub windows_gbps: Vec<f64>,
     /// Bandwidth at the controller by the table of [`Traffic`], including the loads of the chase,
     /// GB/s.
     pub controller_gbps: f64,
     pub latency: Slices,
-    /// The latencies of the windows, ns.
+    /// The median of the windows' latencies, ns, and their spread.
     pub latency_ns: Spread,
     /// Duration of the measurement.
     pub took: Duration,
@@ -138,7 +139,7 @@ impl Step {
     }
 }
 
-/// A measured curve.
+/// A measured curve of latency over bandwidth.
 #[derive(Clone, Debug)]
 pub struct LoadSweep {
     /// Latency before the threads started.
@@ -193,7 +194,7 @@ impl LoadedChase {
         Ok(Self { clock, options, chase, idle, team })
     }
 
-    /// Measures under a load.
+    /// Measures bandwidth and latency while the threads load the memory with this pause.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.
@@ -226,7 +227,7 @@ impl LoadedChase {
         })
     }
 
-    /// The distribution of latencies under a load.
+    /// Samples the latency of single accesses while the threads load the memory with this pause.
     ///
     /// # Errors
     ///
@@ -242,7 +243,7 @@ impl LoadedChase {
         Ok(histogram::histogram(root, self.clock, &mut self.chase, options, progress)?)
     }
 
-    /// Applies a load, and waits until all threads follow it.
+    /// Sets the pause of the threads, and waits until all threads use it.
     fn load(&self, pause: Duration) {
         self.team.set_delay(pause);
         thread::sleep(self.options.settle);
@@ -302,7 +303,7 @@ pub fn sweep(
     Ok(LoadSweep { idle, steps, knee, sums })
 }
 
-/// Adds a step to a sweep.
+/// A function that measures at the given pause, and adds the result to the steps of a sweep.
 type AddStep<'a> =
     dyn FnMut(&mut LoadedChase, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
 
@@ -403,8 +404,8 @@ mod tests {
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // From one run to the next, other programs may take three quarters of the bandwidth of
-            // a shared machine.
+            // The requested bandwidth may be out of reach: from one run to the next, other programs
+            // may take three quarters of the bandwidth of a shared machine.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));

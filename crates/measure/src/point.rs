@@ -14,7 +14,7 @@ pub enum Kind {
     Loaded,
     /// The distribution of the latencies of single accesses.
     Histogram,
-    /// Bandwidth under weights.
+    /// Bandwidth of memory that is interleaved by weights.
     Interleave,
 }
 
@@ -71,7 +71,7 @@ pub struct Point {
     pub threads: u32,
     /// The bandwidth of the loading threads.
     pub rate: Option<Rate>,
-    /// Latency of a dependent access, ns.
+    /// Latency of a dependent access, ns; `None` if it was not measured.
     pub latency_ns: Option<Spread>,
     /// Duration of the measurement.
     pub took: Duration,

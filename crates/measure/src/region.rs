@@ -245,7 +245,8 @@ impl Region {
     }
 }
 
-/// True if a policy covers all memory of a machine with one node.
+/// True if a policy allows all memory of a machine with one node. A kernel without NUMA need not
+/// apply such a policy.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

@@ -35,10 +35,11 @@ pub const GROUP_LINES: u64 = 32;
 /// takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// The maximum number of groups before a pause: 256 KiB, the chunk of a walk without pauses.
+/// The maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without
+/// pauses accesses as much between two checks of the stop flag.
 const GROUPS_MAX: u64 = 128;
 
-/// The work of the threads.
+/// The work of the threads of a [`Team`].
 #[derive(Clone, Debug)]
 pub struct Load {
     /// The loads and stores.
@@ -93,7 +94,7 @@ pub enum TeamError {
     /// A thread cannot be started.
     #[error("a thread: {0}")]
     Thread(io::Error),
-    /// A wrong sum or a wrong word.
+    /// A thread found a wrong sum of its loads, or a wrong word in its memory.
     #[error("CPU {cpu}: {fault}")]
     Fault {
         /// The CPU of the thread that found the fault.
@@ -146,7 +147,8 @@ struct Shared {
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// The first message of a member: the range of its memory.
+/// The first message of a thread to its team: the address range of its memory, or the reason why it
+/// cannot start.
 type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
@@ -197,7 +199,8 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // If a member reports an error, the gates are dropped, and the members at these gates end.
+        // Each thread waits for a message of its gate. If a thread reports an error, the gates are
+        // dropped, and the threads that wait at them end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -304,7 +307,7 @@ impl Member {
         ready: &mpsc::Sender<Ready>,
         open: &mpsc::Receiver<()>,
     ) -> Result<Walk, Fault> {
-        // The result of a thread that never started is not used.
+        // The result of a thread that cannot start is not used: its error was sent to the team.
         let never = || Err(Fault::Unused);
         let mut walk = match self.prepare() {
             Ok(walk) => walk,
@@ -450,7 +453,7 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // The span may also count one group that began before it.
+        // The measured span may also count one group that began before it.
         assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 

@@ -51,9 +51,9 @@ pub enum Name {
     ""
 })]
 pub struct ShareError {
-    /// The share, per cent.
+    /// The requested share of reads, percent.
     pub percent: u32,
-    /// The lowest possible share.
+    /// The lowest possible share of reads, percent.
     pub least: u32,
 }
 

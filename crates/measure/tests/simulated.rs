@@ -1,4 +1,4 @@
-//! The knee of a simulated machine, with bandwidth and latency from its counters.
+//! Finds the knee of a simulated machine from the bandwidth and the latency of its counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -58,8 +58,8 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        // The DRAM is soldered beside the controller, so there is no margin between ranks. The time
-        // to open rows before a turnaround is assumed.
+        // The DRAM is soldered beside the controller, so ranks need no margin between their data.
+        // The time to open rows before a bus turnaround is assumed.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))

@@ -51,14 +51,14 @@ use pages::{Interleaving, Pages};
 use std::convert::Infallible;
 use task::{Placement, TaskState};
 
-/// Tolerance of the equilibrium of several tasks, as a fraction of bandwidth: far below counter
-/// noise.
+/// The tolerance with which the bandwidths of several tasks are solved, as a fraction of bandwidth:
+/// far below the noise of counters.
 const TOLERANCE: f64 = 1e-6;
 
-/// The largest fraction of their time that threads stall on migrating pages.
+/// The upper bound of the fraction of time for which threads stall on migrating pages.
 const STALL_MAX: f64 = 0.5;
 
-/// Hotness bands in a sample.
+/// The number of bands of hotness into which a sample divides the pages of a task.
 const HEAT_BANDS: usize = 8;
 
 /// A simulated machine with page migration.
@@ -69,7 +69,8 @@ pub struct SimMachine<'a> {
     tasks: Vec<TaskState>,
     /// The initial shares of tasks, by domain.
     start: Vec<Vec<f64>>,
-    /// Target shares and their order, by task.
+    /// By task: the target shares of the tiers, and the order that assigns pages to them; `None`
+    /// before the first decision.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
@@ -84,13 +85,14 @@ pub struct SimMachine<'a> {
     counter_noise: Noise,
     heat_noise: Noise,
     next_aggregation_ns: u64,
-    /// Hotness of the last aggregation interval, by task.
+    /// By task: the bytes in each band of hotness in DAMON's last aggregation interval.
     bands: Vec<Option<Vec<HeatBand>>>,
     energy_j: f64,
     moved_bytes: u64,
 }
 
-/// The equilibrium of the running tasks, kept while nothing changes.
+/// The bandwidth and the latency of the running tasks in equilibrium. They are kept until the
+/// running tasks, their pages or the background traffic change.
 #[derive(Default)]
 struct Solved<'a> {
     /// The indices of the running tasks, and of their current phases.
@@ -104,7 +106,7 @@ struct Solved<'a> {
     reached: Vec<LoadEquilibrium>,
 }
 
-/// The counters since the last sample.
+/// The counts of traffic and of migrated bytes since the last sample.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     traffic: Vec<Vec<Counted>>,
@@ -251,8 +253,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Allocates the pages of a task by `shares`, as on first touch. If a tier is full, a group
-    /// goes to the next near tier with free memory, then to any tier.
+    /// Allocates the page groups of a task by `shares`, as on first touch. If a tier is full, a
+    /// group goes to the next near tier with free memory, then to any tier.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -504,7 +506,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Ends an aggregation interval, and plans migration by the hotness samples of the interval.
+    /// Ends an aggregation interval of DAMON, and plans migration by the hotness samples of the
+    /// interval.
     fn aggregate(&mut self) {
         let damon = &self.scenario.damon;
         self.next_aggregation_ns += damon.aggregation_ns;
@@ -525,7 +528,7 @@ impl<'a> SimMachine<'a> {
         self.plan();
     }
 
-    /// Plans the next migrations.
+    /// Plans the next migrations of page groups by the target shares and the sampled hotness.
     fn plan(&mut self) {
         let tasks: Vec<Steered<'_>> = self
             .tasks
@@ -615,7 +618,7 @@ impl Machine for SimMachine<'_> {
     }
 }
 
-/// The pages of a task by hotness, the hottest first.
+/// The bytes of a task's pages on each tier, in [`HEAT_BANDS`] bands of hotness, the hottest first.
 fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     let samples = heat::samples(damon);
     let looks_per_s = 1e9 / damon.sampling_ns as f64;

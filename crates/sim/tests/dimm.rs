@@ -62,7 +62,8 @@ impl Source for Script {
     }
 }
 
-/// Rows stay open and are not refreshed: only commands of the requests are issued.
+/// A controller that keeps rows open and does not refresh, so that it issues only the commands of
+/// the requests.
 fn plain() -> Controller {
     Controller {
         row_policy: RowPolicy::Open,
@@ -339,7 +340,8 @@ fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     assert!((0.80..0.95).contains(&one), "{one}");
 }
 
-/// Rows of `reproduce/servers`, which `reproduce servers` compares in full.
+/// The measured figures of servers are some rows of `reproduce/servers`. `reproduce servers`
+/// compares all rows.
 #[test]
 fn servers_have_the_measured_maxima_and_latencies() {
     let measured = [

@@ -28,7 +28,7 @@ fn no_command_breaks_a_rule() {
     assert!(commands > 1_000_000, "{commands}");
 }
 
-/// A change of a table.
+/// A change of a device's tables: its name, and the function that makes it.
 type Break = (&'static str, fn(&mut Device));
 
 macro_rules! shorter {
@@ -47,7 +47,8 @@ const SHORTER: [Break; 24] = shorter!(
     t_wtr_s t_wtr_l t_rtp t_wr t_ppd t_turn t_rank t_rfc t_rfc_sb t_refsbrd
 );
 
-/// Other rules that a scheduler may violate.
+/// Changes of the tables beyond [`SHORTER`], each of which makes the scheduler violate a rule of
+/// the unchanged tables.
 const OTHER: [Break; 7] = [
     ("t_refi", |device| device.timing.t_refi *= 7),
     ("t_refi_sb", |device| device.timing.t_refi_sb *= 7),

@@ -7,7 +7,7 @@ use interleaf_sim::dimm::{
     run::Setup,
 };
 
-/// The power of a module with 16 Gb devices at the total bandwidth `gbps`. One of its two
+/// The energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`. One of its two
 /// sub-channels is simulated, and counts twice.
 fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let options = Options { width: Some(width.into()), ..Options::default() };

@@ -33,7 +33,7 @@ const DEVICES: [(&str, &str); 4] = [
 ];
 const EXPANDER: &str = include_str!("../../../devices/cz122.toml");
 
-/// The same requests in each text format.
+/// A trace of four requests in each text format.
 const TRACES: [&str; 3] = [
     "# time kind address\n0 R 0x40\n12.5 W 128\n13.125 R 0xFF\n20 R 4096\n",
     "LD 0x40\nST 128\n0x80 R\n256 W\n",
@@ -203,7 +203,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// The ranges of the numbers in a text.
+/// The byte ranges of the numbers in a text, each from its start to before its end.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {
@@ -262,7 +262,7 @@ fn scenario(text: &str) -> Option<(Scenario, f64)> {
     Some((scenario, file.duration().map_or(DURATION_MAX_S, |duration| duration.seconds())))
 }
 
-/// Checks that results are finite and shares valid.
+/// Checks that all figures of a simulation's outcome are finite, and that its shares are valid.
 fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     for period in &outcome.periods {
         let bandwidths = period.tier_bandwidth_gbps.iter();

@@ -136,7 +136,8 @@ fn any_hotness() -> impl Strategy<Value = Hotness> {
     ]
 }
 
-/// A sequence of targets with the number of samples that each lasts.
+/// A sequence of targets. Each has the share of the first tier, true for the order
+/// [`Order::HottestFirst`], and the number of samples for which the target lasts.
 fn any_goals() -> impl Strategy<Value = Vec<(f64, bool, usize)>> {
     prop::collection::vec((0.0..=1.0f64, any::<bool>(), 1..40usize), 1..8)
 }
@@ -605,7 +606,8 @@ fn runs_depend_only_on_the_seed() {
     assert_eq!(quiet_counters(5), quiet_counters(6), "without noise no seed shows");
 }
 
-/// Without a link between them, both sockets are near all tiers.
+/// Without a link between two sockets, both are near all tiers. Each migrated page must still be
+/// counted once.
 #[test]
 fn domains_that_share_tiers_count_each_page_once() {
     let mut platform = platform("two-sockets");

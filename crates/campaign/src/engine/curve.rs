@@ -37,7 +37,7 @@ const QUICK_POINTS_MAX: usize = 8;
 /// Longest time that a load runs before the first sample.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// The measured memory of a curve, with its placement.
+/// The memory on which a curve is measured, with the placement of its pages.
 pub(crate) struct MeasuredMemory<'a> {
     pub(crate) placement: Placement,
     pub(crate) method: Method,
@@ -46,7 +46,7 @@ pub(crate) struct MeasuredMemory<'a> {
 }
 
 impl MeasuredMemory<'_> {
-    /// Returns memory on one node.
+    /// Returns the memory for a curve on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), method: Method::Pages, weights: None }
     }
@@ -75,7 +75,7 @@ impl MeasuredMemory<'_> {
     }
 }
 
-/// The result of the chase and of the loading threads at one load.
+/// The latency by the pointer chase, and the bandwidth of the loading threads, at one load.
 struct LoadResult {
     latency_ns: Spread,
     program_gbps: f64,
@@ -94,7 +94,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns a point with the fields that all points of a curve have in common.
+    /// Returns a point in which only the fields are set that all points of a curve have in common.
     fn base(&self, cpus: &NodeCpus, memory: &MeasuredMemory<'_>, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             memory_node: memory.memory_node(),
@@ -106,7 +106,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures a curve, one point per load.
+    /// Measures a curve of loaded latency, one point for each load, and adds the points to the
+    /// record.
     pub(crate) fn curve(
         &self,
         cpus: &NodeCpus,
@@ -189,7 +190,8 @@ impl Bench<'_> {
     }
 }
 
-/// Measures a point with this pause of the loading threads, and appends it.
+/// A function that measures a point with the given pause of the loading threads, and appends the
+/// point to the list.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
 /// Measures at pauses interpolated between the measured points, until the target bandwidth is
@@ -223,7 +225,8 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Measures the latency while a team loads the memory, and the team's bandwidth.
+/// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
+/// of these threads. With `None` only the chase runs.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,

@@ -112,7 +112,8 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // Omit empty bins behind the last bin with samples. The bin of all longer latencies is kept.
+    // The last bin counts all latencies above the other bins. Keep the last bin, and omit the empty
+    // bins before it.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

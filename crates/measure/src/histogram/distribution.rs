@@ -2,13 +2,15 @@
 
 use hdrhistogram::Histogram;
 
-/// Width of a bin of the body, ns.
+/// Width of a linear bin, ns.
 pub const BIN_NS: f64 = 8.0;
 
-/// The number of bins of the body; an additional bin has latencies from 4096 ns on.
+/// The number of linear bins, for latencies below 4096 ns. One more bin counts all longer
+/// latencies.
 pub const BINS: usize = 512;
 
-/// The unit of the tail, ns: a hundredth of a ns is finer than the step of any clock.
+/// The unit in which `hdrhistogram` counts latencies, ns: a hundredth of a ns is finer than the
+/// step of any clock.
 const UNIT_NS: f64 = 0.01;
 
 /// Latencies are clamped to this value, ns: 10 s.
@@ -17,7 +19,8 @@ const LONGEST_NS: f64 = 1e10;
 /// The counts of latencies.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// The counts of the bins of [`BIN_NS`]; the last bin has all longer latencies.
+    /// The number of samples in each bin of the width [`BIN_NS`]. The last bin has all longer
+    /// latencies.
     pub bins: Vec<u64>,
     /// All samples to a precision of a thousandth.
     all: Option<Histogram<u64>>,
@@ -27,7 +30,8 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        // The crate `hdrhistogram` accepts these bounds and this precision.
+        // The crate `hdrhistogram` accepts these bounds and this precision, so `all` is never
+        // `None`.
         let all = Histogram::new_with_bounds(1, (LONGEST_NS / UNIT_NS) as u64, 3).ok();
         Self { bins: vec![0; BINS + 1], all, sum_ns: 0.0, count: 0 }
     }

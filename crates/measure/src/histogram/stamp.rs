@@ -14,7 +14,8 @@ pub(super) struct Spin {
     pub(super) ticks: u64,
 }
 
-/// A load: its ticks, and the events during the load.
+/// The measurement of one load: its duration in ticks in the lower 30 bits, and the flags of events
+/// during the load in the upper two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
@@ -91,7 +92,8 @@ struct Timed<'r> {
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
 
-/// Begins or ends the detection of interrupts.
+/// Begins or ends the detection of interrupts: writes [`NO_SEGMENT`] or 0 to the segment register
+/// `es`.
 #[cfg(target_arch = "x86_64")]
 fn watch(on: bool) {
     let selector = if on { NO_SEGMENT } else { 0 };

@@ -14,7 +14,7 @@ use super::{
 use crate::isa::Isa;
 use std::arch::asm;
 
-/// Pieces of NEON: a line is four registers.
+/// The NEON instructions of each piece of the loops. A cache line takes four registers.
 macro_rules! neon {
     (begin) => {
         ""
@@ -44,7 +44,7 @@ macro_rules! neon {
     };
 }
 
-/// Pieces of SVE: a line is one to four registers.
+/// The SVE instructions of each piece of the loops. A cache line takes one to four registers.
 macro_rules! sve {
     (begin) => {
         ".arch_extension sve\n\
@@ -95,7 +95,8 @@ macro_rules! locate {
     };
 }
 
-/// Repeats pieces for each line of a unit, with `lines` lines of each of `pages` pages.
+/// Repeats the given pieces of assembly for each line of a unit that has `lines` lines in each of
+/// `pages` pages.
 macro_rules! unit {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -107,7 +108,7 @@ macro_rules! unit {
     };
 }
 
-/// Repeats pieces for each line of a unit, with all lines consecutive.
+/// Repeats the given pieces of assembly for each line of a unit whose lines are all consecutive.
 macro_rules! row {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -164,7 +165,7 @@ macro_rules! own {
     };
 }
 
-/// `asm!` with the registers that all loops clobber.
+/// Calls `asm!` with the declaration of the registers that all loops overwrite.
 macro_rules! touched {
     ($($operand:tt)*) => {
         asm!(
@@ -177,7 +178,7 @@ macro_rules! touched {
     };
 }
 
-/// The loops of an instruction set.
+/// Defines a module with the loops of an instruction set.
 macro_rules! loops {
     ($isa:ident, $kind:ident, $name:literal) => {
         pub(super) mod $isa {
@@ -230,7 +231,7 @@ macro_rules! loops {
                 Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
             }
 
-            /// Loads only.
+            /// The loop of a kernel that only loads.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -265,7 +266,7 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores only.
+            /// The loop of a kernel that only stores.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -302,7 +303,7 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads and stores.
+            /// The loop of a kernel that loads and stores.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -368,8 +369,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these offsets of the first buffer, adds them to the sum, and
-            /// prefetches the lines of a later batch.
+            /// Loads the lines at the byte offsets `lines` of the first buffer, adds them to
+            /// `job.sum`, and prefetches the lines of a later batch, at the offsets `ahead`.
             ///
             /// # Safety
             /// The lines are in the buffer.
@@ -410,7 +411,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores to the lines at these offsets of the buffer.
+            /// Stores `job.word` to the lines at the byte offsets `lines` of the buffer. `ahead`
+            /// has the offsets of a later batch to prefetch.
             ///
             /// # Safety
             /// The lines are in the buffer, and no other thread uses them.
@@ -455,7 +457,8 @@ macro_rules! loops {
 loops!(neon, Neon, "Of NEON.");
 loops!(sve, Sve, "Of SVE.");
 
-/// Expands a table of kernels for the loops of an instruction set.
+/// Expands the macro `$table`, a list of kernels, with the name of the module that has the loops of
+/// the instruction set `$isa`.
 macro_rules! of {
     ($isa:expr, $table:ident) => {
         match $isa {

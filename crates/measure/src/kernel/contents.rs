@@ -8,10 +8,11 @@
 use super::LINE;
 use std::ops::Range;
 
-/// 2^64 divided by the golden ratio: odd, with well mixed bits.
+/// The difference of neighbouring words: 2^64 divided by the golden ratio, an odd number with well
+/// mixed bits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Words of a line.
+/// The number of 8-byte words in a cache line.
 const LINE_WORDS: u64 = LINE as u64 / 8;
 
 /// The contents of the memory of one thread.

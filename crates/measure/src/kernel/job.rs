@@ -1,4 +1,4 @@
-//! The arguments of the loops.
+//! The arguments of the assembly loops.
 
 use super::BATCH;
 
@@ -26,9 +26,9 @@ pub(super) struct Job {
     pub(super) read: [*const u8; 2],
     /// The buffer to store to.
     pub(super) write: *mut u8,
-    /// Units of a group that are loaded.
+    /// The number of units that each group loads.
     pub(super) loads: u64,
-    /// Units of a group that are stored.
+    /// The number of units that each group stores.
     pub(super) stores: u64,
     /// The number of groups.
     pub(super) groups: u64,

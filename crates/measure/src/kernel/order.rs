@@ -8,10 +8,11 @@
 
 use super::{BATCH, LINE};
 
-/// Bits of the largest sheet: 2^15 lines are a huge page of 2 MiB.
+/// The most bits of a line's number in its sheet, a part of the buffer. 2^15 lines are a huge page
+/// of 2 MiB.
 const SHEET_BITS: u32 = 15;
 
-/// An order, and the current position in it.
+/// A pseudo-random order of the lines of a buffer, and the current position in the order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VisitOrder {
     seed: u32,
@@ -40,7 +41,7 @@ impl VisitOrder {
         Self { sheet: 0, round: 0, ..*self }
     }
 
-    /// The next line.
+    /// Returns the next line of the order, and advances the position.
     #[inline(always)]
     pub(super) fn next(&mut self) -> usize {
         let mask = (1_u32 << self.bits) - 1;
@@ -62,25 +63,25 @@ impl VisitOrder {
 /// The number of batches between the prefetch of a line and the access.
 const AHEAD: usize = 4;
 
-/// An order with the next batches computed in advance, as offsets in the buffer, bytes.
+/// An order with the next batches of lines computed in advance, as offsets in the buffer, bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     order: VisitOrder,
     ahead: [[usize; BATCH]; AHEAD],
     first: usize,
-    /// Lines of this cycle that were touched.
+    /// Lines accessed in the current cycle. A cycle accesses each line of the order once.
     done: usize,
 }
 
 impl Batches {
-    /// The batches of an order, from its beginning.
+    /// The batches of `order`, from its beginning, with the first [`AHEAD`] batches computed.
     pub(super) fn new(order: VisitOrder) -> Self {
         let mut batches = Self { order, ahead: [[0; BATCH]; AHEAD], first: 0, done: 0 };
         (0..AHEAD).for_each(|at| batches.ahead[at] = batch(&mut batches.order));
         batches
     }
 
-    /// The next batch, and a later batch to prefetch.
+    /// Returns the next batch of lines to access, and a later batch to prefetch.
     #[inline(always)]
     pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
         let last = self.first;
@@ -100,7 +101,7 @@ impl Batches {
         ends
     }
 
-    /// The lines of this cycle that were touched.
+    /// The lines that the current cycle has accessed so far.
     pub(super) fn touched(&self) -> impl Iterator<Item = usize> {
         let mut order = self.order.restarted();
         (0..self.done).map(move |_| order.next())
@@ -114,7 +115,8 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     lines
 }
 
-/// A step that visits all `sheets`: coprime to their number, and near 0.618 of it (golden section).
+/// The step from one sheet of lines to the next. It is coprime to the number of sheets, so all
+/// sheets are visited. It is near 0.618 of that number (golden section).
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

@@ -12,10 +12,12 @@ use super::{
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
-/// Lines between two checks of the stop flag: 256 KiB take 10 us or more.
+/// The lines that a thread accesses between two checks of the flag that stops the team: 256 KiB
+/// take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
-/// The smallest buffer for random order, lines. From this size on, an order has whole batches.
+/// The smallest buffer for random order, lines. From this size on, a random order consists of whole
+/// batches of [`BATCH`] lines.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 
 /// Lines of a page.
@@ -59,7 +61,7 @@ pub enum Fault {
     },
 }
 
-/// The work of a walk, all of it verified.
+/// The numbers and the sums of the lines that a walk loaded and stored, all verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksums {
     /// Lines that were loaded.
@@ -72,7 +74,7 @@ pub struct Checksums {
     pub stored_sum: u64,
 }
 
-/// The memory of one thread, and the current position in it.
+/// The memory that one thread loads from and stores to, and the current position in it.
 #[derive(Debug)]
 pub struct Walk {
     region: Region,
@@ -88,7 +90,7 @@ pub struct Walk {
     /// rounds of this pass.
     rounds: usize,
     round: usize,
-    /// The 1-based number of this pass.
+    /// The 1-based number of the current pass over the memory.
     pass: u64,
     /// The random order of each buffer, that of `write` last; `None` if lines are accessed in
     /// order.
@@ -100,13 +102,13 @@ pub struct Walk {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes are too few for {kernel} with {traffic}: at least {least} are needed")]
 pub struct TooSmall {
-    /// The length, bytes.
+    /// The length of the memory, bytes.
     pub bytes: usize,
     /// The kernel, as text.
     pub kernel: String,
     /// The traffic to issue.
     pub traffic: Traffic,
-    /// Minimum length, bytes.
+    /// Minimum length of the memory for this kernel and traffic, bytes.
     pub least: usize,
 }
 
@@ -118,7 +120,7 @@ impl TooSmall {
 }
 
 impl Walk {
-    /// Fills the memory, and begins at its start.
+    /// Fills the memory with the expected contents, and begins the accesses at its first line.
     ///
     /// # Errors
     /// When the memory is too small for a single round of the kernel, or in random order for whole
@@ -315,7 +317,8 @@ impl Walk {
         Ok(count + stored as u64)
     }
 
-    /// Stores the next batch of an order. If the batch ends a cycle, the next pass begins.
+    /// Stores to the next batch of lines of an order. If the batch ends a cycle through all lines,
+    /// the next pass begins.
     fn scatter(&mut self, job: &mut Job, order: &mut Batches) {
         job.word = self.contents.stored(self.pass);
         let (lines, ahead) = order.next();
@@ -327,7 +330,8 @@ impl Walk {
         }
     }
 
-    /// Verifies the sum of a job, then counts the work.
+    /// Compares the sum of a job with `expected`. If they agree, adds the loaded and stored lines
+    /// to the checksums.
     fn count(
         &mut self,
         job: &Job,
@@ -419,7 +423,7 @@ mod tests {
         all
     }
 
-    /// Every kernel of this machine with every traffic that it serves.
+    /// Every kernel of this machine with every traffic that it serves, in every access pattern.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
         for kernel in Isa::available().into_iter().flat_map(kernels) {
@@ -430,7 +434,8 @@ mod tests {
         all
     }
 
-    /// Every fifth percent of reads, with stores of either kind.
+    /// Traffic with 0, 5, 10 .. 100 % of reads, with ordinary and with non-temporal stores, as far
+    /// as possible.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()
@@ -462,7 +467,7 @@ mod tests {
     fn every_kernel_issues_its_traffic() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
-            // The walk makes some whole passes, and a part of one.
+            // The walk makes some whole passes over the memory, and a part of one.
             let mut lines = 0;
             while lines < 3 * (2 << 20) / 64 {
                 lines += walk.chunk().unwrap();

@@ -13,7 +13,7 @@ use super::{
 use crate::isa::Isa;
 use std::arch::asm;
 
-/// Pieces of AVX-512: a line is one register.
+/// The AVX-512 instructions of each piece of the loops. A cache line takes one register.
 macro_rules! avx512 {
     (zero) => {
         "vpxorq zmm0, zmm0, zmm0"
@@ -41,7 +41,7 @@ macro_rules! avx512 {
     };
 }
 
-/// Pieces of AVX2: a line is two registers.
+/// The AVX2 instructions of each piece of the loops. A cache line takes two registers.
 macro_rules! avx2 {
     (zero) => {
         "vpxor ymm0, ymm0, ymm0\nvpxor ymm1, ymm1, ymm1"
@@ -76,7 +76,7 @@ macro_rules! avx2 {
     };
 }
 
-/// Pieces of SSE2: a line is four registers.
+/// The SSE2 instructions of each piece of the loops. A cache line takes four registers.
 macro_rules! sse2 {
     (zero) => {
         "pxor xmm0, xmm0\npxor xmm1, xmm1\npxor xmm2, xmm2\npxor xmm3, xmm3"
@@ -111,7 +111,8 @@ macro_rules! sse2 {
     (forget) => { "" };
 }
 
-/// Repeats pieces for each line of a unit, with `lines` lines of each of `pages` pages.
+/// Repeats the given pieces of assembly for each line of a unit that has `lines` lines in each of
+/// `pages` pages.
 macro_rules! unit {
     ($($piece:expr),+) => {
         concat!(
@@ -122,7 +123,7 @@ macro_rules! unit {
     };
 }
 
-/// Repeats a piece for each line of a unit, with all lines consecutive.
+/// Repeats a piece of assembly for each line of a unit whose lines are all consecutive.
 macro_rules! row {
     ($piece:expr) => {
         concat!(
@@ -184,7 +185,7 @@ macro_rules! own {
     };
 }
 
-/// The loops of an instruction set.
+/// Defines a module with the loops of an instruction set.
 macro_rules! loops {
     ($isa:ident, $kind:ident, $name:literal) => {
         pub(super) mod $isa {
@@ -237,7 +238,7 @@ macro_rules! loops {
                 Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
             }
 
-            /// Loads only.
+            /// The loop of a kernel that only loads.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -271,7 +272,7 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores only.
+            /// The loop of a kernel that only stores.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -308,7 +309,7 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads and stores.
+            /// The loop of a kernel that loads and stores.
             ///
             /// # Safety
             /// The conditions of [`Run`].
@@ -376,8 +377,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Loads the lines at these offsets of the first buffer, adds them to the sum, and
-            /// prefetches the lines of a later batch.
+            /// Loads the lines at the byte offsets `lines` of the first buffer, adds them to
+            /// `job.sum`, and prefetches the lines of a later batch, at the offsets `ahead`.
             ///
             /// # Safety
             /// The lines are in the buffer.
@@ -417,7 +418,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores to the lines at these offsets of the buffer.
+            /// Stores `job.word` to the lines at the byte offsets `lines` of the buffer. `ahead`
+            /// has the offsets of a later batch to prefetch.
             ///
             /// # Safety
             /// The lines are in the buffer, and no other thread uses them.
@@ -464,7 +466,8 @@ loops!(avx512, Avx512, "Of AVX-512.");
 loops!(avx2, Avx2, "Of AVX2.");
 loops!(sse2, Sse2, "Of SSE2.");
 
-/// Expands a table of kernels for the loops of an instruction set.
+/// Expands the macro `$table`, a list of kernels, with the name of the module that has the loops of
+/// the instruction set `$isa`.
 macro_rules! of {
     ($isa:expr, $table:ident) => {
         match $isa {

@@ -22,7 +22,7 @@ pub struct Expander {
     pub memory: Device,
     /// Channels of the memory modules.
     pub channels: u32,
-    /// Time of a slot on one direction of the link, fs.
+    /// Time that a slot of a flit (16 bytes) takes in one direction of the link, fs.
     pub slot_fs: u64,
     /// Slots of a read request, in hundredths, as for all messages below.
     pub read_request: u64,

@@ -18,13 +18,13 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The number of parts into which the write share is divided.
+/// The share of writes in the traffic is a number of parts, of which this constant is the whole.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link: to the expander, and from the expander.
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// The times at which each slot of a queue is free, fs.
+/// The time from which each entry of a queue is free, fs, the earliest first.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -41,9 +41,10 @@ pub(super) struct Port {
     write_due: u64,
     /// Free entries of the host for outstanding lines, with the time from which each is free, fs.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The time of each outstanding request, fs.
+    /// The time at which the host made each outstanding request, fs.
     asked: Vec<u64>,
-    /// Credits for reads and for writes.
+    /// Credits (entries of the controller) for reads and for writes, with the time from which each
+    /// is free.
     credits: [SlotTimes; 2],
     /// Free entries of the host for non-temporal stores, if the mix has any.
     stores: Option<SlotTimes>,
@@ -159,8 +160,8 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends requests in the order in which they are ready, until a request lacks a credit. Later
-    /// requests wait behind that request.
+    /// Sends requests in the order in which they are ready, until a request finds no credit: no
+    /// free entry of the controller. Later requests wait behind that request.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;
@@ -208,7 +209,7 @@ impl Port {
         let from = self.fs(clock) + controller_fs - controller_fs / 2;
         let slots = if write { write_response } else { read_response } + overhead;
         let back = self.carry(FROM, from, slots);
-        // The credit returns with the response.
+        // The response returns the credit, which frees the request's entry of the controller.
         self.credits[usize::from(write)].push(Reverse(back));
         if let Some(stores) = self.stores.as_mut().filter(|_| write) {
             stores.push(Reverse(back));
@@ -223,7 +224,7 @@ impl Port {
     }
 }
 
-/// A port from the view of one sub-channel.
+/// A port as the source of the requests of one sub-channel.
 pub(super) struct PortView<'a> {
     pub(super) port: &'a mut Port,
     pub(super) number: usize,

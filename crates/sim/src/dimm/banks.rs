@@ -1,4 +1,5 @@
-//! State of a pseudo-channel that scheduler and refresh read: timing, open rows, requests.
+//! The state of a pseudo-channel that the command scheduler and the refresh scheduler read: timing,
+//! open rows, requests.
 
 use super::{
     geometry::{BANKS_MAX, BankSet, CLOSED, banks_in},
@@ -66,7 +67,8 @@ impl OpenRows {
         self.accesses[bank] > 1
     }
 
-    /// Updates the row hit of a bank after a request entered the served queue at index `at`.
+    /// Records a request that entered the served queue at index `at`, if no earlier request is for
+    /// the open row of the bank.
     #[inline]
     pub(super) fn request(&mut self, bank: usize, row: u32, at: u8) {
         if self.hit[bank] == NONE && self.row[bank] == row {
@@ -88,7 +90,7 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the row hit of each open bank in the served queue, after a change of the served queue.
+    /// Finds the oldest request for the open row of each bank, after a change of the served queue.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

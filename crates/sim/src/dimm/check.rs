@@ -76,7 +76,8 @@ impl fmt::Display for CommandText<'_> {
     }
 }
 
-/// The command in a violation at the end of a run.
+/// The later command of a violation if a refresh is overdue at the end of a run: there is no real
+/// command.
 const END: Command = Command {
     at: 0,
     kind: Kind::RefreshAll,

@@ -32,10 +32,10 @@ pub enum Pattern {
     HotBank,
 }
 
-/// See [`Pattern::HotBank`].
+/// One in this number of accesses is in bank 0, with [`Pattern::HotBank`].
 pub const HOT_ONE_IN: u64 = 10;
 
-/// The share of one sub-channel in a load.
+/// The load of one sub-channel: its share of the load of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// The fraction of reads in all accesses, 0 to 1.
@@ -95,10 +95,10 @@ impl Fabric {
 /// Maximum number of outstanding lines of a load.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The number of parts into which the write share is divided.
+/// The share of writes in the load is a number of parts, of which this constant is the whole.
 const PARTS: u64 = 1 << 32;
 
-/// A load in progress, as a source of requests.
+/// A load in progress, as a source of requests for the controller of a sub-channel.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -106,7 +106,7 @@ pub struct ClosedLoop {
     random: Pcg64Mcg,
     write_part: u64,
     write_due: u64,
-    /// The clock at which each slot requested its line.
+    /// The clock at which each slot (an outstanding line) requested its line.
     asked: Vec<u64>,
     /// With a rate: for each slot, the clock of its next request in 16ths, and the state of its
     /// random generator. All slots of one prefetch group have the same clock and state.

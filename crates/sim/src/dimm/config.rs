@@ -32,10 +32,12 @@ pub struct Controller {
     /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain
     /// delays the reads that arrive meanwhile.
     pub write_idle: usize,
-    /// Minimum number of queued reads of a sub-channel for a long drain, because bandwidth is then
-    /// short.
+    /// The number of queued reads of a sub-channel from which on a write drain is long: down to the
+    /// low watermark. So many queued reads show that bandwidth is short, and a long drain needs
+    /// fewer bus turnarounds for each write.
     pub read_high: usize,
-    /// Number of writes of a short drain.
+    /// Number of writes of a short drain, which is used while bandwidth is not short (see
+    /// `read_high`).
     pub write_batch: usize,
     /// The longest time that reads are served while a write waits, ps.
     pub read_slice_ps: u64,

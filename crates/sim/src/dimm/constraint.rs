@@ -27,7 +27,8 @@ pub(super) enum Affected {
     OtherPseudo,
 }
 
-/// No command of the class `before` may follow the issued command within `clocks`.
+/// No command of the class `before` to the banks in `scope` may follow the issued command within
+/// `clocks`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constraint {
     pub(super) before: usize,

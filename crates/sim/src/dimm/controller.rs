@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 /// requests from the source.
 const WAITING_MAX: usize = 4096;
 
-/// Commands and accesses of a sub-channel.
+/// The numbers of commands and accesses of a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bursts read from the DRAM.
@@ -82,7 +82,7 @@ pub struct SubChannel {
     /// Requests in front of full queues, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The arrival order of the next request.
+    /// The number of the next request in the order of arrival.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
@@ -188,7 +188,7 @@ impl SubChannel {
             && self.pseudos.iter().all(|p| p.queue(READS).count + p.queue(WRITES).count == 0)
     }
 
-    /// Requests in the queues of one direction.
+    /// The number of queued requests of one direction (`READS` or `WRITES`) in all pseudo-channels.
     #[inline]
     fn count(&self, which: usize) -> usize {
         self.pseudos.iter().map(|pseudo| pseudo.queue(which).count).sum()

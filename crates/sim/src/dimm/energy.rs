@@ -244,7 +244,8 @@ impl Observer for CommandCounts {
     }
 }
 
-/// Figures of one device: powers in W, energies in J.
+/// Figures of one device. `closed` and `open` are powers, W. The other fields are the energy of one
+/// command of each kind beyond standby, J.
 struct PerDevice {
     closed: f64,
     /// Power with all banks open, less the power with all banks closed.
@@ -313,7 +314,8 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     (inside + host * outside.driver, inside + host * outside.termination)
 }
 
-/// Power that the ends of a low pin dissipate, W.
+/// Power that a low pin dissipates in its driver, in the termination of the addressed rank, and in
+/// the terminations of the other ranks, W.
 struct LowPin {
     driver: f64,
     termination: f64,

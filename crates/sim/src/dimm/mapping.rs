@@ -42,8 +42,8 @@ impl Layout {
 /// The mapping of one sub-channel.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Masks of the bits of bank, group and rank, low bits first, then the masks of the
-    /// pseudo-channel.
+    /// For each bit of bank, group and rank, the mask of the address bits whose exclusive or is
+    /// this bit, low bits first. The masks of the pseudo-channel follow.
     masks: [u64; 12],
     /// The number of masks that select the bank; the masks of the pseudo-channel follow.
     selects: usize,

@@ -22,9 +22,9 @@ pub struct Drawing {
     limit: u64,
     seen: u64,
     events: String,
-    /// The activation of each open bank, by its line.
+    /// The activate command of each open bank, by the bank's line in the picture.
     open: BTreeMap<Line, Command>,
-    /// The lines with at least one event.
+    /// The lines of the picture with at least one event.
     lines: BTreeMap<Line, ()>,
     last: u64,
 }
@@ -117,7 +117,7 @@ impl Drawing {
         self.events
     }
 
-    /// A bar from `from` for `clocks` of the host.
+    /// Draws a bar on `line`, from the clock `from` of the host for `clocks`.
     fn bar(&mut self, line: Line, name: &str, from: u64, clocks: u64, command: &Command) {
         self.lines.insert(line, ());
         let Command { pseudo, rank, bank_group, bank, row, column, .. } = *command;
@@ -138,7 +138,7 @@ impl Drawing {
         self.bar(line, &name, opened.at, until.saturating_sub(opened.at), opened);
     }
 
-    /// Closes the banks for which `closes` holds.
+    /// Draws the open rows of the banks for which `closes` holds, up to the clock `until`.
     fn close(&mut self, until: u64, closes: impl Fn(&Line) -> bool) {
         let closed: Vec<Line> = self.open.keys().filter(|line| closes(line)).copied().collect();
         for line in closed {

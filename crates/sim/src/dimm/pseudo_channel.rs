@@ -73,7 +73,7 @@ impl PseudoChannel {
         }
     }
 
-    /// The read queue or the write queue.
+    /// The read queue or the write queue, by its index `which`.
     #[inline]
     pub(super) fn queue(&self, which: usize) -> &Queue {
         self.banks.requests.queue(which)
@@ -231,7 +231,7 @@ impl PseudoChannel {
         self.update_all();
     }
 
-    /// Serves the other queue from now on.
+    /// Serves the queue `served` (reads or writes) from now on, after a bus turnaround.
     pub(super) fn serve_queue(&mut self, served: usize) {
         self.banks.requests.serve(served);
         self.banks.find_hits();

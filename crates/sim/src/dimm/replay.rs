@@ -17,7 +17,8 @@ use super::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Number of consecutive lines in one sub-channel: 256 bytes, as servers interleave lines.
+/// The number of consecutive lines on one sub-channel, before lines of the next sub-channel follow:
+/// 256 bytes, as servers interleave lines.
 pub const CHUNK: u64 = 4;
 
 /// Bytes of a line.
@@ -37,7 +38,7 @@ pub struct Replay<'a> {
     next: Option<trace::TraceRequest>,
     /// The clock at which each slot for an outstanding line is free, with its number.
     free: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The clock at which each slot requested its line.
+    /// The clock at which each slot (an outstanding line) requested its line.
     asked: Vec<u64>,
     request_delay: u64,
     response_delay: u64,

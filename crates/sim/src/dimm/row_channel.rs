@@ -36,7 +36,7 @@ use timing::RowTiming;
 /// transaction queue of a small controller.
 pub const LOOKAHEAD: usize = 16;
 
-/// Consecutive bursts of one row, and a precharge.
+/// A row access: an activation, consecutive bursts of one row, and an auto-precharge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowAccess {
     /// The bank, numbered over all ranks and groups.
@@ -86,7 +86,8 @@ pub struct RowCounts {
     pub occupied_clocks: u64,
 }
 
-/// The read or write commands of an access on the command bus.
+/// The commands of a row access on the command bus: the clock of the activation, the clocks of the
+/// first and the last read or write, and the clocks from one of these to the next (`stride`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     first: u64,
@@ -128,7 +129,8 @@ pub struct RowChannel {
     t_rcd: u64,
     arrival: u64,
     counts: RowCounts,
-    /// Commands that a later access may precede, in order of time; empty without an observer.
+    /// Commands that are not yet reported to the observer, because a command of a later access may
+    /// precede them. They are in order of time; empty without an observer.
     pending: VecDeque<Command>,
 }
 
@@ -362,7 +364,7 @@ impl RowChannel {
         }
     }
 
-    /// Keeps a command until no later access can precede it.
+    /// Keeps a command for the observer until no command of a later access can precede it.
     fn push(&mut self, command: Command) {
         let later = self.pending.iter().rev().take_while(|other| other.at > command.at).count();
         self.pending.insert(self.pending.len() - later, command);

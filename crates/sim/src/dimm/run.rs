@@ -71,15 +71,15 @@ pub struct Setup {
 pub struct LeastRequests {
     /// The number of sub-channels.
     pub parts: u64,
-    /// Minimum number for each sub-channel: the accesses of a refresh interval, and each
+    /// Minimum number of accesses of each sub-channel: those of a refresh interval, and each
     /// outstanding line once.
     pub each: u64,
     /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,
-    /// Minimum number for all sub-channels together.
+    /// Minimum number of accesses of all sub-channels together.
     pub all: u64,
-    /// The number for all sub-channels together from which on bandwidths are within about half a
-    /// percent of the bandwidths of long runs.
+    /// The number of accesses of all sub-channels together from which on bandwidths are within
+    /// about half a percent of the bandwidths of long runs.
     pub steady: u64,
 }
 

@@ -43,15 +43,16 @@ struct Candidate {
 }
 
 const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
-/// Bits of the key for the arrival order. The other 48 bits hold the clock: a day at 3.2 GHz.
+/// Bits of a candidate's key for the arrival order. The other 48 bits hold the clock: a day at 3.2
+/// GHz.
 const ORDER_BITS: u32 = 16;
 
-/// The candidates of one pseudo-channel.
+/// The scheduler of one pseudo-channel, with the best candidate of each class of commands.
 #[derive(Clone, Debug)]
 pub(super) struct Scheduler {
     /// The arrival order of the request that each bank's next command serves.
     order: [u16; BANKS_MAX],
-    /// The banks of each class.
+    /// For each class of commands, the banks whose next command is of this class.
     members: [BankSet; CLASSES],
     best: [Candidate; CLASSES],
     /// True if `best` may be outdated; the class must then be searched again.
@@ -73,13 +74,15 @@ impl Scheduler {
         }
     }
 
-    /// Marks a class whose clocks changed: it is searched again before its next use.
+    /// Marks a class of commands whose clocks changed. The class is searched for its best candidate
+    /// again before its next use.
     #[inline]
     pub(super) fn invalidate(&mut self, class: usize) {
         self.stale[class] = true;
     }
 
-    /// Puts all banks into their classes, after a change of all queues.
+    /// Puts each bank with requests into the class of its next command, after a change of all
+    /// queues.
     pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
         self.members = [0; CLASSES];
         self.best = [NO_CANDIDATE; CLASSES];

@@ -15,7 +15,7 @@ use super::{
 /// The clock of an event that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// The earliest clocks of one pseudo-channel, in clocks of the DRAM.
+/// The earliest clocks of each class of commands in one pseudo-channel, in clocks of the DRAM.
 #[derive(Clone, Debug)]
 pub(super) struct TimingState {
     pub(super) geometry: Geometry,
@@ -146,7 +146,7 @@ impl TimingState {
     }
 }
 
-/// The earliest clocks of one class of commands.
+/// The earliest clocks of one class of commands, for each bank, bank group and rank.
 #[derive(Clone, Copy)]
 pub(super) struct ClassClocks<'a> {
     geometry: &'a Geometry,

@@ -25,8 +25,8 @@ use interleaf_model::format::FileError;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// The time in ps since the start. In a trace without times this time is always 0, and each
-    /// request is issued as soon as a slot is free.
+    /// The time in ps since the start. In a trace without times this time is always 0. Each request
+    /// is then issued as soon as fewer lines than the limit are outstanding.
     pub at_ps: u64,
     /// True for a write, false for a read.
     pub write: bool,
@@ -108,7 +108,7 @@ enum Position {
     Record { number: u64, byte: usize },
 }
 
-/// An invalid field.
+/// An invalid field of a request, with its position in the trace.
 #[derive(Debug)]
 struct InvalidField {
     position: Position,
@@ -158,7 +158,8 @@ impl<'a> Trace<'a> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }
 
-    /// Checks the limits of all formats.
+    /// Checks the rules of all formats: the address is within the memory, and no request is earlier
+    /// than the request before it.
     fn checked(
         &mut self,
         request: TraceRequest,

@@ -13,16 +13,16 @@ use super::{noise::Noise, pages::Pages, scenario::Damon};
 /// Regions merge if their accesses differ by less than this fraction of the maximum.
 const MERGE: f64 = 0.1;
 
-/// Consecutive groups that are assumed to be equally hot.
+/// Consecutive page groups that DAMON assumes to be equally hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     /// The first group.
     pub(super) start: usize,
     /// One past the last group.
     pub(super) end: usize,
-    /// Hits in the last aggregation.
+    /// The number of samples in the last aggregation interval that found an access.
     pub(super) accesses: u32,
-    /// Aggregations since its hotness last changed.
+    /// Aggregation intervals since the hotness of the region last changed.
     pub(super) age: u32,
 }
 
@@ -66,7 +66,8 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // The last exponential is reused, because most neighbours are equally hot.
+        // The last value of the exponential function is reused, because most neighbouring groups
+        // are equally hot.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;

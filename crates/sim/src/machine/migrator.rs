@@ -27,11 +27,11 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Hits added to a group on the first tier when the hottest groups are selected, so that groups of
-/// equal hotness do not swap places for ever.
+/// Hits of DAMON's samples that are added to a group on the first tier when the hottest groups are
+/// selected, so that groups of equal hotness do not swap places for ever.
 const RESIDENT_BONUS: u32 = 2;
 
-/// A planned migration of a group.
+/// The planned migration of a page group of a task to another tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) task: usize,
@@ -48,7 +48,8 @@ pub(super) struct Steered<'a> {
     pub(super) near: &'a [usize],
     /// True if decisions may move the pages.
     pub(super) steered: bool,
-    /// The target shares; `None` without a decision.
+    /// The target shares of the tiers, and the order that assigns pages to them; `None` without a
+    /// decision.
     pub(super) target: Option<(&'a [f64], Order)>,
 }
 
@@ -60,7 +61,7 @@ impl Steered<'_> {
     }
 }
 
-/// Groups to move, in order.
+/// The page groups to migrate, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,

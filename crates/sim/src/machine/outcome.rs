@@ -35,7 +35,7 @@ pub struct Run<'a> {
     moved_bytes: u64,
 }
 
-/// The record of a period.
+/// The record of one period of the control loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeriodRecord {
     /// The end of the period, s.
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The mean of some shares.
+/// The mean share of each tier over all entries of `shares`, such as domains.
 fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
     let count = shares.len().max(1) as f64;
     (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()

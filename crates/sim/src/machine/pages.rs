@@ -15,8 +15,9 @@ use interleaf_model::demand::Hotness;
 /// The hotness of all groups together, in units of hotness; each group has at least one unit.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
-/// The address space is divided into blocks of groups. The number of blocks is the square of this
-/// constant. Two blocks that follow each other in hotness are this number of blocks apart.
+/// The address space is divided into blocks of page groups. The number of blocks is the square of
+/// this constant. Two blocks that follow each other in hotness are this number of blocks apart in
+/// the address space.
 const BLOCKS_PER_AXIS: usize = 16;
 
 /// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more
@@ -73,7 +74,7 @@ impl Pages {
         self.bytes
     }
 
-    /// The bytes of `group`: equal for all groups, to a byte.
+    /// The bytes of `group`. The sizes of two groups differ by at most one byte.
     pub(super) fn group_bytes(&self, group: usize) -> u64 {
         self.group_bytes + u64::from(group < self.larger)
     }
@@ -123,10 +124,11 @@ impl Pages {
     }
 }
 
-/// The interleaving of groups in the ratio of `shares`.
+/// Assigns page groups to tiers by their addresses, in the ratio of given shares.
 #[derive(Clone, Debug)]
 pub(super) struct Interleaving {
-    /// The end of each tier's range, out of 2^64.
+    /// The end of each tier's range. A group has the number `group * GOLDEN` modulo 2^64, and is on
+    /// the tier whose range has this number.
     ends: Vec<u64>,
     /// The last tier with a share above 0.
     last: usize,

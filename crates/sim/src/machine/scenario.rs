@@ -243,7 +243,7 @@ pub enum ScenarioError {
         /// The length of a run, s.
         run_s: f64,
     },
-    /// Held memory exceeds the capacity of a tier.
+    /// The memory that other programs hold on a tier exceeds the capacity of the tier.
     #[error("{held} of {tier} are held, but it has {capacity}")]
     HeldTooMuch {
         /// The name of the tier.
@@ -339,7 +339,7 @@ impl Scenario {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
             let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
-            // Rounding would hide a small difference.
+            // The rounded texts would hide a small difference, so it is written in bytes.
             if needed_bytes - free_bytes < free_bytes / 100 {
                 (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
             }

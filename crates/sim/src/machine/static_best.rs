@@ -10,7 +10,7 @@ use interleaf_model::{machine::Layout, search::best_points};
 /// since the last start of a task.
 const PATIENCE: f64 = 50.0;
 
-/// Passes over the domains in a search over several domains.
+/// The number of times that the search optimises each domain, if there are several.
 const SWEEPS: usize = 2;
 
 /// The best static shares and their results.
@@ -90,7 +90,7 @@ fn shares(points: &[u16]) -> Vec<f64> {
     points.iter().map(|points| f64::from(*points) / 100.0).collect()
 }
 
-/// True if all tasks fit together with this interleaving.
+/// True if the pages of all tasks fit into the tiers with these shares.
 fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     let mut needed = vec![0.0; scenario.platform.tiers.len()];
     for task in &scenario.tasks {

@@ -6,7 +6,7 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// Remaining work below this fraction of a run counts as none.
+/// A run is complete if its remaining work is below this fraction of the run.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
@@ -113,7 +113,7 @@ impl TaskState {
     }
 }
 
-/// The number of groups of each task: proportional to its footprint, at least one.
+/// The number of page groups of each task: proportional to its footprint, at least one.
 pub(super) fn groups(scenario: &Scenario) -> Vec<usize> {
     let all: u64 = scenario.tasks.iter().map(|task| task.footprint_bytes).sum();
     let share = |task: &Task| task.footprint_bytes as f64 / all.max(1) as f64;

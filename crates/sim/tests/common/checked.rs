@@ -19,7 +19,7 @@ pub(crate) struct Setup {
     pub(crate) load: Load,
 }
 
-/// The generator SplitMix64.
+/// The pseudo-random number generator SplitMix64.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -37,7 +37,7 @@ impl SplitMix64 {
 }
 
 impl Setup {
-    /// The module of this name with everything else at random.
+    /// A run with the module of this name, and a random choice of devices, controller and load.
     pub(crate) fn random(name: &str, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let some = |text: &str| Some(text.to_string());

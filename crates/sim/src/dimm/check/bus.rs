@@ -1,4 +1,4 @@
-//! The two buses of a sub-channel.
+//! Checks of the command bus and of the data bus of a sub-channel.
 
 use super::{Class, Violation, rules::Rules, violation};
 use crate::dimm::command::Command;

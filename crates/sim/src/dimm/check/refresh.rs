@@ -27,7 +27,8 @@ pub(super) struct RefreshHistory {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Refreshed {
-    /// The last refresh.
+    /// The last refresh of the bank. `all` and `same` are its numbers of all-bank and of same-bank
+    /// refreshes so far.
     last: Option<Command>,
     all: u64,
     same: u64,

@@ -28,7 +28,7 @@ pub enum Class {
 pub(super) const CLASSES: usize = 6;
 
 impl Class {
-    /// The class of a command.
+    /// The class of a command with this operation.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Activate => Self::Activate,

@@ -174,7 +174,7 @@ fn device(
 /// The widths of devices.
 const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 
-/// A file during the construction of one of its modules.
+/// The file of a family, during the construction of one of its modules.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
@@ -273,7 +273,8 @@ impl<'a> Tables<'a> {
         Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
     }
 
-    /// The value of the module's width, or else of the family.
+    /// The value `of` the width of the module's devices, if the file has one, else `own`, the value
+    /// of the family.
     fn by_width<'p>(
         &'p self,
         own: &'p Sourced,
@@ -302,7 +303,8 @@ impl<'a> Tables<'a> {
         Ok(rate)
     }
 
-    /// The value of a pair, after a check of its source.
+    /// The value of a pair `[value, source]`, after a check that the source is a key of `sources`
+    /// or a reason.
     pub(super) fn value<'p>(&self, field: &str, pair: &'p Sourced) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
         let reasoned = ["derived: ", "assumed: "]
@@ -337,7 +339,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// A rule in clocks, checked to be at least `least`.
+    /// The time of `pair` in clocks at the data rate `rate`, after a check that it is at least
+    /// `least` clocks.
     fn at(&self, field: &str, pair: &Sourced, rate: u64, least: i64) -> Result<u32, FileError> {
         let clocks = self.rule(field, pair)?.at(rate);
         u32::try_from(clocks).ok().filter(|_| clocks >= least).ok_or_else(|| {
@@ -406,7 +409,7 @@ impl<'a> Tables<'a> {
         Ok(timing)
     }
 
-    /// Checks that these timings are consistent.
+    /// Checks that the timing parameters `t` of a module are consistent with each other.
     fn possible(&self, t: &Timing, ras: &Sourced) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);

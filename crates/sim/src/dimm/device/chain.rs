@@ -42,7 +42,7 @@ struct Base {
     module: Option<String>,
 }
 
-/// The files that a file inherits from.
+/// The files that a file of devices inherits from, directly or through another file.
 pub(super) struct Chain {
     pub(super) inherited: Vec<NamedText>,
     /// The module of each of the inherited files.
@@ -160,7 +160,8 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-/// The circle that `path` closes in a chain of files.
+/// The circle of files that `path` closes in a chain of inheriting files, as text: `a -> b -> a`.
+/// `None` if `path` is not in the chain.
 fn circle(files: &[&str], path: &str) -> Option<String> {
     let start = files.iter().position(|file| normal(file) == path)?;
     Some([&files[start..], &[files[start]]].concat().join(" -> "))

@@ -128,7 +128,7 @@ impl Tables<'_> {
         })
     }
 
-    /// A quantity in thousandths of its unit.
+    /// Reads the value of a pair in thousandths of `unit`.
     fn thousandths(&self, field: &str, pair: &Sourced, unit: &str) -> Result<u32, FileError> {
         let value = self.value(field, pair)?;
         let found = quantity(value, unit)

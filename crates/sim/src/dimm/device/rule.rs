@@ -11,7 +11,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The rule in clocks of a DRAM with this data rate, kT/s.
+    /// The time in clocks of a DRAM with this data rate, thousand transfers per second.
     pub(super) fn at(self, kilotransfers: u64) -> i64 {
         if self.ps == 0 {
             self.clocks

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A reader that finds no file.
+/// A reader of inherited files that finds no file.
 fn no_file(_: &str) -> Result<String, (String, String)> {
     Err(("there is no file".into(), "name one".into()))
 }

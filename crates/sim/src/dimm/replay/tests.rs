@@ -43,7 +43,7 @@ fn each_sub_channel_has_its_own_lines() {
         (0..lines).map(|line| format!("LD {:#x}\nST {:#x}\n", line * 64, line * 64)).collect();
     for number in 0..setup.parts() {
         let (part, _) = replay(&setup, &text, number);
-        // A queued write may answer a read.
+        // A queued write may answer a read, which then counts as forwarded and not as a read.
         let done = part.counts.reads + part.counts.writes + part.counts.forwarded;
         assert_eq!(done, 400, "{:?}", part.counts);
         assert_eq!(part.latency.count(), 200);

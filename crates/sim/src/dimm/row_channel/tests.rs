@@ -98,7 +98,8 @@ proptest! {
     }
 }
 
-/// Row accesses as requests for bursts, all queued from the start.
+/// Row accesses as requests for single bursts, for the full simulator ([`SubChannel`]). All are
+/// queued from the start.
 struct Bursts {
     mapping: Mapping,
     next: u64,
@@ -126,7 +127,8 @@ impl Source for Bursts {
     }
 }
 
-/// Clocks for `accesses` in the full simulator, and the clock of the first data.
+/// Clocks that the full simulator ([`SubChannel`]) takes for `accesses` row accesses, and the clock
+/// of the first data.
 fn full(device: &Device, accesses: u64, write: bool) -> (u64, Option<u64>) {
     let end = accesses * u64::from(BURSTS);
     let mut source =

@@ -84,7 +84,7 @@ fn is_of(table: &[(&str, bool)], word: &str) -> bool {
     table.iter().any(|(known, _)| *known == word)
 }
 
-/// A line.
+/// The words of a line, and the position of the line in the trace.
 struct Words<'a> {
     position: Position,
     words: Vec<&'a str>,

@@ -95,7 +95,8 @@ impl ScenarioFile {
         self.devices.iter().map(device).collect()
     }
 
-    /// Reports `why` at the entry of the file with the largest contribution.
+    /// Returns `why`, an error of the scenario as a whole, as an error at the entry of the file
+    /// that contributes most to it.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<FieldSpan>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),

@@ -24,7 +24,7 @@ const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
-/// The longest interval, s.
+/// The longest sampling or aggregation interval, s.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
 /// Maximum number of samples of a region in an aggregation interval, because each sample is

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// The generator SplitMix64.
+/// The pseudo-random number generator SplitMix64.
 pub(super) struct SplitMix64(pub(super) u64);
 
 impl SplitMix64 {
