@@ -61,7 +61,7 @@ pub fn scenario_names() -> Vec<String> {
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
-/// Returns the name and the text of the JSON Schema of each file and document.
+/// Returns the name and the text of the JSON Schema of each kind of file and document.
 pub fn schemas() -> Vec<(String, &'static str)> {
     let file = |file: &'static File<'static>| {
         let name = file.path().file_stem()?.to_string_lossy().into_owned();

@@ -473,7 +473,7 @@ fn a_study_is_measured_on_this_machine() {
     };
     let rows = table("budget 4 MiB, 1 thread: efficiency").unwrap();
     let remarks = study["remarks"].to_string();
-    // The quick form has a time limit, which a busy machine may exceed.
+    // `reproduce imdt --quick` has a time limit, which a busy machine may exceed.
     let is_whole = !remarks.contains("left out, for the time was over");
     let is_slow = told.contains("it took too long");
     assert!(rows.len() == 3 * 4 || !is_whole || is_slow, "{rows:?}");

@@ -257,7 +257,8 @@ fn a_card_is_a_tier() {
     assert_eq!(document["schema"], "interleaf.simulate.machine/1");
 }
 
-/// The BAR is a tier whose idle latency is the latency of a load: a round trip on the link.
+/// The BAR of a card, memory that the processor loads from, is a tier. The idle latency of the tier
+/// is the latency of a load: a round trip on the link.
 #[test]
 fn the_bar_of_a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,8 +41,8 @@ fn a_program_has_three_times_the_budget() {
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
-    // Two thirds of the memory are written at least once, and read in each pass except the first.
-    // The remaining third stays resident.
+    // The program's memory is three times the budget. Two thirds of it are written at least once,
+    // and read in each pass except the first. The remaining third stays resident.
     let third = 16 << 20;
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
@@ -225,7 +225,7 @@ fn commands_with_one_session_name_share_one_budget() {
     let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
-    // The last process writes the statistics of all processes.
+    // The command that ends last writes the statistics of the processes of both commands.
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
     // The ranks of an MPI job share a session too. The environment of their launcher names the job.
@@ -326,7 +326,7 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     refuses(&musl, "it is linked with musl", "run a build for the GNU C library");
     let strange = loader("for-nobody", "/lib/ld-strange.so");
     refuses(&strange, "its loader /lib/ld-strange.so is not known", "run it with --force");
-    // ELF header field `e_machine`: 64-bit SPARC.
+    // Set the ELF header field `e_machine` to 64-bit SPARC.
     let other = folders.at("for-another");
     let mut bytes = fs::read(sweep()).unwrap();
     bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());

@@ -33,8 +33,8 @@ fn trace(folder: &Path) -> PathBuf {
     path
 }
 
-/// A run with 32 MiB of DRAM: 1 s of work, 4 s of stalls, and ten sweeps that read half of the
-/// memory.
+/// The statistics of a run with 32 MiB of DRAM and a footprint of 64 MiB: 1 s of work, 4 s of
+/// stalls, and ten sweeps, each of which reads 32 MiB.
 fn statistics(folder: &Path) -> PathBuf {
     let path = folder.join("run.json");
     let text = json!({
@@ -66,9 +66,9 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
     // The run has 1 s of work and 4 s of stalls. An eighth of the budget holds no used pages. So of
-    // 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22 MiB with a budget of 48 MiB. The
-    // number of transfers is proportional to the size that does not fit. The time of one transfer
-    // is proportional to the square root of this size.
+    // the footprint of 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22 MiB with a budget
+    // of 48 MiB. The number of transfers is proportional to the size that does not fit. The time of
+    // one transfer is proportional to the square root of this size.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -106,7 +106,8 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     // took 3 s.
     let share = enough[0]["share"].as_f64().unwrap();
     assert!((0.70..=0.85).contains(&share), "{share}");
-    // The drive of the run was not measured, so the software time of the pager is not known.
+    // The drive of the run was not measured, so the software time of the pager is not known. The
+    // budget for another drive is therefore a lower bound.
     assert!(enough[0]["is_lower_bound"].is_null() && enough[1]["is_lower_bound"] == true);
     let notes = known["notes"].to_string();
     assert!(!notes.contains("is estimated") && !notes.contains("at most this"), "{notes}");

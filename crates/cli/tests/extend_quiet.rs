@@ -107,7 +107,7 @@ fn a_store_is_private() {
 }
 
 /// Two processes share a budget and a store. A process reads zeros in DRAM that the other process
-/// used before. Memory that it freed and allocated again also reads as zeros.
+/// used before. Memory that a process freed and allocated again also reads as zeros.
 #[test]
 fn memory_of_another_process_reads_as_zeros() {
     let folders = TestFolders::new();

@@ -49,8 +49,8 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Runs the doctor on the machine above, with some files replaced. Returns each capability as
-/// `status: what -> remedy`.
+/// Runs `interleaf doctor` on the machine of [`FILES`], with some files replaced. Returns each
+/// capability as `status: what -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());

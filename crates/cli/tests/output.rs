@@ -60,8 +60,8 @@ fn a_full_disk_leaves_the_old_record() {
     assert!(printed.contains("hint: make room there"), "{printed}");
 }
 
-/// If the record or stdout cannot be written, the loop of `balance` continues, and reports the
-/// missing lines.
+/// If the record or stdout cannot be written, the control loop of `balance` continues, and reports
+/// the missing lines.
 #[test]
 fn a_full_disk_does_not_end_the_loop() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -100,7 +100,8 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // The target is a file that has content already, a pipe, or a FIFO.
+    // Here `target` names stdout, which is a pipe, or a file that has content already. Below, the
+    // target is a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {

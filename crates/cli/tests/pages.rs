@@ -27,8 +27,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns the commands of the tool in the blocks of a page. Words before the name of the tool,
-/// such as `sudo` or `mpirun -n 4`, are removed.
+/// Returns the commands of the tool in the code blocks of a page. Words before the name of the
+/// tool, such as `sudo` or `mpirun -n 4`, are removed.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = vec![];
     for block in text.split("\n```").skip(1).step_by(2) {
@@ -85,9 +85,9 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs the blocks of commands of the page `name`, in order and in the same folder. Runs the blocks
-/// of its section `heading`, or all blocks. Skips blocks with the text `skipped`. Fails if there
-/// are fewer than `least` blocks. The folder has the repository's `tests`.
+/// Runs the code blocks with commands of the page `name`, in order and in the same folder. Runs the
+/// blocks of the section `heading`, or all blocks. Skips blocks with the text `skipped`. Fails if
+/// there are fewer than `least` blocks. The folder has the repository's `tests`.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();
     let section = match heading {

@@ -120,7 +120,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // The search takes a fifth of the runtime of lbm, which is short.
+        // While the policy searches for its target, the runtime is longer. For lbm, whose run is
+        // short, the search takes a fifth of the runtime.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);

@@ -27,7 +27,7 @@ fn script(folder: &Path, body: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// The command that simulates 60 s, or a scenario, in `folder`.
+/// The command that simulates 60 s in `folder`, of the workload lbm or of the scenario in `args`.
 fn simulate(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.current_dir(folder).args(["simulate", "machine", "--duration", "60s", "--json"]);

@@ -39,7 +39,7 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 /// The command in the record of a user's module gives the same result when it runs again. A run
-/// with a single load has no line of power over bandwidth.
+/// with a single load has no line fitted to power over bandwidth.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -58,8 +58,8 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(page.contains("timing of mine inherited from ddr5.toml: "), "{page}");
 }
 
-/// The runs of bwaves do not show whether memory limits it. The runs of hpcg show that memory
-/// limits it, because one of them is at 5:2.
+/// The measured runs of bwaves do not show whether memory limits it. The measured runs of hpcg show
+/// that memory limits it, because one of them has weights of 5:2.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {

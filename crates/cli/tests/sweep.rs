@@ -148,6 +148,7 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     // An interruption on several cores may leave rows out of order, and cases missing between them.
+    // Keep six rows of the whole record in such an order.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();
@@ -205,7 +206,8 @@ fn a_signal_stops_a_sweep_and_tells_how_to_continue() {
     while rows() < 4 {
         thread::sleep(Duration::from_millis(10));
     }
-    // SIGINT is ignored in background jobs of a shell, and stays ignored.
+    // Send SIGTERM. If this test runs as a background job of a shell, SIGINT is ignored, and the
+    // sweep inherits this.
     rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
     let output = sweep.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -308,7 +310,7 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // A changed demand file makes it another sweep, so the existing rows are rejected.
+    // A changed demand file makes the sweep a different one, so the existing rows are rejected.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
@@ -415,7 +417,7 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     assert_eq!(row["bandwidth_gbps"], point["bandwidth_gbps"].to_string());
     assert_eq!(row["latency_mean_ns"], point["latency_ns"]["mean"].to_string());
     assert_eq!(row["energy_pj_per_bit"], point["energy_pj_per_bit"].to_string());
-    // A changed module makes it another sweep.
+    // A changed module makes the sweep a different one, so the existing rows are rejected and kept.
     fs::write(folder.path("own.toml"), MODULE.replace("ranks = 1", "ranks = 4")).unwrap();
     let output = folder.simulated("dimm", "modules.toml", "whole.csv", "2");
     assert_eq!(output.status.code(), Some(2));

@@ -390,9 +390,9 @@ impl Comparer<'_> {
         })
     }
 
-    /// Waits for the end of a command. An interrupted command that does not end is killed.
-    /// Processes without children are killed first, so that wrappers still restore the settings
-    /// that they changed.
+    /// Waits for the end of a command. If the command does not end within [`GRACE`] after a signal,
+    /// its processes are killed. Processes without children are killed first, so that wrappers
+    /// still restore the settings that they changed.
     fn wait_for_end(&self, running: &mut Running<'_>) {
         let mut interrupted: Option<Instant> = None;
         let mut shown = self.log.shown();

@@ -21,9 +21,9 @@ use std::{
 pub struct Counters {
     pub cpu_s: f64,
     pub major_faults: u64,
-    /// 0 without a drive.
+    /// Counts of the drive; 0 without a drive.
     pub drive: DriveCounts,
-    /// 0 outside `interleaf extend`.
+    /// Counts of the pager; 0 outside `interleaf extend`.
     pub counts: CountsDocument,
 }
 
@@ -95,7 +95,8 @@ impl PagedProcess {
         own.map_or(CountsDocument::default(), |own| own.counts.into())
     }
 
-    /// The counts of the measured rounds, with the budget of the session.
+    /// The document of `counts`, the pager's counts in the measured rounds, with the budget of the
+    /// session.
     pub fn document(&self, counts: CountsDocument) -> ExtendedDocument {
         ExtendedDocument { dram_bytes: self.session.settings.dram_bytes, counts }
     }

@@ -57,7 +57,7 @@ use std::{
 /// The interval at which the ledger of the session is read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The interval between lines of statistics.
+/// The interval between the lines of statistics that `--monitor` prints for a running command.
 const LINE: Duration = Duration::from_secs(1);
 
 /// The environment variable with the libraries that the dynamic loader preloads.
@@ -106,7 +106,7 @@ pub struct ExtendOptions {
 
 /// A command after its checks.
 pub struct Prepared {
-    /// The results of the checks, and the plan.
+    /// The document of a dry run: the settings of the session, and the results of the checks.
     pub plan: ExtendPlanDocument,
     settings: SessionSettings,
     /// The name of the session.
@@ -203,7 +203,8 @@ fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failu
 fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &options.stores {
-        // The command may change its working directory before it opens the store.
+        // Make the path absolute, because the command may change its working directory before it
+        // opens the store.
         stores.push(std::path::absolute(store).map_err(|why| {
             Failure::new(
                 format!("--store {}: {why}", store.display()),

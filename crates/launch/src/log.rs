@@ -15,7 +15,7 @@ const LAST_LINES: usize = 10;
 /// The log of all runs.
 pub(crate) struct Log {
     file: File,
-    /// The offset at which the output of this run begins.
+    /// The offset in `file` at which the output of the current run begins.
     start: u64,
     /// True if the output is printed while it grows.
     is_shown: bool,

@@ -61,8 +61,9 @@ pub struct PlacedCommand<'a> {
 /// A callback that runs every [`TICK`] while a command runs.
 pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
-/// Runs the command under the placement, and restores the settings that it changed. `document`
-/// lists the settings, and receives the exit status, the memory and the restored settings.
+/// Changes the kernel settings that the placement needs, runs the command under the placement, and
+/// restores the settings. `document` lists the settings, and receives the exit status, the memory
+/// and the restored settings.
 ///
 /// # Errors
 /// When a setting cannot be changed or restored, or the command cannot be started.
@@ -87,8 +88,9 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the settings, with a journal of the old values. An unprivileged user cannot write a
-/// journal, and needs none if all settings already have their values. The result is then `None`.
+/// Changes the kernel settings that a placement needs, with a journal of the old values. An
+/// unprivileged user cannot write a journal, and needs none if all settings already have the needed
+/// values. The result is then `None`.
 fn apply_settings<'a>(
     job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],

@@ -83,7 +83,8 @@ pub fn rival(machine: &Machine) -> Option<Warning> {
     balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })
 }
 
-/// Returns true if each node has its share.
+/// Returns true if, after the migration, the share of pages on each node differs from its target by
+/// at most [`POINTS`].
 fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
     let total: u64 = moved.after_bytes.values().sum();
     let mut nodes = placement.nodes.iter().zip(placement.shares());

@@ -30,7 +30,7 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(system::journal_failure)?;
     let damaged = journal::damaged(root).map_err(system::journal_failure)?;
     let changes = left.iter().flat_map(|left| {
-        // The last change is restored first.
+        // List the changes in the order in which they are restored: the last change first.
         left.changes.iter().rev().map(|change| (left.pid, change))
     });
     if json {

@@ -41,7 +41,8 @@ use std::{
 /// distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The assumed relative noise of a run, until a repeated run measures the noise.
+/// The standard deviation of a run, as a fraction of its value, that is assumed until a repeated
+/// run measures it.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
@@ -120,7 +121,8 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
     }
     system::check_live(root)?;
     if !settings.is_empty() {
-        // Fail now, and not after minutes, if the user may not set weights.
+        // Opening the journal fails if the user may not set weights. Open it once before the first
+        // run, so that the search does not fail after minutes.
         let (_, undone) = Journal::open(root).map_err(system::journal_failure)?;
         report_restored(options.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
     }
@@ -139,7 +141,7 @@ fn request(options: &TuneOptions) -> TuneRequest {
     }
 }
 
-/// The result of a run.
+/// The result of a run: its cost (less is better), the signal that interrupted it, or its failure.
 enum Outcome {
     Value(f64),
     Signal(i32),

@@ -397,7 +397,8 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// A row for each write: first those for the first target, then those for a later decision.
+/// A row for each write to a file of the kernel: first the writes for the first target, then the
+/// writes for a later decision.
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

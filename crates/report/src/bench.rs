@@ -46,7 +46,7 @@ fn rates(document: &BenchDocument) -> Table {
 /// Time, arithmetic intensity and traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
     let rounds = counted(document.round_seconds.len() as u64, "round");
-    // The processor time of an application is not measured.
+    // `cpu_s` is 0 for an application of a recipe, whose processor time is not measured.
     let cpu = match document.cpu_s > 0.0 {
         true => format!(", {} s of processor time", number(document.cpu_s)),
         false => String::new(),

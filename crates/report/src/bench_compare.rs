@@ -60,8 +60,8 @@ pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     )
 }
 
-/// A line for each pattern and ratio: the pager against the other ways, against DRAM, and against
-/// the ceiling.
+/// A line for each pattern and ratio of footprint to budget: the speed of the pager relative to
+/// swap, mapped files, DRAM and the ceiling.
 fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
     let others = |row: &BenchRow, names: &[&str]| {
@@ -90,7 +90,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
                 part(row.of_ceiling, "the ceiling"),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            // Without runs on other ways, the pattern has no comparison.
+            // Without runs on other kinds of memory there is nothing to compare, so the pattern has
+            // no line.
             (!parts.is_empty()).then_some(())?;
             let parts: Vec<String> =
                 parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();
@@ -99,7 +100,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
         .collect()
 }
 
-/// A line for each pattern and ratio: the peak memory of each way, which should be equal.
+/// A line for each pattern and ratio of footprint to budget: the peak memory of each kind of memory
+/// except DRAM. These peaks should be equal.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();
@@ -130,7 +132,8 @@ fn waste(pager: &PagerDocument) -> String {
     format!("and {:.1} % of its prefetched pages were wasted", 100.0 * part)
 }
 
-/// The table of ceilings.
+/// The table of ceilings. A ceiling is the speed that the drive allows for the bytes that an
+/// optimal cache would transfer.
 fn ceilings(document: &BenchCompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];

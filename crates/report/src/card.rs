@@ -117,7 +117,7 @@ fn comparison(document: &CardDocument) -> String {
     format!("simulated: {}", others.collect::<Vec<_>>().join("; "))
 }
 
-/// A point compared with the point of the first card.
+/// A point compared with the point of the first card under the same load.
 fn beside(point: &CardPoint, first: &CardPoint) -> String {
     let ratio = |ours: f64, theirs: f64| match theirs > 0.0 {
         true => signed_percent(ours / theirs - 1.0),
@@ -290,7 +290,8 @@ fn power_table(document: &CardDocument) -> Table {
     table
 }
 
-/// A line for each lost or torn block and for each fault of the recovery.
+/// A line for each lost or torn block, at most [`BLOCKS_MAX`] per power failure, and for each fault
+/// of the recovery.
 fn findings(document: &CardDocument) -> Vec<String> {
     let of = |failure: &CardPowerFailure| {
         let harmed = failure.blocks.iter().take(BLOCKS_MAX).map(|block| {

@@ -58,7 +58,8 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
             SeriesKind::Line => GraphType::Line,
             SeriesKind::Points | SeriesKind::Bars => GraphType::Scatter,
         };
-        // Until the cells are written as text, the colour of a cell is the number of its series.
+        // Here the colour of a cell is the number of its series. `Pen::character` replaces the
+        // number by a colour or a letter.
         let style = Style::new().fg(Color::Indexed(at as u8));
         Dataset::default().marker(Marker::Braille).graph_type(kind).style(style).data(points)
     });

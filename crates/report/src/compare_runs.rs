@@ -18,7 +18,7 @@ pub fn title(document: &CompareRunsDocument) -> String {
     names.join(" against ")
 }
 
-/// The line of a finished run.
+/// The line of progress after a finished run.
 pub fn run(workload: &ComparedWorkload, name: &str, run: &ComparedRun) -> String {
     let unit = if workload.unit.is_empty() { String::new() } else { format!(" {}", workload.unit) };
     format!("{}, round {}, {name}: {}{unit}", workload.name, run.round, number(run.value))
@@ -268,8 +268,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
         true => format!("{} % faster", more(ratio)),
         false => format!("{} % slower", more(1.0 / ratio)),
     };
-    // Beyond a factor of 3, percentages are hard to read. After two rounds, an interval may span a
-    // factor of 1000.
+    // Print an interval beyond a factor of 3 in factors, because percentages are then hard to read.
+    // After two rounds, an interval may span a factor of 1000.
     let range = if it.speedup_low < 1.0 / 3.0 || it.speedup_high > 3.0 {
         let [low, high] = [it.speedup_low, it.speedup_high].map(short_number);
         format!("{low} to {high} times the speed: too few rounds")

@@ -5,7 +5,7 @@ use super::table::Table;
 /// The rows of the file, curve by curve.
 pub(crate) struct CurveFile {
     table: Table,
-    /// Bandwidth times latency of the last added point of the curve.
+    /// Bandwidth times latency of the last added point of the curve, bytes.
     in_flight: f64,
 }
 

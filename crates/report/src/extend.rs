@@ -243,7 +243,7 @@ fn part(of: u64, all: u64) -> String {
     if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
 }
 
-/// The progress in one line.
+/// The statistics of a running session in one line.
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
@@ -474,7 +474,8 @@ fn efficiency(document: &ForecastDocument) -> Table {
     table
 }
 
-/// For each drive, the smallest budget that reaches the efficiency.
+/// A line for each drive: the smallest budget with which the program reaches the requested
+/// efficiency.
 fn enough(document: &ForecastDocument) -> Vec<String> {
     let line = |row: &EnoughRow| {
         format!(

@@ -43,7 +43,7 @@ pub mod tune;
 pub const PALETTE: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
 
-/// The colour of a group; colours repeat after seven groups.
+/// The colour of a group of series; colours repeat after seven groups.
 pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }

@@ -19,7 +19,8 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Other figures are bars or have many lines; their tables are easier to read.
+        // The other figures are not drawn, because their tables are easier to read: they are bars
+        // or have many lines.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {
@@ -138,8 +139,8 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables with their titles. The sweep of sizes has a row per size if `every_size`, otherwise a
-/// row per cache level.
+/// All tables with their titles. The table of latencies by buffer size has a row per size if
+/// `every_size`, otherwise a row per cache level.
 fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [

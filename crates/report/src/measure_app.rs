@@ -14,7 +14,8 @@ use std::time::Duration;
 /// The text for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// The document's names of the second level of top-down: a pair for each name of the first level.
+/// The document's names of the second level of the top-down analysis of pipeline slots: a pair for
+/// each name of the first level.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -221,8 +222,8 @@ fn latency(app: &AppDocument, whole: &WholeDocument) -> Option<String> {
     (!known.is_empty()).then(|| known.join(", "))
 }
 
-/// The levels of top-down in one line: `backend bound 55.0 % (memory bound 40.0 %, core bound 15.0
-/// %), ...`.
+/// Both levels of the top-down analysis of pipeline slots, in one line: `backend bound 55.0 %
+/// (memory bound 40.0 %, core bound 15.0 %), ...`.
 fn topdown(topdown: &TopdownDocument) -> String {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let parts = [

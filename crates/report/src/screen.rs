@@ -1,6 +1,6 @@
-//! The terminal that texts are written for: its width, characters and colours. The command sets it
-//! once, at its start. A pipe or a file gets neither charts nor colours. Without a width, tables
-//! are as wide as their cells.
+//! The terminal that texts are written for: its width, characters and colours. The program sets
+//! these properties once, at its start. A pipe or a file gets neither charts nor colours. Without a
+//! width, tables are as wide as their cells.
 
 use std::sync::OnceLock;
 

@@ -181,7 +181,7 @@ pub fn doctor_csv(document: &DoctorDocument) -> String {
     table.csv()
 }
 
-/// The mark of a status, and its meaning.
+/// The word that is printed for a status, and the meaning that gives the word its colour.
 fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     match status {
         CapabilityStatus::Present => ("yes", Meaning::Good),

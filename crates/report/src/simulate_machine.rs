@@ -13,7 +13,8 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// The chart of the search for the target covers at least this time, s.
+/// The chart of the shares, which shows how the policy finds its target, covers at least this time,
+/// s.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of the document's page.
@@ -45,8 +46,8 @@ pub fn text(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The end of the chart, s: twice the time of the last change of the target. It is at least
-/// [`SEARCH_MIN_S`], and at most the end of the run.
+/// The end of the chart of the shares, s: twice the time of the last change of the target. It is at
+/// least [`SEARCH_MIN_S`], and at most the end of the run.
 fn searched_until(document: &SimulateDocument) -> f64 {
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);

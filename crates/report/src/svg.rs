@@ -456,7 +456,7 @@ fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
 }
 
-/// The class and the colour of a group of series.
+/// The attributes `class` and `color` of a group of series.
 fn colour_of(group: usize) -> String {
     format!("class=\"s{}\" color=\"{}\"", group % super::PALETTE.len(), colour(group))
 }
@@ -545,7 +545,7 @@ fn shortened(text: &str, width: f64, size: f64) -> String {
     text.chars().take(fits - 1).chain(['…']).collect()
 }
 
-/// The words of a text in at most three lines of at most `width`.
+/// The words of a text in lines of at most `width`. Words after the third line are left out.
 fn wrapped(text: &str, width: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
     for word in text.split_whitespace() {

@@ -120,7 +120,7 @@ fn by_workload(document: &SweepDocument, metric: Metric) -> Table {
     table
 }
 
-/// A list of distinct names as a fact.
+/// Returns the line `what: NAME, NAME, ...` for a report, with each name once.
 fn names(what: &str, mut names: Vec<String>) -> String {
     names.sort_unstable();
     names.dedup();

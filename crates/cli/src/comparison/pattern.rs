@@ -36,7 +36,8 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    /// The setting of the workload, as far as the order of accesses depends on it.
+    /// The setting with which the order of the workload's accesses is computed. The fields that do
+    /// not affect the order have fixed values.
     pub(crate) fn setting(&self, footprint: u64) -> Setting {
         Setting {
             footprint,
@@ -107,7 +108,7 @@ pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // The intensities are 2, 4, 16, 64 and 256 operations per byte.
+    // The arithmetic intensities of the polynomials are 2, 4, 16, 64 and 256 operations per byte.
     pattern(
         "polynomial-2",
         Kind::Polynomial,

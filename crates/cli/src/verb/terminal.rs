@@ -160,7 +160,7 @@ mod tests {
             (b"\x1b", &[Key::Quit]),
             (b"\x1b\x1b", &[Key::Quit, Key::Quit]),
             (b"x\tQ\t", &[Key::Next, Key::Next]),
-            // Arrow up, F1, Delete, Alt-q, then a key.
+            // Arrow up, F1, Delete and Alt-q, which are skipped, and then Tab.
             (b"\x1b[A\x1bOP\x1b[3~\x1bq\t", &[Key::Next]),
             (b"\x1b[1;5", &[]),
             ("ä".as_bytes(), &[]),

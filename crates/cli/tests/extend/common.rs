@@ -63,7 +63,8 @@ impl TestFolders {
         serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
     }
 
-    /// Returns the processes of the only session, in the first line of the monitor.
+    /// Returns the processes of the only session, from the first line that `--monitor --json`
+    /// prints.
     pub fn watched(&self) -> Vec<Value> {
         let mut watch = self.interleaf(&["--monitor", "--json"]);
         let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

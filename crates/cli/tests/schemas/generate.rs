@@ -83,7 +83,7 @@ fn description(attributes: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").replace("[`", "`").replace("`]", "`"))
 }
 
-/// The allowed values of the text `field`; `None` if any text is allowed.
+/// The allowed values of the text in `field` of the struct `owner`; `None` if any text is allowed.
 fn words(owner: &str, field: &str) -> Option<Vec<String>> {
     let all: Vec<&str> = match (owner, field) {
         (_, "provenance") if owner.ends_with("File") => {
@@ -189,7 +189,8 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// Adds the fields of a struct. If the struct is optional, none of its fields is required.
+    /// Adds the fields of a struct that serde flattens into another struct. If the flattened struct
+    /// is optional, none of its fields is required.
     fn flatten(
         &self,
         own: &Type,

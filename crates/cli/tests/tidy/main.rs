@@ -221,7 +221,7 @@ fn long_functions(text: &str) -> Vec<Fault> {
     let code = code_only(text);
     let mut faults = vec![];
     for at in words(&code, "fn") {
-        // A type such as `fn(u32)` has neither a name nor a body.
+        // Skip a type such as `fn(u32)`, which has neither a name nor a body.
         let name: String =
             code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
         let Some(body) = code[at..].find(['{', ';']).map(|body| at + body) else { continue };

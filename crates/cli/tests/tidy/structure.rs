@@ -261,7 +261,8 @@ impl Types {
             },
             _ => false,
         };
-        // The fields of a clap struct are the options of a verb.
+        // A clap struct has a field for each option of its verb, so it may have more than
+        // [`FIELDS_MAX`].
         let is_explained =
             attributes.iter().any(|it| it.path().is_ident("command") || has_reason(&it));
         self.found.push(Declared { name, module: String::new(), fields, is_explained });

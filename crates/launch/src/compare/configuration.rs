@@ -25,7 +25,7 @@ pub struct Configuration {
     pub setting: String,
     /// The placement of the memory.
     pub memory: MemoryChoice,
-    /// Threads of common runtimes, and of workloads of `interleaf bench`.
+    /// The number of threads, for common runtimes and for workloads of `interleaf bench`.
     pub threads: Option<u32>,
     pub huge_pages: Option<HugePages>,
     /// Variables in the environment of the command.
@@ -124,7 +124,8 @@ impl Configuration {
                 }
             }
         }
-        // A thread variable that the user sets overrides the value from `threads`.
+        // A variable that the user sets overrides the value that `threads` or `huge_pages` gives
+        // it.
         variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
         variables.extend(self.variables.iter().cloned());
         Ok(variables)

@@ -13,7 +13,7 @@ pub enum Dram {
     Size(Bytes),
     /// A percentage of the memory that is available to this process.
     Percent(u8),
-    /// A size on each of some nodes, by their numbers.
+    /// For each node that the user names: its number, and the size of the budget on it.
     ByNode(Vec<(u32, Bytes)>),
 }
 
@@ -28,7 +28,7 @@ pub const ALLOC_MIN: u64 = 128 << 10;
 /// the minimum. Their sum outside the budget is therefore less than twice the minimum.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
-/// Upper bound of the minimum size without `--min-alloc`.
+/// Without `--min-alloc`, the minimum size of an extended allocation is at most this, bytes.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
 /// Returns the budget, bytes; 0 without a budget.

@@ -107,7 +107,8 @@ pub(super) fn checks(
         None
     });
     if options.dram.is_some() {
-        // The frames of the session's other processes are in use already.
+        // The memory in use already includes the frames that the session's other processes hold, so
+        // these frames need no further memory.
         let held = session.map_or(0, |session| session.ledger.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
     }
@@ -250,7 +251,8 @@ fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     paths.into_iter().map(|path| store(path, refused.as_ref())).collect()
 }
 
-/// Checks a store; reports `refused` if it concerns this store.
+/// Checks a store. `refused` is the error of opening all stores together, and is reported if it
+/// concerns this store.
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let check = "store";
     let place = path.display();
@@ -390,7 +392,8 @@ mod tests {
         of.map(|check| (check.status, check.detail.clone())).collect()
     }
 
-    /// Checks a machine with 22 GiB, whose command is in the control group `/jobs/one`.
+    /// Checks the memory of a machine with 22 GiB and `files`, each a path and its text. The files
+    /// put the command into the control group `/jobs/one`.
     fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -10,11 +10,11 @@ use interleaf_store::{
 };
 use std::{path::PathBuf, time::Duration};
 
-/// The name of the drive that is measured on this machine.
+/// The name that a forecast gives to the stores of this machine, which are measured as one drive.
 pub const THIS: &str = "this";
 
-/// The number of bytes that are measured on a store, which is larger than the cache of a drive. The
-/// time limit of each measurement keeps an estimate quick.
+/// The number of bytes that a measurement writes to a store and reads back. They exceed the cache
+/// of a drive. The time limit of each measurement keeps an estimate quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 

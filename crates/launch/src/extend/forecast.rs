@@ -31,15 +31,16 @@ use interleaf_record::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The number of budgets of the forecast, and of budgets on the curve of a trace. Both divide the
-/// footprint into equal steps.
+/// `PARTS` is the number of budgets in the forecast. `STEPS` is the number of budgets for which the
+/// traffic is computed from a trace. Both divide the footprint into equal steps.
 const PARTS: u64 = 8;
 const STEPS: u32 = 32;
 
-/// About this number of blocks of a trace is sampled for the simulated caches.
+/// The simulated caches that replay a trace use a sample of about this number of its blocks.
 const SAMPLE: usize = 4096;
 
-/// The default of the efficiency that is enough, as a fraction of the speed in DRAM.
+/// The default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in
+/// DRAM.
 const ENOUGH: f64 = 0.9;
 
 const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
@@ -63,9 +64,9 @@ pub struct ForecastOptions {
     pub efficiency: Option<Percent>,
 }
 
-/// The runs and the trace of the files.
+/// The runs and the trace that were read from [`ForecastOptions::files`].
 ///
-/// The footprint comes from a record, or is the largest of the statistics.
+/// The footprint comes from a record, or is the largest footprint of the statistics.
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
@@ -73,11 +74,12 @@ struct Inputs {
     in_dram: Vec<(String, BenchDocument)>,
     /// Records of `bench run` under `extend`, one for each of `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the traffic of the first run is the traffic of a single pass over the data.
+    /// True if the first run is from a record of `bench compare`. Its traffic is then that of a
+    /// single pass over the data.
     is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
-    /// Notes on times in DRAM that were not measured.
+    /// Notes on runs whose time with all data in DRAM was estimated and not measured.
     estimated: Vec<String>,
     notes: Vec<String>,
 }
@@ -410,7 +412,8 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // A time in DRAM that is estimated includes the work of the pager as computing.
+    // If the time in DRAM is estimated, it includes CPU time of the pager as if the program
+    // computed.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;

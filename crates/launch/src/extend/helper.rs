@@ -21,8 +21,8 @@ pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(C
     // Signals of the terminal go to the command, not to the helper.
     command.process_group(0).current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
     let child = command.stdout(Stdio::null()).stderr(errors).spawn()?;
-    // Close this process's copy of the helper's end, so that a read fails once the helper has
-    // ended.
+    // `command` has this process's copy of the helper's end of the socket pair. Close the copy, so
+    // that the read below returns if the helper ends before it is ready.
     drop(command);
     let _ = connection.read(&mut [0])?;
     Ok((child, connection))

@@ -66,7 +66,8 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
     Ok(budgets)
 }
 
-/// The index of the chosen node that is nearest to a node: the node itself if it is chosen.
+/// Returns the index in `chosen` of the node that is nearest to `node`: `node` itself if it is
+/// chosen.
 fn nearest(all: &[Node], node: &Node, chosen: &[(&Node, Option<u64>)]) -> usize {
     let distance = |to: &Node| {
         let column = all.iter().position(|other| other.id == to.id)?;

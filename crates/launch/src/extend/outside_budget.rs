@@ -17,8 +17,9 @@ pub(super) struct OutsideBudget {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// The highest number of resident frames, but at most the frames that the process holds now. A
-    /// frame keeps its memory after it is emptied.
+    /// The highest number of pages of the budget that the process had resident, but at most the
+    /// pages that it has reserved now. An emptied frame counts too, because its memory stays
+    /// allocated.
     frames: u64,
     outside_bytes: u64,
 }
@@ -40,7 +41,7 @@ impl OutsideBudget {
         }
     }
 
-    /// Writes the peaks to the document.
+    /// Sets `outside_bytes` of each process in the document to the peak of the process.
     pub(super) fn add_to(&self, document: &mut ExtendDocument) {
         for process in &mut document.processes {
             let peak = self.peaks.get(&process.pid);

@@ -33,7 +33,7 @@ pub(super) fn start(session: &Session) -> Option<Started> {
 /// Runs as the releaser.
 pub fn serve(folder: &Path) -> Result<(), Failure> {
     // Hold signals. Otherwise a service manager that stops the remaining processes would interrupt
-    // the merge of extents.
+    // the releaser while it merges the extents of a store file.
     let _held = Signals::hold().map_err(system::signal_failure)?;
     let serve = |connection| release::serve(folder, connection);
     helper::connection().and_then(serve).map_err(|why: io::Error| {

@@ -32,8 +32,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let is_shut = self.connection.shutdown(Shutdown::Write).is_ok();
-        // A server that has to stay sends a byte. Wait only for a server that closes the connection
-        // without a byte.
+        // A server that must stay for processes that still share memory sends a byte. Wait only for
+        // a server that closes the connection without a byte.
         if is_shut && self.connection.read(&mut [0]).is_ok_and(|count| count == 0) {
             let _ = self.child.wait();
         }

@@ -1,4 +1,5 @@
-//! Steered swap, for static programs, which ignore the preloaded library of the pager.
+//! Steered swap: swap in place of the pager, with hints to the kernel. It is for static programs,
+//! which ignore the preloaded library of the pager.
 //!
 //! The journal records the swap file and the control group. Both are removed at the end of this
 //! process, or by `--restore` if this process was killed. The hints come from
@@ -26,8 +27,8 @@ use interleaf_store::{StoreRefused, backing};
 use interleaf_swap_hints::group::HintedGroup;
 use std::path::Path;
 
-/// The size of the swap file is `SWAP_TIMES` times the budget, but at most the free space divided
-/// by `SWAP_DIVISOR`.
+/// The size of the swap file is `SWAP_TIMES` times the budget, but at most the free space of the
+/// store divided by `SWAP_DIVISOR`.
 const SWAP_TIMES: u64 = 16;
 const SWAP_DIVISOR: u64 = 2;
 
@@ -158,7 +159,8 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
         .map_err(|why| Failure::new(why.to_string(), why.hint))?;
     let ended = run_steered(options, &signals, &swap, dram_bytes);
     let undone = journal.close().map_err(system::journal_failure)?;
-    // A swap file and a group that are gone as expected are not reported.
+    // Report only changes that were not undone. The removal of the swap file and the group is
+    // expected.
     let left = undone.iter().filter(|it| !matches!(it, Undone::Restored(_)));
     report_restored(options.quiet, &left.map(PutBackDocument::from).collect::<Vec<_>>());
     ended

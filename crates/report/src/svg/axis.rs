@@ -57,8 +57,9 @@ impl Axis {
         Self { has_whole_values, ..self }
     }
 
-    /// Moves an end of the axis outwards to the next label, if no label is between this end and the
-    /// values. `values` are the smallest and the largest value. The axis has about `wanted` labels.
+    /// Moves an end of a linear axis outwards to the next label, if no label is between this end
+    /// and the values. Moves both ends of a logarithmic axis to labels. `values` are the smallest
+    /// and the largest value. The axis has about `wanted` labels.
     pub(super) fn with_labels_around(self, values: [f64; 2], wanted: usize) -> Self {
         if self.is_log {
             let ([first, last], stride) = self.decades(wanted);
@@ -216,8 +217,9 @@ mod tests {
         assert_eq!(labels([-1.0, 0.5], true, 5), "0.1 0.2 0.5 1 2 5");
         assert_eq!(labels([0.3, 6.2], true, 5), "1 100 10000 1e6 1e8");
         assert_eq!(labels([-3.0, -3.0], true, 5), "0.001 0.002");
-        // The label 1.0 is between the lower end and the values, so this end stays. The upper end
-        // moves to the label 1.4.
+        // The axis is from 0.93 to 1.39, and the values are from 1.06 to 1.39. The label 1.0 is
+        // between the lower end and the values, so the lower end stays. The upper end moves to the
+        // label 1.4.
         let axis = Axis::new([0.93, 1.39], false).map(|it| it.with_labels_around([1.06, 1.39], 5));
         assert!(axis.is_ok_and(|it| it.from == 0.93 && (it.to - 1.4).abs() < 1e-9));
     }

@@ -29,12 +29,13 @@ const RETRY: Duration = Duration::from_millis(500);
 /// Longest delay before a new period or a signal is handled while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Size limit of a line, bytes. The line of a period on a machine with eight tiers has about 1000.
+/// Size limit of a line from the daemon, bytes. A line is a period. On a machine with eight tiers
+/// it has about 1000 bytes.
 const LINE_MAX: u64 = 1 << 16;
 
 /// A message of the thread that reads the socket.
 enum Message {
-    /// The connection is open. The daemon first repeats its history.
+    /// The connection is open. The daemon then sends its last periods again, before new ones.
     Connected,
     Period(Box<BalancePeriod>),
     /// A line that is not a valid period.
@@ -155,7 +156,8 @@ impl BalanceView {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connected => {
-                // Drop the history, because the daemon repeats its own history.
+                // Drop the kept periods, because after a connection the daemon sends its last
+                // periods again.
                 self.history = History::default();
                 self.link = Link::Connected;
             }

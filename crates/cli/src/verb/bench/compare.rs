@@ -156,10 +156,10 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// Runs all rounds of a pattern. Each round runs every way once and then measures the drive with
-/// fio, so that interference affects all ways and fio equally. After each round, its rows are added
-/// to the document and to the interim record. For the messages, `step` has the number of this pair
-/// of pattern and footprint, and the number of all pairs.
+/// Runs all rounds of a pattern. Each round runs the pattern once on every kind of memory (way) and
+/// then measures the drive with fio, so that interference affects all ways and fio equally. After
+/// each round, its rows are added to the document and to the interim record. For the messages,
+/// `step` has the number of this pair of pattern and footprint, and the number of all pairs.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -170,7 +170,7 @@ fn rounds(
 ) -> Result<(), Failure> {
     let mut ways: Vec<MemoryKind> =
         args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
-    // Ways with a memory limit run last, because their limit is the memory that the pager used.
+    // Kinds of memory with a limit run last, because their limit is the memory that the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();

@@ -23,7 +23,8 @@ use std::{
 /// Interval of the waits for the application. A wait returns at once when the application ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The name of the file that marks a complete environment. The file has the installed requirements.
+/// The name of the file that marks a complete Python environment. The file has the installed
+/// requirements.
 const MARK: &str = "requirements";
 
 /// The folder of the Python environments of recipes, by the XDG Base Directory Specification.
@@ -150,7 +151,8 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let said = tempfile::tempfile().map_err(failed)?;
     let signals = Signals::hold().map_err(failed)?;
     let start = |words: &[String]| -> Result<Duration, Failure> {
-        // `env` changes to the folder of the files before it starts the application.
+        // `env -C` changes to the folder with the files of the run before it starts the
+        // application.
         let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
         all.extend(
             commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()),
@@ -191,7 +193,7 @@ fn text_of(mut said: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The failure of a command of a run. Prints the command's output first.
+/// Prints the output of a command of a recipe that failed, and returns the failure.
 fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> Failure {
     output::message(&text_of(said).unwrap_or_default());
     let program = words.first().map_or("", String::as_str);
@@ -199,7 +201,7 @@ fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> 
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 
-/// The result of an application. The checksum must equal the checksum of a run on DRAM.
+/// The document of an application's result. Its checksum must equal the checksum of a run on DRAM.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,

@@ -80,11 +80,11 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Bytes of a block of a trace. A block of this size fits into a row of a cube; a block as large as
-/// a prefetch would not.
+/// Bytes of a block of a trace. A block of this size fits into a row of the cube of `fft-3d`; a
+/// block as large as a prefetch of the pager would not.
 const BLOCK: usize = 16 << 10;
 
-/// Writes the blocks that a round touches, without running the round.
+/// Writes a trace of the blocks of memory that a round touches, without running the round.
 fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
     let touches = trace(kind, &setting(args), args.footprint.get(), BLOCK).ok_or_else(|| {
         Failure::new(

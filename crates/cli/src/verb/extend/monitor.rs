@@ -88,8 +88,8 @@ impl<'a> SessionSampler<'a> {
         if !self.session.is_running() {
             return None;
         }
-        // Remember the processes, because the session's keeper removes ended processes from the
-        // ledger.
+        // Remember the processes, because the `interleaf extend` of the session removes ended
+        // processes from the ledger.
         self.seen.update(&self.session.ledger);
         let (settings, ledger) = (&self.session.settings, &self.session.ledger);
         let mut document = ExtendDocument::new(settings, ledger, &self.seen);

@@ -201,7 +201,7 @@ fn a_page_of_each_kind_is_below_one_megabyte() {
     }
 }
 
-/// Changes each field alone.
+/// In a document of each schema, changes each field alone. The result is rejected or rendered.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {
     let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
@@ -230,7 +230,8 @@ fn a_document_with_one_change_is_refused_or_rendered() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// Changes several fields together.
+    /// In a document of any schema, changes several fields together. The result is rejected or
+    /// rendered.
     #[test]
     fn a_document_with_several_changes_is_refused_or_rendered(
         which in any::<prop::sample::Index>(),

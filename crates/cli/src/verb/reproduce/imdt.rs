@@ -16,12 +16,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budgets of DRAM, bytes.
+/// The budget of DRAM of all runs, and the budget with `--quick`, bytes.
 const DRAM: u64 = 256 << 20;
 const QUICK_DRAM: u64 = 24 << 20;
 
-/// Footprints in units of the budget, in the order of the runs. The footprint of 2 comes first,
-/// because the planner needs it.
+/// Footprints in units of the budget, in the order of the runs. The footprint of twice the budget
+/// comes first, because the predictions for the other footprints are made from its runs.
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
@@ -36,7 +36,7 @@ const THREADS: [u32; 3] = [1, 2, 4];
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
-/// Time limit of a single run, s.
+/// Time limit of a single run, and the limit with `--quick`, s.
 const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
@@ -92,7 +92,8 @@ fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
         true => vec![1],
         false => THREADS.map(|times| times * cores).to_vec(),
     };
-    // The control group and the swap file need root.
+    // `swap` and `mmap` need a control group with a memory limit, and `swap` a swap file. Both need
+    // root.
     let ways: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],

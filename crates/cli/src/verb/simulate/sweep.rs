@@ -78,7 +78,7 @@ pub(super) fn run(
     page::write(outputs.report, || document)
 }
 
-/// Returns `count` cases that are spread evenly over `cases`, and the remaining cases.
+/// Returns at most `count` cases that are spread evenly over `cases`, and the remaining cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);
     let (sample, others): (Vec<_>, Vec<_>) =

@@ -30,14 +30,14 @@ pub(super) fn find(
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
     // Some patterns have no access order to replay, because their loops are in a library. The
-    // counted traffic of the pager or of swap then gives the mix.
+    // counted traffic of the pager or of swap then gives the mix of reads and writes.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The time of the loops is the fastest round of any way. Without noise, this is the round on
-    // DRAM.
+    // The time that a round of the loops takes without waits for the drive. It is the time of the
+    // fastest round on any kind of memory: without noise, a round on DRAM.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);
@@ -57,8 +57,8 @@ pub(super) fn find(
     Ok(Some(ceiling(Some(drive::at_least_reached(pattern, best, rows)))))
 }
 
-/// Returns the maximum memory that any way used. With this memory, optimal replacement transfers
-/// the fewest bytes.
+/// Returns the largest peak memory of the runs with extended memory (pager, swap, mapped files), at
+/// least the budget. With this memory, optimal replacement transfers the fewest bytes.
 fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");

@@ -118,8 +118,8 @@ impl<'a> Comparison<'a> {
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once. `memory` is the memory that the pager used. A way with a memory limit
-    /// gets the same memory as its limit.
+    /// Runs a pattern once on the kind of memory `way`. `memory` is the peak memory of the pager's
+    /// last run. A kind with a memory limit gets this memory as its limit.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -144,7 +144,8 @@ impl<'a> Comparison<'a> {
         };
         let run = PlannedRun { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
-            // The way changes no setting, so root is not needed.
+            // A run without swap changes no setting of the kernel, so it needs no journal and no
+            // root.
             return self.in_group(&run, group.as_ref());
         }
         let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
@@ -174,8 +175,8 @@ impl<'a> Comparison<'a> {
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // A swap file was left over, which fails this way only. Other ways can still be
-            // measured.
+            // The swap file of an earlier run cannot be switched off. Only runs with swap fail.
+            // Other kinds of memory can still be measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
             }
@@ -283,8 +284,9 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Waits for a run; `None` if the run exceeded its time limit. The time counts from the run's
-    /// entry into the group, because a launcher (`--by`) may queue the run before.
+    /// Waits for the end of a run; `None` if the run exceeded its time limit or the deadline of all
+    /// runs. The time counts from the run's entry into its control group, because a launcher
+    /// (`--by`) may queue the run before.
     fn waited(
         &self,
         running: &mut Running<'_>,

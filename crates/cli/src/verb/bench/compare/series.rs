@@ -1,4 +1,4 @@
-//! The runs of one pattern on one way, and their summary.
+//! The runs of one pattern on one kind of memory (way), and their summary.
 
 use super::child::{Done, RunOutcome};
 use crate::comparison::{memory_kind::MemoryKind, pattern::Pattern};
@@ -37,8 +37,8 @@ impl Series {
         self.way
     }
 
-    /// Returns the advice for the runs of the next round: in the first round all advice, afterwards
-    /// the advice of the fastest run.
+    /// Returns the advice (`madvise`) for the runs of the next round: in the first round all advice
+    /// of the pattern, afterwards the advice of the fastest run.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),

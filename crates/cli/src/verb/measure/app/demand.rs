@@ -127,8 +127,9 @@ fn demand(
     })
 }
 
-/// Converts two or more phases. Shares are rounded to millionths, because the file has millionths.
-/// The last share makes the sum 1.
+/// Converts the phases of a profile, if there are two or more. The share of time of each phase is
+/// rounded to millionths, which is the precision of the demand file. The last share makes the sum
+/// 1.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {

@@ -268,8 +268,8 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
     let text = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
-    // A captured machine has a single reading of each meter, and the energy of a run is the
-    // difference of two.
+    // The energy of a run is the difference of two readings of a meter. A captured machine has a
+    // single reading, so no meter is opened.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, text(&zones))));
     }

@@ -140,7 +140,8 @@ impl<'a> AppSampler<'a> {
             }
             self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
-        // A sample without figures of the processes takes them from the sample before.
+        // The progress line shows `last`. If this sample has not read the processes, keep their
+        // figures from the last sample that did.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,

@@ -17,8 +17,8 @@ const WAIT: Duration = Duration::from_secs(3600);
 /// The rate of a sweep is considered known after this time.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// A sweep is long if more time than this is left. The start of a cluster is assumed to take as
-/// long.
+/// A sweep is long if more time than this is left. Only a long sweep gets the advice to use several
+/// machines, because the start of a cluster is assumed to take as long as this.
 const LONG: Duration = Duration::from_secs(1800);
 
 /// Counts the cases of a sweep as they end.
