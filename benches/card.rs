@@ -1,8 +1,8 @@
 //! Simulated I/Os per second of cards: `cargo bench -p interleaf-benches --bench card`.
 //!
-//! The requirement is a million I/Os of 4 KB per second on one core, with percentiles; three
-//! million is the stretch goal. `examples/card_ios.rs` of the crate `card` measures the
-//! instructions per I/O.
+//! The requirement is a million simulated I/Os of 4 KB per second on one core, with percentiles of
+//! their latency. Three million is the stretch goal. `examples/card_ios.rs` of the crate `card`
+//! measures the instructions per I/O.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_card::{

@@ -1,11 +1,12 @@
 //! The cost of the running daemon: the loop of `interleaf balance` runs for a minute at its default
 //! intervals, a sample every 200 ms and a decision every 6 s.
 //!
-//! The loop, the policy, the readings of the running kernel and the socket of the feed are those of
-//! the daemon. A separate process writes to the socket, and its time is not counted. No page is
-//! migrated, because that cost depends on the number of pages (`migrate.rs`). A machine with one
-//! memory tier suffices: both tiers are on the first node. The benchmark also measures the time to
-//! start the command, if the command was built before.
+//! The loop, the policy, the readings of the running kernel and the feed are those of the daemon.
+//! The feed is a socket through which programs deliver their own counts of traffic. Here a separate
+//! process writes to the socket, and its time is not counted. No page is migrated, because that
+//! cost depends on the number of pages (`migrate.rs`). A machine with one memory tier suffices:
+//! both tiers are on the first node. The benchmark also measures the time to start the command, if
+//! the command was built before.
 //!
 //! Then the benchmark steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, in
 //! the live `/proc`. Writes to DAMON go to a folder, so that no page migrates and the kernel needs
@@ -62,7 +63,8 @@ const WAITS: &str = "wait";
 /// minutes, so their measurement is longest.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
-/// Duration of the warm-up. After the warm-up, the actuator knows that pages do not migrate.
+/// Time before the measurement, in which the actuator learns that no page of the steered processes
+/// migrates.
 const WARM_UP: Duration = Duration::from_secs(20);
 
 /// Memory of a steered process. The daemon ignores processes with less memory.
@@ -73,7 +75,8 @@ fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
-        // `cargo bench` passes `--bench`. Another name is the name of another benchmark.
+        // `cargo bench` passes `--bench`, and the name of a benchmark if one was requested. If
+        // another benchmark was requested, this one ends.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }
@@ -88,7 +91,7 @@ fn main() -> ExitCode {
             100.0 * share,
             peak as f64 / 1e6
         ));
-        // The limits apply only to the default interval.
+        // The limits apply only to the default interval of 200 ms.
         fits &= sample_ms != 200 || (share < CORE_SHARE_MAX && peak < MEMORY_MAX_BYTES);
     }
     for (count, seconds) in STEERED {
@@ -108,7 +111,7 @@ fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A clock that sleeps, and that stops the loop at a given time.
+/// A clock for the control loop: it sleeps, and ends the loop at a given time.
 struct Until(Instant);
 
 impl Clock for Until {
@@ -118,7 +121,8 @@ impl Clock for Until {
     }
 }
 
-/// The fraction of a core that the loop took, and the peak memory of this process in bytes.
+/// Runs the control loop of the daemon for `span`. Returns the fraction of a core that the loop
+/// took, and the peak memory of this process in bytes.
 fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the socket");
@@ -156,7 +160,8 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     (share, peak_bytes())
 }
 
-/// A folder with the files of this machine, and with a DAMON that accepts every write.
+/// A folder with links to the files of this machine, and with files in place of DAMON's sysfs
+/// interface, which accept every write.
 fn machine() -> PathBuf {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}-root", std::process::id()));
     let damon = folder.join(&ADMIN[1..]);
@@ -211,7 +216,8 @@ fn steered(count: usize, span: Duration) -> (f64, f64) {
     (share, reads)
 }
 
-/// Samples once a second. Returns the number of steered processes at the end.
+/// Updates the actuator once a second for `span`, as the daemon does for each sample. Returns the
+/// number of steered processes at the end.
 fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let end = Instant::now() + span;
     let mut found = 0;
@@ -243,7 +249,7 @@ fn wait() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Two tiers, both on node 0.
+/// A machine with one socket and two tiers, both on node 0.
 fn layout() -> HostLayout {
     let tier = |name: &str, kind, rated_gbps, rated_latency_ns| TierLayout {
         name: name.into(),
@@ -261,7 +267,8 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 0], unrated: [].into_iter().collect() }
 }
 
-/// Feeds both tiers twenty times a second, with a periodic load.
+/// The process that writes to the socket of the feed: the traffic of both tiers, twenty times a
+/// second. The traffic rises for two seconds, and then starts again.
 fn feed(path: &Path) -> ExitCode {
     let Ok(mut socket) = UnixStream::connect(path) else { return ExitCode::FAILURE };
     for step in 0_u64.. {
@@ -298,7 +305,7 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Returns true if the command starts within the limit, or if it was not built.
+/// Returns true if the command `interleaf` starts within [`START_MAX`], or if it was not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
     // The benchmark is `target/release/deps/daemon-0123`, the command `target/release/interleaf`.

@@ -1,5 +1,5 @@
-//! Simulated requests per second of memory modules: `cargo bench -p interleaf-benches --bench
-//! dimm`.
+//! Simulated requests per second of memory modules:
+//! `cargo bench -p interleaf-benches --bench dimm`.
 //!
 //! The requirement is a million requests per second on one core, for a saturated sub-channel of
 //! DDR5-6400 with two ranks, random reads and a queue of 64; five million is the stretch goal.
@@ -44,7 +44,7 @@ fn streams(bencher: Bencher<'_, '_>, mix: &str) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
 }
 
-/// A load of one percent. Simulated idle time must take no time.
+/// A load of one percent of the maximum bandwidth. Simulated idle time must take no real time.
 #[divan::bench(sample_count = 5)]
 fn nearly_idle(bencher: Bencher<'_, '_>) {
     let setup = setup("rdimm-6400-2r", "R", Pattern::Random);

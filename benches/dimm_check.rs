@@ -1,5 +1,6 @@
-//! Checks the scheduler of the DIMM simulation with the simulation's checker, for a given number of
-//! commands: `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
+//! Runs the scheduler of the DIMM simulation for a given number of commands. The simulation's
+//! checker looks for violations of timing constraints and of bank states:
+//! `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
 //!
 //! The runs alternate between all modules, with random parameters. The benchmark fails at the first
 //! violation. `README.md` has the last result.

@@ -1,8 +1,10 @@
-//! The time of the solver: `cargo bench -p interleaf-benches`.
+//! The time to solve for the bandwidth and latency of each tier under a load:
+//! `cargo bench -p interleaf-benches --bench equilibrium`.
 //!
 //! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
-//! tiers. Inferring a behaviour takes thousands of solutions, and so does a table of predictions.
-//! With these requirements, both take far less than a second. `README.md` has the last result.
+//! tiers. Inferring the behaviour of a workload's threads takes thousands of solutions, and so does
+//! a table of predictions. With these requirements, both take far less than a second. `README.md`
+//! has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -156,8 +158,8 @@ fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     solve(bencher, &platform, &loads);
 }
 
-/// The first workload has only runs on a single tier. The second has a run on two tiers, so each
-/// step of the search solves the queueing network.
+/// The first workload has only measured runs on a single tier. The second has a measured run on two
+/// tiers, so each step of the search for a behaviour solves the queueing network.
 #[divan::bench(args = [("gnr120-cz122", "stream"), ("xeon6-cz122", "hpcg")], sample_count = 20)]
 fn infer(bencher: Bencher<'_, '_>, (on, name): (&str, &str)) {
     let (platform, demand) = (platform(on), workload(name));

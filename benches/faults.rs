@@ -1,9 +1,11 @@
-//! The time of a minor fault, on a page whose content is in memory: with the mechanism of the
-//! kernel alone, and with the pager.
+//! The time of a minor fault, on a page whose content is in memory: with userfaultfd alone, and
+//! with the pager.
 //!
-//! Each sample touches 512 pieces of memory in order. With the mechanism alone, a fault needs no
-//! lookup. It is handled by a thread that waits in `poll`, by a thread that spins, or by the
-//! faulting thread in a handler of SIGBUS. The handler copies or moves a page.
+//! Each sample touches 512 pieces of memory in order; a piece has one or 16 pages, and one fault
+//! maps it. With userfaultfd alone, no table of pages is searched: the offset of the fault is the
+//! offset of the content. The fault is handled by a thread that waits in `poll`, by a thread that
+//! spins, or by the faulting thread in a handler of SIGBUS. Each of them maps the piece by
+//! `UFFDIO_COPY` or `UFFDIO_MOVE`.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -45,14 +47,17 @@ enum By {
     Itself,
 }
 
-/// The operation that maps the page.
+/// The operation of userfaultfd that maps the piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Copy,
     Move,
 }
 
-/// The userfaultfd that the handlers use.
+/// The state of the fault handlers. It is static, because a handler of SIGBUS has no argument for
+/// it. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the memory that is
+/// touched and of its content. `BYTES` is the size of a piece, and `CALL` the number of the ioctl
+/// that maps a piece. `IS_OVER` ends the handling thread.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
@@ -71,7 +76,7 @@ fn map(bytes: usize) -> usize {
     address as usize
 }
 
-/// Handles a fault: copies or moves the piece from `FRAMES` to the same offset of the memory.
+/// Handles a fault: copies or moves the piece from `FRAMES` to the same offset of `MEMORY`.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;
@@ -121,7 +126,7 @@ fn touch(memory: usize, bytes: usize) {
     }
 }
 
-/// Faults with the kernel's mechanism alone.
+/// Faults that are handled with userfaultfd alone, without the pager.
 #[divan::bench(
     args = [
         (By::Poll, How::Copy, 1), (By::Poll, How::Move, 1), (By::Spin, How::Copy, 1),
@@ -187,8 +192,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// Faults with the pager, on pages that are resident and unmapped. The result is compared with the
-/// mechanism in the same mode.
+/// Faults with the pager, on pages that are resident and unmapped. The result is to be compared
+/// with [`mechanism`], for the same choice of the thread that handles faults.
 #[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =

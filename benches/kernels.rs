@@ -1,5 +1,6 @@
-//! Searches for the best kernel of each mix. All candidates alternate with the chosen kernel in
-//! many short rounds, so that interference affects all kernels equally.
+//! Searches for the fastest kernel of each mix of reads and writes. A kernel is a timed loop of
+//! loads and stores. All candidates alternate with the fastest kernel known before, in many short
+//! rounds, so that interference affects all kernels equally.
 //!
 //! ```text
 //! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # by default all mixes
@@ -34,7 +35,8 @@ use std::{
 /// Mixes whose kernels differ.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// Number of chunks in the warm-up, and of measured chunks, which take about 10 ms.
+/// Number of chunks in the warm-up, and of measured chunks. A chunk is about 256 KiB of accesses;
+/// all measured chunks together take about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -117,7 +119,8 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The kernel that the candidates are compared with.
+/// The kernel that the candidates are compared with: the fastest known kernel of the instruction
+/// set, or of this machine if `ALL` is set.
 fn chosen(load: &Load) -> Result<Kernel, String> {
     let best = match env::var("ALL") {
         Ok(_) => Kernel::best_here(&load.traffic),
@@ -126,8 +129,9 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// The bandwidth of a load, GB/s: the median of its chunks, because the median is robust against
-/// interference. The memory is reused.
+/// The bandwidth of a load, GB/s: the sum over its threads of the median over a thread's chunks.
+/// The median is robust against interference. `regions` is the memory of the call before, which is
+/// reused and returned.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];

@@ -36,7 +36,7 @@ fn run(prepared: &PreparedScenario<'_>, policy: PolicyKind) -> Outcome {
     prepared.run(&trial(policy)).expect("curves without error are curves")
 }
 
-/// The requirement applies to 65536 groups.
+/// The requirement of 1 s applies to 65536 page groups.
 #[divan::bench(args = [4096, 16384, 65536, 262_144, 1_048_576], sample_count = 5)]
 fn groups(bencher: Bencher<'_, '_>, groups: usize) {
     let scenario = scenario(&[("cloverleaf", 119)], groups);
@@ -65,7 +65,7 @@ fn best_static_shares(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| static_best(&scenario, 600.0));
 }
 
-/// 100 seeds, on one core (1) and on all cores (0).
+/// 100 scenarios that differ in their seed, on one core (1) and on all cores (0).
 #[divan::bench(args = [1, 0], sample_count = 3)]
 fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
     let seeds: Vec<Scenario> = (1..=100)

@@ -1,6 +1,6 @@
-//! Replays the page accesses of whole patterns through the page cache, without memory and without a
-//! drive. Prints pages read and written per round compared with optimal replacement, and major
-//! faults.
+//! Replays the page accesses of workloads through the page cache of the pager, without memory and
+//! without a drive. Prints the pages read and written per round, compared with optimal replacement,
+//! and the major faults per round.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
@@ -27,7 +27,7 @@ const FRAMES: usize = 32768;
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
-/// Prints the means over the measured rounds.
+/// Replays one workload, and prints its counts per round as means over the measured rounds.
 fn print(kind: Kind, percent: usize) -> io::Result<()> {
     let footprint = (FRAMES / 100 * percent * PAGE) as u64;
     let Some(replay) = replay(kind, FRAMES, footprint) else { return Ok(()) };

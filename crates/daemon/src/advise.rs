@@ -37,15 +37,15 @@ use interleaf_record::balance::{
     SummaryDocument,
 };
 
-/// Consecutive periods of equal advice that end the observation, and the maximum number of periods
-/// without a given duration.
+/// The number of consecutive periods of equal advice that ends the observation (`ALIKE`), and the
+/// maximum number of periods if no duration is given (`PERIODS_MAX`).
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
 /// The largest difference between weights that count as equal advice, percentage points.
 const POINTS: i32 = 3;
 
-/// A process as policy, in place of the configured policy.
+/// A command whose process decides in place of the configured policy.
 #[derive(Clone, Debug)]
 pub struct OwnPolicy {
     /// The name in documents: the text of the option.
@@ -58,7 +58,7 @@ pub struct OwnPolicy {
 struct Adviser<'a> {
     config: &'a Config,
     name: String,
-    /// The processes of the user's own policy.
+    /// The running processes of the user's own policy; `None` for the configured policy.
     processes: Option<PolicyProcesses>,
 }
 
@@ -73,15 +73,15 @@ impl Adviser<'_> {
             )
     }
 
-    /// The failure of the user's own policy.
+    /// Returns the failure of the user's own policy as an error, if the policy has failed.
     fn check(&self) -> Result<(), Failure> {
         let failure = self.processes.as_ref().and_then(PolicyProcesses::failure);
         failure.map_or(Ok(()), |why| Err(Failure::new(why.to_string(), why.hint())))
     }
 }
 
-/// Observes, and prints for each domain the advice of each period and a summary. No setting of the
-/// machine is changed. New processes of `own` are started for each period.
+/// Observes the machine, and prints for each domain the advice of each period and a summary. No
+/// setting of the machine is changed. New processes of `own` are started for each period.
 ///
 /// # Errors
 /// When the machine cannot be observed, the processes of `own` fail, or no period has counter
@@ -158,8 +158,8 @@ pub fn run(
     missing
 }
 
-/// Returns the error for a captured machine, which has no live counters. Without a remedy in
-/// `source`, the machine itself has counters.
+/// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
+/// the machine from which the files were captured has counters.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -197,7 +197,7 @@ fn documents(
     domains.collect()
 }
 
-/// Returns the advice for a domain with `near` bytes on each of its tiers.
+/// Returns the advice for a domain with `near` bytes of pages on each of its tiers.
 fn advice(
     setup: &Setup,
     adviser: &Adviser<'_>,
@@ -323,7 +323,8 @@ fn summary(
     })
 }
 
-/// A clock that does not wait, but stops at a signal like [`SignalClock`].
+/// The clock for a replayed recording: it does not wait, but stops at a signal like
+/// [`SignalClock`].
 struct ImmediateClock<'a>(&'a Signals);
 
 impl Clock for ImmediateClock<'_> {

@@ -1,4 +1,4 @@
-//! A command whose pages the loop steers until the command ends.
+//! A command whose pages the control loop steers until the command ends.
 
 use crate::{
     config::{Config, Overrides, Scope as Wanted},
@@ -153,7 +153,7 @@ fn document(
     Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
 }
 
-/// A command before its start.
+/// A command before its start, with the setup and the source of bandwidth that steer its pages.
 struct Job<'j, 'a> {
     options: &'j SteerOptions,
     config: &'j Config,
@@ -176,7 +176,8 @@ impl<'a> Job<'_, 'a> {
         journal: &SharedJournal<'a>,
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
-        // Every fallible step comes before the start: an error afterwards would orphan the command.
+        // Every fallible step comes before the start of the command: an error after the start would
+        // leave the command without a parent that waits for its end.
         let mut controller = self.setup.controller(self.config, None)?;
         let (program, arguments) =
             self.options.command.split_first().unwrap_or_else(|| unreachable!());

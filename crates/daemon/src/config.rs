@@ -21,8 +21,8 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 const SCHEMA: &str = "interleaf.balance/1";
 
-/// Limits of a sample and of a period, s. The overhead of shorter samples is too high. A sample
-/// longer than the period is refused separately.
+/// The shortest and the longest span of a sample (`SAMPLE_S`) and of a period (`PERIOD_S`), s. The
+/// overhead of shorter samples is too high. A sample longer than the period is refused separately.
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
@@ -62,7 +62,7 @@ pub struct Config {
     /// The group whose members may write to the feed, by name or number. Default: none, so only the
     /// daemon's user may write.
     pub feed_group: Option<String>,
-    /// The file of target weights. Default: none.
+    /// The file to which the daemon writes the target weights. Default: none.
     pub target: Option<PathBuf>,
     /// The address at which metrics are served. Default: none.
     pub metrics: Option<SocketAddr>,
@@ -119,7 +119,7 @@ pub enum SourceChoice {
     Counters,
     /// A socket that programs write to.
     Feed(PathBuf),
-    /// A recorded file.
+    /// A recording: a file of counter readings.
     Replay(PathBuf),
 }
 
@@ -246,7 +246,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets the scope to the processes of these names; `option` is the option that names them.
+    /// Sets the scope to the processes of these names. An error names `option`, the command line
+    /// option that gave the names.
     ///
     /// # Errors
     /// When a name is not a possible process name.
@@ -296,8 +297,8 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that the names of the scope are possible process names; `field` is the field that has
-    /// the names.
+    /// Checks that the names of the scope are possible process names. An error names `field`, the
+    /// field or the option that has the names.
     pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
         let Scope::Processes(names) = &self.scope else { return Ok(()) };
         match names.iter().find_map(|name| name_problem(name)) {
@@ -576,7 +577,7 @@ mod tests {
         assert_eq!(Config::parse("example", EXAMPLE).unwrap(), Config::default());
     }
 
-    /// Checks that the commented-out examples are valid too.
+    /// The settings that are commented out in [`EXAMPLE`] are valid too.
     #[test]
     fn the_examples_in_the_example_are_taken() {
         let config = parse(

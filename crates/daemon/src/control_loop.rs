@@ -65,7 +65,7 @@ fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the loop until a signal, the deadline or an error.
+/// Runs the control loop until a signal, the deadline or an error.
 fn balance<'a>(
     options: &Options,
     config: &Config,
@@ -103,7 +103,7 @@ fn balance<'a>(
     }
 }
 
-/// Returns the deadline of the loop; `None` without a deadline.
+/// Returns the deadline of the control loop; `None` without a deadline.
 pub(crate) fn until(options: &Options) -> Option<Instant> {
     let limit =
         options.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
@@ -111,7 +111,8 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
-/// The reason why the loop ends.
+/// The reason why the control loop ends: the machine cannot be observed or steered, a signal or the
+/// deadline came ([`HostError::Stopped`]), or an output failed.
 pub(crate) enum Stop {
     Machine(HostError),
     Output(Failure),
@@ -139,8 +140,8 @@ pub(crate) fn place_first(
     Ok(host.apply(&decision)?)
 }
 
-/// Runs the loop after [`place_first`] until a signal, the deadline or an error. `publish` is
-/// called with a document for each domain after each period.
+/// Runs the control loop after [`place_first`] until a signal, the deadline or an error. `publish`
+/// is called with a document for each domain after each period.
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
@@ -165,7 +166,8 @@ pub(crate) fn steer(
     }
 }
 
-/// A clock whose waits end early at a signal or at the deadline. Each wait notifies the watchdog.
+/// A clock whose waits end early at a signal or at the deadline. Each wait notifies the watchdog of
+/// the service manager.
 pub(crate) struct SignalClock<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) manager: &'a Manager,

@@ -66,13 +66,13 @@ fn set(
     Ok(())
 }
 
-/// Returns the writes that the root has recorded after the first `since`, with the present content
-/// of each file.
+/// Returns the writes that `root` recorded and did not make, without the first `since` writes. Each
+/// write has the present content of its file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // A capture has some files by name only, without content.
+        // A captured machine has some files by name only, without content.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

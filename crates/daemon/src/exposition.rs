@@ -51,8 +51,8 @@ impl Format {
     }
 }
 
-/// Converts OpenMetrics to the text format 0.0.4: `HELP` and `TYPE` lines of counters get the
-/// suffix `_total` too, and `UNIT` and `EOF` lines are removed.
+/// Converts OpenMetrics to the text format 0.0.4: the names of counters get the suffix `_total` in
+/// `HELP` and `TYPE` lines too, and `UNIT` and `EOF` lines are removed.
 pub(super) fn plain(open_metrics: &str) -> String {
     let mut counters: Vec<&str> = vec![];
     for line in open_metrics.lines() {

@@ -262,11 +262,13 @@ mod tests {
         let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
         silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
         assert!(request_page(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
-        // End of stream, or an error because unread input was discarded; never a response.
+        // A silent client reads the end of the stream, or an error because the server discarded
+        // input that it had not read. It never reads a response.
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();
         drop(server);
-        // A process that another test forks keeps the listener open until its exec.
+        // A process that another test forks keeps the listener open until its exec, so the bind is
+        // tried again.
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(why) = TcpListener::bind(address) {
             assert!(

@@ -6,12 +6,13 @@
 //!                                        publisher -> stdout, record, metrics, watchers, systemd
 //! ```
 //!
-//! [`run`] is the loop on the live machine; [`run_steered`] is the same loop for one command.
-//! [`advise`], [`dry_run`] and [`simulated`] show the decisions, the writes and the effect of the
-//! loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`] has every key.
+//! [`run`] is the control loop on the live machine; [`run_steered`] is the same loop for one
+//! command. [`advise`], [`dry_run`] and [`simulated`] show the decisions, the writes and the effect
+//! of the control loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`]
+//! has every key.
 //!
-//! No output blocks the loop: on a full disk or with a client that does not read, periods are
-//! missing in that output, and a message reports a failed write.
+//! No output blocks the control loop: on a full disk or with a client that does not read, periods
+//! are missing in that output, and a message reports a failed write.
 
 #![forbid(unsafe_code)]
 

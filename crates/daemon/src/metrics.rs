@@ -37,12 +37,12 @@ type Counters = Family<Labels, Counter>;
 /// Values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// Bytes of each domain in the previous period, by node.
+    /// For each domain, by its name: the bytes of pages on each node in the previous period.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
 
-/// Metrics that the loop sets; copies share their values.
+/// Metrics that the control loop sets; copies share their values.
 #[derive(Clone, Default)]
 struct Numbers {
     periods: Counters,
@@ -182,7 +182,7 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
         ("tier_latency", "Mean latency of the node", Unit::Seconds, n.latency),
     ];
     for (name, help, unit, gauges) in gauges {
-        // The library's unit is `ratios`, while the naming convention is `ratio`.
+        // The suffix of `Unit::Ratios` is `ratios`, while the naming convention is `ratio`.
         match unit {
             Unit::Ratios => registry.register(format!("{name}_ratio"), help, gauges),
             unit => registry.register_with_unit(name, help, unit, gauges),

@@ -29,7 +29,8 @@ impl Manager {
         send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// Notifies the watchdog when a notification is due; the loop calls it at each sample.
+    /// Notifies the watchdog when a notification is due; the control loop calls this function at
+    /// each sample.
     pub(super) fn alive(&self) {
         if self.every.is_some_and(|every| self.beaten.get().elapsed() >= every) {
             send(&[NotifyState::Watchdog]);
@@ -42,7 +43,7 @@ impl Manager {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
-        // A newline would begin another variable.
+        // A newline in the text would begin another variable of the message.
         send(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
@@ -79,7 +80,9 @@ mod tests {
         manager.stopping();
     }
 
-    /// The environment belongs to a whole process, so the test above runs in a process of its own.
+    /// A child process runs the test `states_are_sent` with a socket in place of a service manager,
+    /// and the socket receives each message. The child is needed because environment variables
+    /// belong to a whole process.
     #[test]
     fn a_service_manager_is_notified() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,14 @@
-//! Options of one run of the loop that are not part of its configuration.
+//! Options of one run of the control loop that are not part of the daemon's configuration.
 
 use interleaf_model::units::Time;
 use std::path::PathBuf;
 
-/// Duration of the loop, and outputs of its periods.
+/// How long the control loop runs, and where the record of each of its periods is written.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The time after which the loop stops. With `None` the daemon runs until a signal, advice ends
-    /// when it is stable, and a simulated machine runs for 300 s.
+    /// The time after which the control loop stops. With `None` the daemon runs until a signal, the
+    /// observation for advice ends when the advice is stable, and a simulated machine runs for 300
+    /// s.
     pub duration: Option<Time>,
     /// True if each period is printed as a line of JSON.
     pub json: bool,

@@ -1,5 +1,5 @@
-//! An output of the loop, such as a record. A failed write, for example on a full disk, does not
-//! end the loop: the first failure and the next success are reported.
+//! An output of the control loop, such as a record. A failed write, for example on a full disk,
+//! does not end the control loop: the first failure and the next success are reported.
 
 use interleaf_console::{Failure, output};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
 };
 
-/// State of an output.
+/// An output, with the failures of its writes so far.
 #[derive(Debug)]
 pub(super) struct Outlet {
     name: String,

@@ -136,7 +136,7 @@ impl Target {
     fn new(path: &Path) -> Result<Self, Failure> {
         let outlet = Outlet::new(path.display().to_string());
         match replace::check_kept(path) {
-            // A full disk may have space later.
+            // A full disk is no error here, because it may have space later.
             Err(why) if why.kind() != ErrorKind::StorageFull => {
                 Err(output::file_failure(path, &why))
             }

@@ -323,7 +323,8 @@ impl Setup {
         failure.map_or(Ok(controller), |why| Err(Failure::new(why.to_string(), why.hint())))
     }
 
-    /// Returns the target of a scope for given shares.
+    /// Returns the target of a scope: `shares`, with the order of the policy and the highest
+    /// migration rate of the configuration.
     pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
         Target {
             scope,
@@ -333,7 +334,7 @@ impl Setup {
         }
     }
 
-    /// Returns the goal of the actuator of a scope for given shares.
+    /// Returns the target of a scope for given shares, as the goal of the scope's actuator.
     pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
         self.host.goal(&self.target(config, scope, shares))
     }
@@ -476,7 +477,7 @@ impl Setup {
     }
 }
 
-/// Returns the timing and the rate limit of the loop.
+/// Returns the timing and the rate limit of the control loop.
 pub(super) fn settings(config: &Config) -> Settings {
     Settings {
         sample: config.sample,
@@ -509,7 +510,7 @@ fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
     Failure::new(why.to_string(), instead(remedy))
 }
 
-/// Adds the alternatives to counters to a hint.
+/// Returns `remedy` with the alternatives to counters: a feed, a recording or a simulated machine.
 fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();

@@ -30,7 +30,7 @@ pub struct Machine<'a> {
     pub threads: Option<u32>,
 }
 
-/// Runs the loop on a simulated machine, and prints its periods and the outcome.
+/// Runs the control loop on a simulated machine, and prints the periods and the outcome.
 ///
 /// # Errors
 /// When the platform or workload does not exist, or a period cannot be written.

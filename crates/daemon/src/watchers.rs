@@ -3,7 +3,7 @@
 //!
 //! A thread of its own writes to the clients, and the control loop only queues each line for that
 //! thread. A client with more than [`WAITING_MAX`] unread bytes is disconnected, so a slow client
-//! delays neither the loop nor other clients.
+//! delays neither the control loop nor other clients.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use interleaf_poll_server::{Interest, PollSet, Worker, is_retry, wait};
@@ -18,7 +18,7 @@ use std::{
     sync::mpsc::{Receiver, Sender, channel},
 };
 
-/// The default path of the socket.
+/// The default path of the monitor socket.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
 /// Maximum number of stored lines. A new client receives the stored lines, which are the most
@@ -65,7 +65,7 @@ impl Watchers {
     }
 }
 
-/// State of the thread.
+/// State of the thread that writes to the clients.
 struct Serving {
     listener: UnixListener,
     control: UnixStream,
@@ -217,7 +217,8 @@ mod tests {
         assert_eq!(lines(&mut connect(&path), 1), ["7"]);
     }
 
-    /// A client that does not read is disconnected; neither the loop nor the other clients wait.
+    /// A client that does not read is disconnected; neither the control loop nor the other clients
+    /// wait.
     #[test]
     fn a_client_that_does_not_read_delays_no_other() {
         let folder = tempfile::tempdir().unwrap();

@@ -123,8 +123,8 @@ impl Trace {
     }
 }
 
-/// A hash of a block, uniform over 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood,
-/// OOPSLA 2014).
+/// A hash of a block number or of another value, uniform over 64 bits: the finalizer of SplitMix64
+/// (Steele, Lea and Flood, OOPSLA 2014).
 pub(crate) fn hash(value: u64) -> u64 {
     let mut hash = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -8,7 +8,8 @@
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
-/// A block that is in the cache.
+/// A block in the cache: the index of its next access, and whether it was written since it was
+/// read.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     next: usize,
@@ -113,7 +114,8 @@ mod tests {
         assert_eq!(carried(&trace, 10), BlockTraffic::default());
     }
 
-    /// Minimum number of blocks read, by an exhaustive search over all choices of victims.
+    /// Minimum number of blocks that a cache of `most` blocks reads for a trace, by an exhaustive
+    /// search over all choices of victims. `resident` has the blocks in the cache at the start.
     fn least(trace: &[u32], resident: &HashSet<u32>, most: usize) -> u64 {
         let Some((block, rest)) = trace.split_first() else { return 0 };
         let mut with = resident.clone();

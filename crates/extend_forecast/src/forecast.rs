@@ -104,7 +104,7 @@ pub struct Model {
     /// at most 1.
     pub factors: [f64; 2],
     /// Reads and writes of the run above the miss curve, for each byte of the footprint that
-    /// exceeds the used part of the budget.
+    /// exceeds the used part of the budget ([`missing_bytes`]).
     pub extra: [f64; 2],
     /// Fraction of the bytes read that were demand reads in the run: threads waited for these
     /// pages.
@@ -190,7 +190,8 @@ impl Model {
         model
     }
 
-    /// Faults for a byte of `traffic`, divided by the faults for a byte of the run.
+    /// Faults for a byte of `traffic`, divided by the faults for a byte of the run that the model
+    /// was fitted to.
     fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
         let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
@@ -314,7 +315,7 @@ mod tests {
         assert!((model.overlap - 0.8).abs() < 1e-9 && model.overhead_s == 0.0);
         let found = model.forecast(&curve, &drive, true, 4_500_000_000);
         assert!((found.seconds - 1.7).abs() < 1e-9 && found.is_drive_bound);
-        // The runtime 1.1 s = 1 s + X - 0.8 X gives X = 0.5 s.
+        // The runtime 1.1 s = 1 s + X - 0.8 X gives the transfer time X = 0.5 s.
         let enough = model.enough(&curve, &drive, true, 1.0 / 1.1) as f64 / GB;
         assert!((enough - 5.5).abs() < 0.01, "{enough}");
     }
@@ -334,7 +335,8 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        // At both budgets, the used part is 0.134 GB less than the budget.
+        // The budgets are 3 GB in the run and 4.5 GB in the forecast. The used part of each is
+        // 0.134 GB less, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
         let share = 1.634 / 3.134;
         assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
         assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");

@@ -55,8 +55,8 @@ pub struct MissCurve {
 }
 
 impl MissCurve {
-    /// Simulates a pass at `steps` budgets up to the footprint, with a sample of about `sample`
-    /// blocks.
+    /// Simulates a pass with the replacement `policy` at `steps` budgets up to the footprint. The
+    /// simulation uses a sample of about `sample` blocks.
     pub fn of_trace(trace: &Trace, policy: Replacement, steps: u32, sample: usize) -> Self {
         let distinct = trace.distinct_blocks();
         let footprint_bytes = distinct as u64 * trace.block_bytes;

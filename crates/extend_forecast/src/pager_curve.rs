@@ -43,7 +43,8 @@ const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
-/// The fraction of this maximum that is unused on average, because a stream fills its part of the
+/// Prefetched pages that are not used yet, on average, as a fraction of the maximum that
+/// [`PREFETCHED_DIVISOR`] gives. The fraction is below 1, because a stream fills its part of the
 /// maximum and then uses it up.
 const PREFETCHED_PART: f64 = 0.5;
 
@@ -136,8 +137,8 @@ impl PagerCurves {
         }
     }
 
-    /// The share at which the two curves give the traffic of `run`, a run of one pass. The share is
-    /// clamped to 0 and 1.
+    /// The share of random replacement at which the two curves together give the traffic of `run`,
+    /// a run of one pass. The share is clamped to 0 and 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
         let [optimal, random] = self.bounds(run.budget_bytes);
         let share = |of: fn(&Traffic) -> f64| {
@@ -153,7 +154,7 @@ impl PagerCurves {
         }
     }
 
-    /// The miss curve of the pager with this share.
+    /// The miss curve of the pager with this share of random replacement.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();
@@ -220,8 +221,8 @@ mod tests {
         let near = curve.at(799 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         let used = loops.random.at(699 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         assert!((near / used - 1.0).abs() < 0.02, "{near} and {used}");
-        // A loop of three passes reads an eighth of its blocks in each, even with optimal
-        // replacement.
+        // The used part of this budget holds about 700 of the 800 blocks. Even with optimal
+        // replacement, each of the three passes therefore reads an eighth of the blocks.
         let least = loops.curve(RandomShare::default()).at(799 * BLOCK).read_bytes;
         assert!((least / (300 * BLOCK) as f64 - 1.0).abs() < 0.05, "{least}");
         assert_eq!(loops.curve(RandomShare::default()).at(800 * BLOCK), Traffic::default());

@@ -60,7 +60,7 @@ fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> BlockTraffic {
 struct Lru {
     most: usize,
     clock: u64,
-    /// The last use of each resident block, and whether it is dirty.
+    /// For each resident block, the value of `clock` at its last use, and whether it is dirty.
     resident: HashMap<u32, (u64, bool)>,
     by_use: BTreeMap<u64, u32>,
 }

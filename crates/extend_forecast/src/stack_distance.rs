@@ -62,7 +62,8 @@ pub fn histogram(blocks: &[u32]) -> Histogram {
     histogram
 }
 
-/// A binary indexed tree of marks.
+/// A binary indexed tree over the times of accesses. It counts the marks, of which each block has
+/// one at the time of its last access.
 struct Marks(Vec<i64>);
 
 impl Marks {

@@ -190,8 +190,8 @@ fn actuate(args: &ActuateArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "stayed within {most:.2}")
 }
 
-/// Waits a second and samples the placement. The actuator samples processes rarely, because a
-/// sample costs time. If it has no sample, this function takes one.
+/// Waits a second and returns a sample of the placement. The actuator samples processes rarely,
+/// because a sample costs time. If the actuator has no sample, this function takes one.
 fn follow(
     actuator: &mut dyn Actuator,
     setting: &Setting<'_>,

@@ -96,7 +96,8 @@ fn sums(
                 if sum.lines == 1 { sum.fed = fed } else { sum.fed.add(&fed) }
             })
             .or_insert(TierSum { first: now, last: now, lines: 0, fed });
-        // Stop after a complete step of the client, so that all tiers have equal time spans.
+        // Stop only when all tiers have the same number of lines, so that their time spans are
+        // equal.
         let lines = sums.values().next().map_or(0, |sum| sum.lines);
         if begun.elapsed() >= duration && sums.values().all(|sum| sum.lines == lines) {
             return Ok(sums);
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!(sums.len(), 2);
         for ((_, tier), sum) in sums {
             assert!(sum.lines >= 1 && sum.last > sum.first);
-            // The first step is left out, because it counts traffic from before the connection.
+            // The first line of a tier is left out, because it counts traffic from before the
+            // connection.
             assert_eq!(sum.fed.read_bytes, (2..=sum.lines as u64 + 1).sum::<u64>());
             assert_eq!(sum.fed.written_bytes, (sum.lines * tier) as u64);
         }

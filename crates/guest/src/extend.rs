@@ -158,7 +158,7 @@ fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     Ok(with_cpus.iter().map(budget).collect())
 }
 
-/// Works on all arrays at the same time, with a thread for each array.
+/// Calls `work` for all arrays at the same time, with a thread for each array.
 fn in_threads(
     arrays: &mut [Array],
     work: &(dyn Fn(&mut Array) -> io::Result<()> + Sync),

@@ -103,7 +103,7 @@ fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// Repeats the step: touches the pages and updates the emulated speed.
+/// Repeats the step of the program: touches the hot pages and updates the emulated speed.
 fn work(
     args: &LoadArgs,
     emulated: &Emulated,
@@ -258,7 +258,8 @@ mod tests {
 
     use super::*;
 
-    /// Runs the program on this machine, whose memory is all on node 0.
+    /// Runs the program with all pages on node 0, the first tier. The report has the speed of that
+    /// placement.
     #[test]
     fn the_speed_of_the_placement_is_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

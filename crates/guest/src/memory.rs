@@ -81,7 +81,8 @@ pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
 mod tests {
     use super::*;
 
-    /// Many neighbours of the same kind: without the edges, the kernel would merge them.
+    /// Many mappings of the same kind are made one after the other. The pages of each are counted
+    /// alone; without the edges, the kernel would merge the mappings.
     #[test]
     fn adjacent_memory_is_counted_alone() {
         let mut all: Vec<Memory> =

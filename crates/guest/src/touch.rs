@@ -243,8 +243,8 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies word 0, which has the round, and one of the words 1 to 511, another in each
-        // round.
+        // Verifies word 0, which has the number of the round, and one of the words 1 to 511. Each
+        // round verifies another one of these words.
         let word = 1 + round as usize % (WORDS - 1);
         for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
             if read(words, 0) != round || read(words, word) != stamp(page, word) {
@@ -282,7 +282,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 /// Words of 8 bytes in a page.
 const WORDS: usize = PAGE / 8;
 
-/// Fills each page: word 0 with the round 0, the other words with unique values.
+/// Fills each page: word 0 with 0, the number of the first round of checks, and the other words
+/// with unique values.
 fn fill(memory: &mut [u8]) {
     for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
         words[..8].fill(0);

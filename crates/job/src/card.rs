@@ -51,7 +51,7 @@ pub struct CardJob {
 /// The results of a group of jobs on a card.
 enum GroupResult {
     Storage(Box<Outcome>, Option<CardPowerFailure>),
-    /// The outcome of each job.
+    /// The options of loads and stores to the BAR, and the outcome of each job.
     Memory(MemoryOptions, Vec<MemoryOutcome>),
 }
 
@@ -81,7 +81,8 @@ impl CardJob {
     /// Checks the job.
     ///
     /// # Errors
-    /// The first option that is invalid, has no meaning for the access, or does not fit a card.
+    /// The first option that is invalid, has no meaning for the kind of access (`--access`), or
+    /// does not fit a card.
     pub fn checked(&self) -> Result<CheckedCardJob<'_>, Failure> {
         let memory = access::memory_options(self)?;
         let groups = groups::groups(self, memory.as_ref())?;

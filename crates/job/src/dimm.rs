@@ -79,7 +79,7 @@ pub fn server(name: &str, pattern: Pattern, seed: u64) -> Result<Setup, Failure>
     Ok(Setup { pattern, seed, ..server.setup() })
 }
 
-/// The loads of a memory system.
+/// A memory system, and the loads that are simulated on it.
 #[derive(Clone, Debug)]
 pub struct DimmJob {
     /// The memory system.
@@ -231,7 +231,7 @@ impl DimmJob {
     }
 }
 
-/// The number of points of a mix under a load.
+/// The number of points that `load` gives for each mix.
 pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }

@@ -33,7 +33,7 @@ pub struct ScenarioChanges {
 }
 
 impl ScenarioChanges {
-    /// Changes `scenario`.
+    /// Replaces the settings of `scenario` for which an option is given.
     pub fn apply(&self, scenario: &mut Scenario) {
         if let Some(rate) = &self.migration_rate {
             scenario.migration.bandwidth_gbps = rate.gbps();
@@ -84,7 +84,8 @@ impl MachineJob {
     /// Simulates the policy, and with `compare` also every other policy.
     ///
     /// # Errors
-    /// Weights of another policy or of other tiers, invalid curves, or a stop by `progress`.
+    /// Weights with a policy that is not static, weights for other tiers, invalid curves, or a stop
+    /// by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<SimulateDocument, Failure> {
         self.run_beside(&|| self.best_static(), progress)
     }

@@ -70,11 +70,12 @@ pub struct PlanJob<'a> {
     pub baseline: Option<String>,
     /// Memory that each demand needs. Default: the footprint of the demand, if it has one.
     pub footprint: Option<Bytes>,
-    /// Threads of each demand. Default: those of its runs, at most one for each core.
+    /// The number of threads of each demand. Default: that of the demand's runs, at most one thread
+    /// for each core.
     pub threads: Option<u32>,
-    /// The merit that decides.
+    /// The merit by which a configuration is recommended.
     pub goal: Goal,
-    /// Recommend configurations that cannot be bought yet, too.
+    /// True if a configuration that cannot be bought yet may be recommended too.
     pub future: bool,
     /// The fraction by which assumed figures are varied: 0.2 for 20 %.
     pub vary: f64,
@@ -211,7 +212,7 @@ impl PlanJob<'_> {
         several.map(document).collect()
     }
 
-    /// Checks that the baseline holds each demand.
+    /// Checks that the memory of the baseline configuration holds each demand.
     fn check_baseline(
         &self,
         sources: &[Source<'_>],

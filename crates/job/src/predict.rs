@@ -25,7 +25,7 @@ const RATIOS_MAX: u64 = 20_000;
 /// few ratios, more tiers have thousands.
 const TIERS_TABLED: usize = 2;
 
-/// Points of a load sweep.
+/// The number of points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
 /// Minimum number of items for which several threads are used. The computation of a row takes tens
@@ -269,7 +269,8 @@ pub fn for_tiers(weights: &Weights, names: &[&str]) -> Result<Weights, Failure> 
     })
 }
 
-/// Computes `compute` for each item, on all cores if there are many, in the order of the items.
+/// Calls `compute` for each item, on all cores if there are many items. Returns the results in the
+/// order of the items.
 fn each<T: Sync, R: Send>(
     items: &[T],
     task: &str,

@@ -32,13 +32,15 @@ pub trait Cases: Sync {
     /// Everything that the rows depend on. Rows of another input are not rows of this sweep.
     fn input(&self) -> Vec<String>;
 
-    /// Limits of the results that are known before the cases are simulated.
+    /// Notes on the results that are known before the cases are simulated, such as runs that are
+    /// too short for an accurate bandwidth.
     fn notes(&self) -> &[String];
 
     /// The number of rows of the case with this number.
     fn rows_of(&self, case: usize) -> usize;
 
-    /// Computes what these cases have in common, before their rows.
+    /// Computes what several of these cases share, such as the best static weights. It is called
+    /// before the rows of these cases are computed.
     fn prepare(&mut self, cases: &[usize]);
 
     /// Simulates a case. Returns the cells of its rows, without those of the fingerprints.

@@ -1,5 +1,5 @@
-//! The capabilities of a machine: each with its mechanism, or with the reason why it is missing and
-//! a remedy.
+//! The capabilities of a machine: each with what provides it, or with the reason why it is missing
+//! and a remedy.
 
 mod damon;
 mod nodes;
@@ -26,7 +26,7 @@ pub struct Capability {
 /// The state of a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Available, by this mechanism.
+    /// Available; the text says what provides the capability.
     Present(String),
     Missing {
         why: String,

@@ -14,8 +14,8 @@
 //! to a counter, its occupancy. Only counter 0 of an agent can do this, so an agent cannot count
 //! two tiers at once. Addresses are spread evenly over the agents, so each tier is counted by a
 //! sample of the agents, and the counts are scaled up. For example, of 96 agents with two tiers, 8
-//! count each tier, and each count is multiplied by 12. The ticks of the same agent convert cycles
-//! to nanoseconds.
+//! count each tier, and each count is multiplied by 12. The clock ticks that the same agent counts
+//! convert cycles to nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!

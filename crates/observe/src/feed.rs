@@ -54,11 +54,11 @@ pub struct Feed {
 /// The state of the feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Programs that are connected.
+    /// The number of connected programs.
     pub clients: usize,
-    /// Valid lines.
+    /// The number of valid lines so far.
     pub lines: u64,
-    /// Wrong lines.
+    /// The number of wrong lines so far.
     pub wrong: u64,
     /// The last wrong line and its fault.
     pub last_wrong: Option<String>,
@@ -68,11 +68,11 @@ pub struct State {
 struct Shared {
     /// Traffic since the last reading.
     traffic: Vec<Vec<Traffic>>,
-    /// The beginning of `traffic`, by the clock of [`now`]. It is the end of the last line of the
-    /// previous reading. Before the first counted line it is the connection of the first program,
-    /// or its first `time_ns`.
+    /// The time at which `traffic` begins, by the clock of [`now`]: the end of the last line of the
+    /// previous reading. Before the first counted line it is the time at which the first program
+    /// connected, or the first `time_ns` of that program.
     since: Duration,
-    /// The end of the last line; `None` without a line.
+    /// The end of the last line since the last reading; `None` without such a line.
     until: Option<Duration>,
     /// True until a line is counted: `since` is then the time of a connection, and a first
     /// `time_ns` replaces it.
@@ -174,7 +174,7 @@ struct Client {
     begun: Vec<u8>,
     /// True while the rest of a line that is too long is skipped.
     skipping: bool,
-    /// The end of the first line of the program.
+    /// The end of the program's first line, by the clock of [`now`]; `None` before that line.
     first: Option<Duration>,
 }
 
@@ -247,7 +247,7 @@ impl Client {
     }
 }
 
-/// Counts a line of a program; `first` is the end of the program's first line.
+/// Counts a line of a program; `first` is the time at which the program's first line ends.
 fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;

@@ -8,8 +8,8 @@ const STAT: &str = "/proc/stat";
 const OWN: &str = "/proc/self/stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Counters up to a moment. Times are summed over all CPUs, in ticks of
-/// [`rustix::param::clock_ticks_per_second`].
+/// CPU times from boot to the moment of reading, and the CPU frequencies at that moment. Times are
+/// summed over all CPUs, in ticks of [`rustix::param::clock_ticks_per_second`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuCounters {
     /// Time in which CPUs worked for any process.
@@ -22,7 +22,7 @@ pub struct CpuCounters {
     pub frequencies_khz: Vec<u64>,
 }
 
-/// Interference between two moments.
+/// Interference between two readings of [`CpuCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interference {
     /// CPUs that other programs kept busy, on average.
@@ -53,7 +53,7 @@ impl CpuCounters {
         Ok(Self { worked, own, stolen, frequencies_khz })
     }
 
-    /// Interference since `earlier`, `seconds` ago.
+    /// Interference since the reading `earlier`, which was taken `seconds` ago.
     pub fn since(&self, earlier: &Self, seconds: f64) -> Interference {
         let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
         let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;

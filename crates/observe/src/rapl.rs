@@ -124,7 +124,7 @@ fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     }
 }
 
-/// A source with the energy beside its traffic.
+/// A source of traffic whose readings also have the energy of a [`Meter`].
 #[derive(Debug)]
 pub struct Metered<S> {
     source: S,

@@ -110,12 +110,12 @@ impl Replay {
         Ok(Self { path: path.into(), readings: readings(&rows), next: 0 })
     }
 
-    /// Domains of each reading.
+    /// The number of domains of each reading.
     pub fn domains(&self) -> usize {
         self.readings.first().map_or(0, |reading| reading.traffic.len())
     }
 
-    /// Tiers of each reading.
+    /// The number of tiers of each reading.
     pub fn tiers(&self) -> usize {
         let first = self.readings.first().and_then(|reading| reading.traffic.first());
         first.map_or(0, Vec::len)

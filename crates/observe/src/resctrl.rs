@@ -57,7 +57,7 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     }
 }
 
-/// Removes the groups of killed processes; returns their number.
+/// Removes the monitoring groups that killed processes have left; returns the number of the groups.
 ///
 /// # Errors
 /// When the groups cannot be listed or removed.
@@ -99,7 +99,7 @@ impl<'a> Monitor<'a> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }
 
-    /// Bytes since the last reading; `None` when no cache counts.
+    /// Bytes of the group's traffic since the last reading; `None` when no cache counts.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -140,7 +140,7 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// A folder with process 7, resctrl mounted, and these features.
+    /// Makes the files of a machine with process 7 and a mounted resctrl with these features.
     fn mounted(features: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let line = "7 (a) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";

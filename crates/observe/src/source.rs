@@ -41,7 +41,7 @@ pub struct Reading {
     pub domain_counts: DomainCounts,
 }
 
-/// Counts beside the traffic of tiers.
+/// Counts of whole domains, and of the whole machine, beside the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DomainCounts {
     /// Bytes that each domain sent to others over the links between sockets (UPI, xGMI); empty
@@ -76,7 +76,7 @@ pub enum SourceError {
     Stopped(String),
 }
 
-/// Traffic of which nothing is counted.
+/// Traffic by domain and tier in which every count is unknown.
 pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
 }

@@ -20,10 +20,10 @@ use std::{io, time::Duration};
 /// Usage up to the moment of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// Living processes.
+    /// The number of living processes.
     pub processes: usize,
     pub threads: usize,
-    /// Threads that run or wait for a CPU.
+    /// The number of threads that run or wait for a CPU.
     pub running: usize,
     /// CPU time, ended processes included.
     pub cpu: Duration,
@@ -33,7 +33,7 @@ pub struct Usage {
     pub major_faults: u64,
     /// Bytes from and to storage; `None` where the kernel does not account for them.
     pub storage: Option<Storage>,
-    /// Processes of other users, whose storage may not be read.
+    /// The number of processes of other users, whose storage traffic may not be read.
     pub hidden: usize,
 }
 
@@ -158,7 +158,8 @@ fn used(text: &str) -> Option<Used> {
     })
 }
 
-/// Running threads of a process. A thread that ended after the folder was listed does not count.
+/// The number of running threads of a process. A thread that ended after the folder was listed does
+/// not count.
 fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     if used.threads <= 1 {
         return Ok(usize::from(used.is_running));

@@ -122,7 +122,8 @@ fn words_by_hand() {
     assert!(epyc.missing.iter().any(|what| what == "socket 0 to node 1: bytes"));
 }
 
-/// A unit counts the occupancy of one tier; together the units count both tiers on both sockets.
+/// Each home agent counts the occupancy of one tier; together the home agents count both tiers on
+/// both sockets.
 #[test]
 fn home_agents_take_turns() {
     let plan = planned(&captured(XEON)).unwrap();

@@ -117,7 +117,8 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// Two ratings that once crashed `balance`, and two similar ratings.
+/// A node with a rating that no memory has counts as unrated. Two of the ratings once crashed
+/// `balance`.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

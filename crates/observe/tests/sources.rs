@@ -161,8 +161,8 @@ fn programs_are_summed() {
     assert_eq!(reading.traffic[1][0], expected);
     assert!(reading.span > Duration::ZERO);
     assert_eq!(feed.read().unwrap().traffic, nothing(2, 2), "each is read once");
-    // A client closes its connection in the middle of a line, which still counts; the other client
-    // continues.
+    // A client closes its connection after a line without a newline. The line still counts, and the
+    // other client continues.
     one.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}").unwrap();
     drop(one);
     until(&feed, |state| state.lines == 4 && state.clients == 1);

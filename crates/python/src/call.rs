@@ -1,9 +1,10 @@
 //! Calls that release the GIL and end at Ctrl-C. A panic becomes an exception.
 //!
-//! Python runs signal handlers only on its main thread, while this thread holds the GIL. A long
-//! computation therefore runs on a separate thread. The caller waits for the result, and takes the
-//! GIL twenty times a second to run signal handlers and to report progress. If a handler raises,
-//! the caller returns at once; the computation checks a flag at its next step and ends.
+//! Python runs signal handlers only on its main thread, and only while the main thread holds the
+//! GIL. A long computation therefore runs on a separate thread. The caller waits for the result,
+//! and takes the GIL twenty times a second to run signal handlers and to report progress. If a
+//! handler raises an exception, the caller returns at once; the computation checks a flag at its
+//! next step and ends.
 
 use crate::error;
 use interleaf_console::Failure;

@@ -236,7 +236,7 @@ fn dimm_job(texts: &Texts) -> Result<DimmJob, Failure> {
     })
 }
 
-/// The setup of a module in each channel.
+/// The setup of a memory system with the same module in each channel.
 fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     let Some(device) = texts.get("device") else {
         let hint = format!("give device, one of {}", device::names().join(", "));

@@ -152,7 +152,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Variables that set the number of threads in common libraries.
+/// Environment variables that set the number of threads in common libraries.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
 

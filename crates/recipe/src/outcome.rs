@@ -57,7 +57,8 @@ impl Recipe {
         })
     }
 
-    /// The first group of the last match in the output.
+    /// The first group of the last match of `pattern` in the output. The error names the value that
+    /// is missing: `name`.
     fn text(&self, name: &str, pattern: &str, output: &str) -> Result<String, Failure> {
         let found = Regex::new(pattern).ok().and_then(|regex| {
             let last = regex.captures_iter(output).last()?;

@@ -179,10 +179,10 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Compares the rows of a pattern at a ratio with the row on DRAM. The rows replace the earlier
-    /// rows of this pattern and ratio, which had fewer rounds. `moves_bytes` is true if the pattern
-    /// is sequential or can be prefetched: the limit of the drive is then its bandwidth, and not
-    /// its requests per second.
+    /// Compares `rows`, a pattern at a ratio of footprint to budget on each way, with the row on
+    /// DRAM. The rows replace the earlier rows of this pattern and ratio, which had fewer rounds.
+    /// `moves_bytes` is true if the pattern is sequential or can be prefetched: the limit of the
+    /// drive is then its bandwidth, and not its requests per second.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,

@@ -112,7 +112,7 @@ pub struct CardPoint {
     pub sync_us: Option<IoLatencyDocument>,
 }
 
-/// The access of NVMe, and of all documents without that field.
+/// The value of the field `access` for NVMe, which is also the default of the field.
 pub const STORAGE: &str = "storage";
 
 fn storage() -> String {
@@ -210,7 +210,7 @@ impl CardDocument {
         self.points.extend(points.map(point));
     }
 
-    /// Adds the point of loads and stores.
+    /// Adds the point of a job of loads and stores to the BAR.
     pub fn add_memory(
         &mut self,
         card: &Card,
@@ -256,7 +256,8 @@ impl CardDocument {
         self.power_failures.push(failure);
     }
 
-    /// The loads of the document in their order: points that differ in card and depth only.
+    /// The first point of each load, in the order of the document. Points that differ only in card
+    /// and depth have the same load.
     pub fn loads(&self) -> Vec<&CardPoint> {
         let mut loads: Vec<&CardPoint> = vec![];
         for point in &self.points {

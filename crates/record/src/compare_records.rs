@@ -63,7 +63,8 @@ pub enum Verdict {
 
 display_word!(Verdict);
 
-/// The second record as a whole. Only differences between good points count.
+/// The verdict on the second record as a whole, against the first. Only differences between points
+/// of good quality count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overall {
     /// Better in some points, worse in none.
@@ -147,7 +148,7 @@ impl CompareDocument {
         }
     }
 
-    /// The second record as a whole, against the first.
+    /// The verdict on the second record as a whole, against the first.
     pub fn overall(&self) -> Overall {
         let any = |verdict: Verdict, is_trusted: bool| {
             self.rows.iter().any(|row| row.verdict == verdict && (row.trusted || !is_trusted))
@@ -357,8 +358,8 @@ mod tests {
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
 
-    /// Simulates records of one machine: each point is the median of 3 repetitions with normal
-    /// noise.
+    /// Simulates 100 pairs of records of one machine: each point is the median of 3 repetitions
+    /// with normal noise. At most 2 of the pairs are reported as different.
     #[test]
     fn records_that_differ_in_nothing_are_the_same() {
         use interleaf_measure::spread::spread;

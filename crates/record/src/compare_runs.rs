@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// Minimum ratio in a document; the maximum is its reciprocal.
+/// Minimum speed-up in a document; the maximum speed-up is the reciprocal.
 const RATIO_MIN: f64 = 1e-9;
 
 /// The document: configurations, each run, the results so far; one JSON object.
@@ -207,13 +207,13 @@ impl ComparedWorkload {
         (0..count).map(runs).min().unwrap_or(0)
     }
 
-    /// The runs of a configuration in complete rounds.
+    /// The runs of a configuration in the first `rounds` rounds.
     pub fn runs_of(&self, configuration: usize, rounds: usize) -> Vec<&ComparedRun> {
         let is_of = |run: &&ComparedRun| run.configuration == configuration && run.round <= rounds;
         self.runs.iter().filter(is_of).collect()
     }
 
-    /// The costs of a configuration by rounds: less is better.
+    /// The cost of a configuration in each of the first `rounds` rounds: less is better.
     fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         let runs = self.runs_of(configuration, rounds);
         let cost = |run: &&ComparedRun| match self.higher_is_better {
@@ -223,7 +223,7 @@ impl ComparedWorkload {
         runs.iter().map(cost).collect()
     }
 
-    /// The logarithms of the speed-ups of each round.
+    /// The logarithm of the configuration's speed-up in each of the first `rounds` rounds.
     fn log_speedups(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         paired::log_speedups(&self.costs(0, rounds), &self.costs(configuration, rounds))
     }
@@ -279,7 +279,7 @@ impl ComparedWorkload {
 }
 
 impl CompareRunsDocument {
-    /// A comparison without runs.
+    /// The document of a comparison before its first run.
     pub fn new(
         machine: MeasuredMachine,
         design: DesignDocument,
@@ -298,7 +298,7 @@ impl CompareRunsDocument {
         }
     }
 
-    /// Computes the results of a workload, and the means.
+    /// Computes the results of a workload, and the mean speed-ups over all workloads.
     pub fn update(&mut self, workload: usize, design: &Design) {
         let count = self.configurations.len();
         self.workloads[workload].update(design, count);
@@ -325,7 +325,7 @@ impl CompareRunsDocument {
             .any(|speedup| matches!(speedup.verdict, RunsVerdict::Faster | RunsVerdict::Slower))
     }
 
-    /// The speed-ups of all workloads, and the runs of each.
+    /// A figure of the speed-ups in all workloads, and a figure of the runs of each workload.
     pub fn figures(&self) -> Vec<Figure> {
         let names: Vec<String> = self.workloads.iter().map(|it| it.name.clone()).collect();
         let speedup = |configuration: usize| {

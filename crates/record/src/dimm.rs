@@ -189,7 +189,8 @@ impl DimmDocument {
         }
     }
 
-    /// Adds a point, and updates the sums and the power line.
+    /// Adds a point. Updates the number of requests, the simulated time, and the line of power
+    /// against bandwidth through all points.
     pub fn point(
         &mut self,
         mix: &str,

@@ -141,7 +141,7 @@ impl SessionProcesses {
 impl Check for ExtendDocument {}
 
 impl ExtendDocument {
-    /// The counts so far.
+    /// The document with the session's counts so far.
     pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &SessionProcesses) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);

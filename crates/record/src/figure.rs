@@ -94,7 +94,7 @@ impl Figure {
         }
     }
 
-    /// True if the categories are rows, one below the other.
+    /// True if the categories are drawn as rows, one below the other: all series are points.
     pub fn has_rows(&self) -> bool {
         let is_points = |series: &Series| series.kind == SeriesKind::Points;
         !self.categories.is_empty() && self.series.iter().all(is_points)

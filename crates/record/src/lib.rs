@@ -152,7 +152,8 @@ impl Document {
         }
     }
 
-    /// The schema of the document, or of each line of a balance; the format of a sweep.
+    /// The schema of the document. For a record of `balance` it is the schema of each line, and for
+    /// a sweep the name of the format.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,
@@ -182,8 +183,8 @@ impl Document {
         }
     }
 
-    /// The text of the document as a command writes it: JSON, a line of JSON for each period of a
-    /// balance, or the CSV of a sweep.
+    /// The text of the document as a command writes it: JSON, a line of JSON for each period of
+    /// `balance`, or the CSV of a sweep.
     pub fn text(&self) -> String {
         match self {
             Self::Predict(document) => json(document),
@@ -374,7 +375,7 @@ fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>
     Ok(Box::new(document))
 }
 
-/// Reads the periods of a balance, and its advice: a line for each.
+/// Reads a record of `interleaf balance`, which has a line for each period and for each advice.
 fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, RecordError> {
     let mut log = balance::BalanceLog { periods: vec![], advice: vec![] };
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -389,7 +390,8 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
     Ok(Box::new(log))
 }
 
-/// The text is not JSON, or the value at `field` has the wrong type; `field` is "." for the whole.
+/// The error of a text that is not JSON, or whose value at `field` has the wrong type. The `field`
+/// of the whole document is empty or ".".
 fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
         "" | "." => String::new(),

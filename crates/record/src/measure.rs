@@ -33,12 +33,12 @@ const SPREAD_MAX: f64 = 0.05;
 /// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
 /// A point is noisy when other programs took more than this many CPUs for each CPU of the
-/// measurement, or the hypervisor took more than half of it.
+/// measurement, or the hypervisor took more than half of this many CPUs.
 const OTHERS_MAX: f64 = 0.1;
 /// A point is noisy when more than this fraction of the pages is not at the requested weights.
 const OFF_MAX: f64 = 0.01;
-/// A point is noisy when the last-level caches can hold more than this fraction of its memory: it
-/// would measure the caches.
+/// A point is noisy when the last-level caches can hold more than this fraction of the point's
+/// memory, because the point would then measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
 /// The document: one JSON object with 19 fields.

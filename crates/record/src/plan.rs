@@ -197,7 +197,7 @@ pub struct PlanEnergy {
 }
 
 impl PlanDocument {
-    /// Speed against cost, and speed against energy, with their fronts.
+    /// The figures of speed against cost, and of speed against energy, with their Pareto fronts.
     pub fn figures(&self) -> Vec<Figure> {
         let cost_label = format!("cost, {}", self.currency);
         let energy_label = format!("energy, J {}", self.task());

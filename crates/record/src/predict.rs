@@ -144,7 +144,8 @@ impl PredictDocument {
         }
     }
 
-    /// Figures of this prediction: over the share of two tiers, and over the load.
+    /// The figures: bandwidth or speed-up against the share of pages on the first of two tiers, and
+    /// latency against bandwidth for a sweep of loads.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![];
         if self.tiers.len() == 2 && self.rows.len() > 1 {
@@ -290,8 +291,9 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
 /// of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
-/// The warning that the forecast of a measured run misses its result, in `unit`. The warning lists
-/// all of `fits`, so that the reader sees which runs agree. Each verb with a forecast prints it.
+/// The warning that the forecast of a measured run misses the run's result, in `unit`. The warning
+/// lists all of `fits`, so that the reader sees which runs agree. Each subcommand with a forecast
+/// prints this warning.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;

@@ -182,7 +182,8 @@ impl RunDocument {
         }
     }
 
-    /// A command whose pages are steered. `nodes` lists the nodes with their initial weights.
+    /// The document of a command whose pages a policy steers. `nodes` lists the nodes with their
+    /// initial weights.
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,
@@ -202,7 +203,7 @@ impl RunDocument {
         }
     }
 
-    /// A command without a placement, before its start.
+    /// The document of a command before its start, without a placement.
     fn not_started(command: Vec<String>) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -307,7 +308,7 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// The plan of a dry run.
+    /// The document of a dry run: the pages that would be migrated by the forecast `found`.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -150,7 +150,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The largest magnitude of a number in a row.
 const NUMBER_MAX: f64 = 1e18;
 
-/// The maximum number of parts of a sweep that have figures of their own.
+/// The maximum number of parts of a sweep, which are groups of rows with figures of their own.
 const FIGURES_MAX: usize = 6;
 
 /// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.
@@ -165,7 +165,7 @@ pub struct SweepDocument {
     text: String,
 }
 
-/// A workload of a case.
+/// A row of the CSV file: a workload of a case with its results.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweepRow {
     /// The 0-based number of the case.
@@ -309,7 +309,7 @@ pub struct Spread {
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
-    /// `None` without values.
+    /// The distribution of `values`; `None` without values.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
@@ -443,8 +443,8 @@ impl SweepDocument {
         figures
     }
 
-    /// The labels of the parts of the rows that have figures of their own. If there are too many
-    /// parts, a single empty label stands for all rows.
+    /// The labels of the parts of the sweep. The rows of a part have the same `names`, and figures
+    /// of their own. If there are too many parts, a single empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {
@@ -478,7 +478,7 @@ impl SweepDocument {
     }
 }
 
-/// A name of a row.
+/// A function that returns a name of a row: the platform, the workload or the threads.
 type Name = fn(&SweepRow) -> String;
 
 /// The names of a row, joined.

@@ -224,7 +224,8 @@ pub struct TuneRequest {
 }
 
 impl TuneDocument {
-    /// A search without runs; `source` describes the origin of the proposed weights.
+    /// The document of a search before its first run. `source` describes the origin of the proposed
+    /// weights.
     pub fn new(request: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),

@@ -19,7 +19,7 @@ pub enum Warning {
     /// The measured memory is less than a multiple of the last-level cache, so the cache affects
     /// the result.
     CacheIsMeasured {
-        /// The option of the size.
+        /// The option that sets the size.
         option: &'static str,
         /// The size, bytes.
         bytes: u64,
@@ -30,7 +30,7 @@ pub enum Warning {
     },
     /// Little memory is free, so a default size was reduced.
     SizeReduced {
-        /// The option of the size.
+        /// The option that sets the size.
         option: &'static str,
         /// The node or control group with little memory.
         place: String,

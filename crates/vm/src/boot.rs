@@ -45,7 +45,8 @@ fn virtual_clock(shift: u32) -> [String; 4] {
     ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
 }
 
-/// Linux 6.1 waits for ever for its second processor if the clock counts instructions.
+/// The series that boots with the host's clock, because Linux 6.1 waits for ever for its second
+/// processor if the clock counts instructions.
 const HOST_CLOCK: Series = Series::Of(6, 1);
 
 /// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
@@ -310,7 +311,7 @@ impl Drop for Machine {
 /// The reason why [`listen`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListenEnd {
-    /// The port was closed.
+    /// QEMU closed the guest's port.
     All,
     /// The watch returned true.
     Cut,
@@ -318,7 +319,8 @@ enum ListenEnd {
     Late,
 }
 
-/// Records the guest's lines.
+/// Adds the lines of the guest's report, which arrive at `port`, to `record`. Returns when the port
+/// is closed, `until` returns true, or `limit` has passed.
 fn listen(
     port: ChildStdout,
     start: Instant,

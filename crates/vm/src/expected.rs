@@ -21,7 +21,7 @@ use interleaf_sim::machine::{
 /// Samples in a period of the daemon's loop: one each 200 ms, for 6 s.
 const SAMPLES_PER_PERIOD: u32 = 30;
 
-/// The arguments of a run of `load`.
+/// The arguments of a run of the guest's program `load`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// The platform's file, on the host.
@@ -40,7 +40,7 @@ pub struct Expected {
     pub migration_gbps: f64,
 }
 
-/// The best placement.
+/// The best placement of the hot pages in a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
     /// Weights that sum to 100.
@@ -198,8 +198,8 @@ mod tests {
         }
     }
 
-    /// A tenth of the threads do not saturate the first tier, so the best placement has all pages
-    /// there.
+    /// In the second phase only a tenth of the threads are active. They do not saturate the first
+    /// tier, so the best placement has all pages there.
     #[test]
     fn each_phase_has_its_best() {
         let phases = [(120.0, 1.0), (120.0, 0.1)];

@@ -148,5 +148,6 @@ impl fmt::Display for Record {
     }
 }
 
-/// Enough lines for a panic and the stack trace before it.
+/// The number of last lines of the kernel's log that are printed: enough for a panic and the stack
+/// trace before it.
 const CONSOLE_LINES: usize = 40;

@@ -15,7 +15,8 @@ const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 const SWEEP: &str = "start sweep touch 100MiB --bind 0 --sweep\nawait sweep touched\n";
 
-/// The guest's report. NUMA balancing is off, because it would migrate pages back.
+/// Runs `steps` in a guest and returns its report. NUMA balancing is off, because it would migrate
+/// pages back.
 fn guest_record(series: Series, steps: &str) -> Option<Record> {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
@@ -90,7 +91,7 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// The scope is the whole machine.
+/// The actuator steers the whole machine through `paddr`. Targets are reached and kept.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -102,7 +103,8 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// The scope is the whole machine, on kernels without a DAMON goal for physical memory.
+/// On kernels without a DAMON goal for physical memory, the actuator `quota` steers the whole
+/// machine. The target is reached and kept.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
@@ -115,7 +117,7 @@ fn quotas_reach_and_keep() {
     });
 }
 
-/// On a kernel without DAMON, the actuator is `move_pages`.
+/// On a kernel without DAMON, the actuator is `move_pages`. Both targets are reached and kept.
 #[test]
 fn pages_reach_and_keep() {
     let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 20MiB";
@@ -127,7 +129,7 @@ fn pages_reach_and_keep() {
 }
 
 /// Without `--leave`, the error names `damon_stat` as the user of DAMON. A killed actuator leaves a
-/// running kdamond. `--restore` removes it and then switches `damon_stat` on again.
+/// running kdamond. `--restore` removes the kdamond and then switches `damon_stat` on again.
 #[test]
 fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";

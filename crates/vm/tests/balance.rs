@@ -62,7 +62,8 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The arguments of this run for the simulation, with a single phase.
+/// The arguments of the program `load` for the simulation. In the single phase the fraction
+/// `active` of the threads is active.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![ActivePhase { local_s: 1000.0, active }],
@@ -215,8 +216,8 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// The policy climbs to the best weights and stays there. At low demand it returns to the first
-/// tier step by step. With high demand it searches again.
+/// The policy `dmi` climbs to the best weights and stays there. At low demand it returns to the
+/// first tier step by step. With high demand it searches again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [
@@ -240,9 +241,9 @@ fn dmi(series: Series) {
     nothing_is_left(&record);
 }
 
-/// The policy goes to the weights that the curves propose, verifies the result and stays there. At
-/// low demand all pages return to the first tier. With high demand they go back to the first
-/// proposal.
+/// The policy `guided` goes to the weights that the curves propose, verifies the result and stays
+/// there. At low demand all pages return to the first tier. With high demand they go back to the
+/// first proposal.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [
@@ -266,7 +267,8 @@ fn guided(series: Series) {
     nothing_is_left(&record);
 }
 
-/// The scope is the whole machine, by physical addresses.
+/// The policy `guided` steers the whole machine with DAMON on physical addresses. The pages settle
+/// at the best weights.
 fn machine(series: Series, actuator: &str) {
     let rests = "as when it settled";
     let config = config(PolicyKind::Guided, MACHINE, actuator);

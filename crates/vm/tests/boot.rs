@@ -74,11 +74,11 @@ fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<
 /// A test's changes to the default boot.
 type Change = fn(&mut Boot<'_>);
 
-/// The guest's report after all steps; `None` if the kernel or QEMU is missing.
+/// Runs `steps` in a guest and returns its report; `None` if the kernel or QEMU is missing.
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
-    // A slow clock makes the kernel's waits shorter. It changes no result, because no step depends
-    // on durations.
+    // An instruction takes 2^4 ns of the guest's clock, so the kernel's waits take few
+    // instructions. This changes no result, because no step depends on durations.
     match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
             note(topology, &record);
@@ -117,7 +117,7 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
-/// This boot also tests page placement.
+/// A node of DRAM and a node of an expander, with an HMAT. This boot also tests page placement.
 fn two_nodes_hmat(kernel: &Kernel) {
     let more = place_pages();
     let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {

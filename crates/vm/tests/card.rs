@@ -105,7 +105,8 @@ impl Bench {
         boot.until = until;
         let plugin = plugin();
         boot.clock = self.follows_guest.then_some(&plugin);
-        // The compared latency contains the time of the driver's instructions.
+        // An instruction takes 2^1 ns. The latencies that tests compare contain the time of the
+        // driver's instructions.
         boot.clock_shift = 1;
         boot.run().unwrap()
     }

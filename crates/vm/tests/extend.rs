@@ -38,7 +38,8 @@ fn assert_local(record: &Record, step: &str, round: u32) {
     }
 }
 
-/// Two threads have an array of 8 MiB each. Together they have a budget of 8 MiB.
+/// Two threads have an array of 8 MiB each, and together a budget of 8 MiB. After each round, the
+/// resident pages of a thread are on the thread's node.
 #[test]
 fn pages_are_on_the_node_of_their_thread() {
     let runs = ["", " --fixed", " --signal"];
@@ -52,7 +53,8 @@ fn pages_are_on_the_node_of_their_thread() {
     });
 }
 
-/// Threads migrate at random for 6 s of the guest's clock; the kernel's NUMA balancing is on.
+/// Threads migrate at random for 6 s of the guest's clock, while the kernel's NUMA balancing is on.
+/// No page has wrong content.
 #[test]
 fn no_page_is_wrong_when_threads_migrate() {
     let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 6";

@@ -45,7 +45,8 @@ fn readings() -> String {
     READINGS.map(|reading| format!("{reading}\n")).concat() + "list /run/interleaf\n"
 }
 
-/// The guest's report of the steps. The settings are read before and after the steps.
+/// Runs `steps` in a guest and returns its report. The settings are read before and after the
+/// steps.
 fn guest_record(series: Series, config: &str, steps: &str) -> Option<Record> {
     guest_record_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
@@ -383,7 +384,7 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
 /// with the reason. When the node is online again, the daemon can be restarted.
 #[test]
 fn a_node_that_goes_offline_ends_the_daemon() {
-    // Memory blocks of 128 MiB; pluggable memory begins at 4 GiB.
+    // A memory block has 128 MiB. Pluggable memory begins at 4 GiB, which is memory block 32.
     let blocks = |state: &str| {
         let block =
             |block| format!("write /sys/devices/system/memory/memory{block}/state {state}\n");

@@ -171,13 +171,13 @@ impl Answers<'_> {
         if values.is_empty() { NOTHING.to_string() } else { values.join(between) }
     }
 
-    /// `yes` if a folder contains a name.
+    /// `yes` if a folder contains a name, otherwise a dash.
     fn has(&self, folder: &str, name: &str) -> String {
         let names = self.of(&format!("list {folder}"), 0).unwrap_or_default();
         if names.iter().any(|other| other == name) { "yes" } else { NOTHING }.to_string()
     }
 
-    /// The values that a file accepts.
+    /// The words among `words` that a file accepts; a dash if it accepts none.
     fn takes(&self, path: &str, words: &[&str]) -> String {
         let taken = |word: &&&str| self.of(&format!("write {path} {word}"), 0).is_ok();
         let taken: Vec<String> = words.iter().filter(taken).map(|w| format!("`{w}`")).collect();

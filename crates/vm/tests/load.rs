@@ -50,8 +50,8 @@ fn command(run: &Expected) -> String {
     text
 }
 
-/// The lines that `drain` printed, by tier: the time span in the guest, and the sum of the feed in
-/// it.
+/// For each tier, from a line that `drain` printed: a time span of the guest's clock, s, and the
+/// traffic that `load` fed in the span.
 fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     let line = |line: &str| {
         let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
@@ -102,7 +102,7 @@ fn rows(lines: &[String]) -> Vec<Vec<f64>> {
 }
 
 /// Pages are placed by weights, then migrated to other weights, and once all to one tier. The bytes
-/// and the latency of the feed follow.
+/// and the latency that `load` feeds follow the placement.
 #[test]
 fn traffic_follows_the_pages() {
     let run = run(&[]);

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PAGE: u64 = 4096;
 
-/// The guest's report of the steps.
+/// Runs `steps` in a guest and returns its report.
 fn guest_record(series: Series, steps: &str) -> Option<Record> {
     harness::guest_record(series, "two-nodes-hmat", steps)
 }

@@ -40,7 +40,8 @@ fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
     lines.iter().find(|line| line.starts_with("pages ")).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// Page counts are exact, because `touch` maps whole rounds.
+/// With each choice of weights the pages on each node have the ratio of the weights. The counts are
+/// exact, because `touch` maps whole rounds of interleaving.
 fn weights_are_exact(series: Series) {
     let three = "run interleaf run --weights 3:1 -- touch 64MiB";
     // 64 rounds of 258 pages.

@@ -15,8 +15,8 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const SERIES: [Series; 2] = [Series::Of(6, 12), Series::Of(6, 17)];
 
-/// The guest's report of the steps. Checks that the weights are the same before and after, and that
-/// no journal remains.
+/// Runs `steps` in a guest and returns its report. Checks that the weights are the same before and
+/// after the steps, and that no journal remains.
 fn unchanged(series: Series, steps: &str) -> Option<Record> {
     let reading = format!("read {WEIGHTS}/*");
     let steps = format!("{reading}\n{steps}\n{reading}\nlist /run/interleaf\n");
@@ -60,7 +60,8 @@ fn three_to_one_is_found_by_time() {
     }
 }
 
-/// `tune` with a metric that the program prints, which has no noise. Stdout is the document.
+/// `tune` finds 3:1 by a metric that the program prints, which has no noise. With `--json` the
+/// document is printed on stdout.
 #[test]
 fn three_to_one_is_found_by_a_metric() {
     let tune = "run interleaf tune -q --json --metric rate.([0-9.]+) --higher-is-better -- \

@@ -46,7 +46,7 @@ const LEAST: u64 = 64 << 10;
 /// The largest error of an element of the solution, whose elements are 1 or -1.
 const TOLERANCE: f64 = 1e-8;
 
-/// The matrix: elements in and above the diagonal, by columns.
+/// The places of the matrix elements that are not zero, in and above the diagonal, by columns.
 #[derive(Debug)]
 struct Pattern {
     /// Grid points along an edge of the cube.
@@ -108,12 +108,12 @@ impl Pattern {
         factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
     }
 
-    /// The diagonal element in a round.
+    /// The value of all diagonal elements in a round.
     fn diagonal(round: u32) -> f64 {
         6.0 + f64::from(round % 2) / 2.0
     }
 
-    /// The elements in a round.
+    /// The values of the matrix elements in a round, in the order of `rows`.
     fn values(&self, round: u32) -> Vec<f64> {
         let mut values = vec![-1.0; self.rows.len()];
         // The diagonal element is the last of its column.
@@ -123,7 +123,8 @@ impl Pattern {
         values
     }
 
-    /// The matrix times the solution.
+    /// The matrix of a round times the known solution: the right side of the system that `verify`
+    /// solves.
     fn product(&self, round: u32) -> Vec<f64> {
         let mut product = vec![0.0; self.unknowns()];
         let values = self.values(round);
@@ -142,12 +143,13 @@ impl Pattern {
     }
 }
 
-/// An element of the solution.
+/// The element with index `at` of the known solution: 1 or -1.
 fn solution(at: usize) -> f64 {
     if word(at) >> 63 == 0 { 1.0 } else { -1.0 }
 }
 
-/// Appends the points of a box in the order of nested dissection.
+/// Appends the grid points of the box with the coordinates `ranges` to `order`, in the order of
+/// nested dissection.
 fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
     let lengths = ranges.clone().map(|range| range.len());
     let [xs, ys, zs] = ranges.clone();
@@ -178,7 +180,8 @@ fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
 }
 
 impl Cholesky {
-    /// Finds the largest cube whose factor is at most the footprint.
+    /// Finds the largest cube of grid points whose factor is at most the footprint, and allocates
+    /// the factor.
     ///
     /// # Errors
     /// When the footprint is less than the factor of the smallest cube, several threads are
@@ -196,8 +199,8 @@ impl Cholesky {
     }
 }
 
-/// The largest cube whose factor is at most the footprint; `None` if even the factor of the
-/// smallest cube is larger.
+/// The largest cube of grid points whose factor is at most the footprint; `None` if even the factor
+/// of the smallest cube is larger.
 fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     let fits = |side: usize| {
         let pattern = Pattern::new(side);

@@ -60,8 +60,8 @@ impl Axis {
 }
 
 /// A geometric sequence of `length` numbers, or its transform, at one index. The absolute value
-/// falls to a tenth along the sequence. The angle of a step is a whole number of turns divided by
-/// the length, so the angles are exact for any length.
+/// falls to a tenth along the sequence. The angle from one number to the next is a whole number of
+/// turns divided by `length`, so the angles are exact for any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
@@ -82,8 +82,9 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
 }
 
 impl Transform {
-    /// One transform. Its numbers, scratch and factors together are as large as the footprint. The
-    /// factors are in the library's memory, from the ordinary allocator.
+    /// Allocates one long transform. Its numbers, its scratch and the twiddle factors together are
+    /// as large as the footprint. The twiddle factors are in the library's own memory, from the
+    /// ordinary allocator.
     ///
     /// # Errors
     ///
@@ -93,14 +94,15 @@ impl Transform {
         if threads > 1 {
             return Err(SetupError::OneThread { what: "fft" });
         }
-        // Numbers, scratch and factors have the same size.
+        // Numbers, scratch and twiddle factors have the same size.
         let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
         let axis = Axis::new(length);
         let scratch = axis.fft.get_inplace_scratch_len();
         Self::with(memory, axis, 1, threads, length, scratch)
     }
 
-    /// A cube whose lines are transformed along each axis.
+    /// Allocates the largest cube that fits into the footprint. A round transforms the lines of the
+    /// cube along each axis.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -144,7 +146,7 @@ impl Transform {
         }
     }
 
-    /// Transforms the lines along the axis that is contiguous in memory.
+    /// Transforms the lines of the cube along the axis that is contiguous in memory.
     fn rows(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -154,7 +156,8 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines along the middle axis, a plane at a time, transposed in a buffer.
+    /// Transforms the lines of the cube along the middle axis, one plane at a time. The plane is
+    /// transposed in a buffer, so that the lines are contiguous.
     fn columns(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -167,8 +170,9 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines along the axis with the largest stride. A plane along this axis crosses
-    /// all contiguous planes; it is transposed in a buffer, as in [`Self::columns`].
+    /// Transforms the lines of the cube along the axis with the largest stride. A plane along this
+    /// axis crosses all contiguous planes. The crossing plane is transposed in a buffer, as in
+    /// [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         // A crossing plane has one row of each contiguous plane.
@@ -239,13 +243,14 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index in the input of the element at `at`. If the order is reversed, element 0 stays in
-/// place.
+/// The index that the element at `at` had in the input. Two rounds reverse the order of the
+/// elements (`is_back`), but element 0 stays in place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
 
-/// The value of an element of the cube: the product of the values along its axes.
+/// The value of the element with index `at` in the cube: the product of the three values of `along`
+/// at the coordinates of the element.
 fn product(along: &[Number], at: usize) -> Number {
     let side = along.len();
     along[at % side] * along[at / side % side] * along[at / side / side]

@@ -22,17 +22,18 @@ use std::f64::consts::TAU;
 /// Density, momentum along three axes, energy.
 const FIELDS: usize = 5;
 
-/// Bytes of a cell, of the old and of the new state.
+/// Bytes for each cell: all fields of its old and of its new state.
 pub(crate) const BYTES: u64 = 2 * FIELDS as u64 * 8;
 
 /// The ratio of specific heats of a monatomic gas.
 const GAMMA: f64 = 5.0 / 3.0;
 
-/// The fraction of a cell that a wave crosses in a step. The limit of the scheme in three
-/// dimensions is 1/6.
+/// The fraction of a cell's width that the fastest wave crosses in a step. In three dimensions the
+/// scheme is stable up to 1/6.
 const COURANT: f64 = 0.15;
 
-/// The largest relative error of sums and of mirrored values.
+/// The largest relative error that `verify` accepts: of the sums of mass and energy, and of a value
+/// compared with its mirror image.
 const TOLERANCE: f64 = 1e-9;
 
 /// Floating-point operations of a cell in a step: 13 conversions to a [`State`], 6 faces, and the
@@ -52,14 +53,16 @@ pub struct Gas {
     side: usize,
     threads: usize,
     rounds: u32,
-    /// The largest speed of a wave in the last step.
+    /// The largest speed of a wave in the last step, from which the length of the next step
+    /// follows.
     speed: f64,
-    /// Sums of density and energy at the start.
+    /// The sums of density and of energy over all cells at the start.
     sums: [f64; 2],
 }
 
 impl Gas {
-    /// Allocates the largest cube that is at most the footprint.
+    /// Allocates the two states of the largest cube of cells that fits into the footprint, and
+    /// fills the first state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.
@@ -77,7 +80,8 @@ impl Gas {
         Ok(gas)
     }
 
-    /// The initial state: a ball of gas at rest, in a thin gas with a wave.
+    /// Sets the initial state: a dense ball of gas in a thin gas, both at rest. A cosine wave lets
+    /// the density vary from cell to cell.
     fn fill(&mut self) {
         let cells = self.side.pow(3);
         let state = self.states[0].of_mut::<f64>();
@@ -93,7 +97,7 @@ impl Gas {
         self.speed = GAMMA.sqrt();
     }
 
-    /// The state of the last round.
+    /// The state after the last round.
     fn state(&self) -> &[f64] {
         self.states[self.rounds as usize % 2].of()
     }
@@ -109,7 +113,7 @@ impl Gas {
     }
 }
 
-/// The fields of a cell at the start.
+/// The fields of the cell with index `at` at the start, in a cube with `side` cells along an edge.
 fn initial(side: usize, at: usize) -> State {
     let places = [at % side, at / side % side, at / side / side];
     // Distances to the edge are integers, so mirrored cells have equal distances, bit for bit.
@@ -123,7 +127,7 @@ fn initial(side: usize, at: usize) -> State {
     [density, 0.0, 0.0, 0.0, density / (GAMMA - 1.0)]
 }
 
-/// Density, velocities and pressure of a cell.
+/// Converts the stored fields of the cell with index `at` to density, velocities and pressure.
 fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     let [density, x, y, z, energy] = fields.map(|field| field[at]);
     let inverse = 1.0 / density;
@@ -155,7 +159,7 @@ fn flux(state: &State, axis: usize) -> (State, State, f64) {
 }
 
 /// The flux through the face between the second and the third of four cells, and the speed of the
-/// fastest wave.
+/// fastest wave at this face.
 fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     let [a, b, c, d] = cells;
     let left: State = std::array::from_fn(|at| b[at] + half_slope(a[at], b[at], c[at]));
@@ -169,14 +173,16 @@ fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     (std::array::from_fn(of), speed)
 }
 
-/// The new fields of a cell, and the speed of the fastest wave at its faces.
+/// The fields of a cell after a step of length `time`, and the speed of the fastest wave at its
+/// faces.
 fn step(fields: &[&[f64]; FIELDS], side: usize, at: usize, time: f64) -> (State, f64) {
     let here = state_of(fields, at);
     let mut change = [0.0; FIELDS];
     let mut fastest = 0.0_f64;
     for (axis, distance) in [1, side, side * side].into_iter().enumerate() {
         let place = at / distance % side;
-        // Periodic boundaries.
+        // The index of the cell that is `offset` cells further along the axis. Boundaries are
+        // periodic.
         let neighbour = |offset: usize| at - place * distance + (place + offset) % side * distance;
         let around = [side - 2, side - 1, 1, 2].map(|offset| state_of(fields, neighbour(offset)));
         let [a, b, d, e] = &around;
@@ -200,7 +206,7 @@ impl Kernel for Gas {
         let (old, new) = if self.rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
         let old: &[f64] = old.of();
         let fields: [&[f64]; FIELDS] = std::array::from_fn(|field| &old[field * cells..][..cells]);
-        // A thread has some planes of each field.
+        // Each thread computes some planes of cells, and writes their values in all fields.
         let share = side.div_ceil(self.threads.max(1)) * side * side;
         let mut parts: Vec<Vec<&mut [f64]>> = (0..cells.div_ceil(share)).map(|_| vec![]).collect();
         for field in new.of_mut::<f64>().chunks_mut(cells) {

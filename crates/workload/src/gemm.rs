@@ -13,7 +13,7 @@ use crate::{
 };
 use ndarray::{ArrayView2, ArrayViewMut2, linalg::general_mat_mul};
 
-/// Three matrices.
+/// The matrices A, B and C of C = A B.
 #[derive(Debug)]
 pub struct Gemm {
     a: Array,
@@ -28,8 +28,8 @@ pub struct Gemm {
 }
 
 impl Gemm {
-    /// Allocates three matrices that together have the size of the footprint, in tiles of `tile`
-    /// rows.
+    /// Allocates three matrices that together have the size of the footprint. They are stored in
+    /// tiles of `tile` rows, or by rows if `tile` is `None`.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -55,7 +55,7 @@ impl Gemm {
         Ok(gemm)
     }
 
-    /// The factor of the product in a round.
+    /// The factor f of C = f A B in a round: 1 and 2 in turn, so that each round changes C.
     fn factor(round: u32) -> f64 {
         1.0 + f64::from(round % 2)
     }
@@ -98,7 +98,7 @@ impl Gemm {
         });
     }
 
-    /// The index of an element in memory.
+    /// The index, in the array of a matrix, of the element at `row` and `column`.
     fn place(&self, row: usize, column: usize) -> usize {
         let (tile, tiles) = (self.tile, self.side / self.tile);
         let of_tile = (row / tile * tiles + column / tile) * tile * tile;

@@ -38,14 +38,14 @@ use sssp::Sssp;
 use std::fmt::Display;
 use triangles::Triangles;
 
-/// The smallest and the largest graph have two to this power of vertices.
+/// The base-2 logarithm of the number of vertices in the smallest and in the largest graph.
 const SCALE_MIN: u32 = 6;
 const SCALE_MAX: u32 = 30;
 
-/// The number of sources of searches. Rounds use the sources in turn.
+/// The number of source vertices from which searches begin. Rounds use the sources in turn.
 const SOURCES: usize = 64;
 
-/// One of the kernels.
+/// One of the six kernels of the GAP suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Bfs,
@@ -76,8 +76,8 @@ impl Task {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists
             + match self {
-                // The two bitmaps together have two bits for each vertex, which are counted as a
-                // byte.
+                // Parent and queue entry have 4 bytes each. The two bitmaps together have two bits
+                // for each vertex, which are counted as a byte.
                 Self::Bfs => 4 + 4 + 1,
                 Self::Sssp => lists + 4,
                 Self::PageRank => 4 + 4,
@@ -93,7 +93,7 @@ trait Algorithm: Send + Sync {
     /// Bytes of the kernel's arrays, without the graph.
     fn bytes(&self) -> u64;
 
-    /// Runs one round. [`Graph`] sets the bytes of the work.
+    /// Runs one round and returns its work. [`Graph`] sets `bytes` in the work afterwards.
     fn run(&mut self, graph: View<'_>, round: u64) -> Work;
 
     /// Checks the result of the last round.
@@ -101,26 +101,28 @@ trait Algorithm: Send + Sync {
 
     fn checksum(&self) -> u64;
 
-    /// Sources of the rounds.
+    /// The vertices from which the searches of the rounds begin; empty for kernels that search
+    /// nothing.
     fn sources(&self) -> &[u32] {
         &[]
     }
 
-    /// Makes one value of the result wrong.
+    /// Makes one value of the result wrong, for a test of [`Self::verify`].
     #[cfg(test)]
     fn spoil(&mut self);
 }
 
-/// The sources of searches, and the number of edges that they reach.
+/// The vertices from which searches begin, and the number of edges that each search reaches.
 #[derive(Clone, Debug)]
 struct Reach {
     sources: Vec<u32>,
-    /// Edges of the component of the sources.
+    /// The number of edges in the component that contains all sources.
     edges: u64,
 }
 
 impl Reach {
-    /// Finds the component of the vertex with the most neighbours, and sources in it.
+    /// Finds the component of the vertex with the most neighbours, and draws the sources of all
+    /// searches from this component.
     fn find(memory: &Memory, graph: View<'_>, seed: u64) -> Result<Self, SetupError> {
         let hub = graph.all().max_by_key(|vertex| graph.degree(*vertex)).unwrap_or(0);
         let none = Self { sources: vec![hub], edges: 0 };
@@ -131,8 +133,8 @@ impl Reach {
         let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
-            // The first vertex of the component at or after `start`; if there is none, the first of
-            // all. The component has at least the hub.
+            // The first vertex of the component at or after `start`; if there is none, the first
+            // vertex of the component. The component has at least the hub.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
         };
@@ -159,8 +161,8 @@ impl std::fmt::Debug for Graph {
 }
 
 impl Graph {
-    /// Generates the largest graph with which all arrays are at most the footprint. The number of
-    /// vertices is a power of two.
+    /// Generates the largest graph that fits into the footprint together with the kernel's arrays.
+    /// The number of vertices is a power of two.
     ///
     /// # Errors
     /// When the footprint is too small, memory cannot be allocated, or threads cannot be started.
@@ -172,7 +174,8 @@ impl Graph {
         shape: Shape,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        // 64 bytes are added, because bitmaps and offsets are rounded up to whole words.
+        // 64 bytes are added for two reasons: bitmaps are rounded up to whole words, and an array
+        // of offsets has one element more than there are vertices.
         let bytes = |scale: u32| (task.bytes_of_vertex() << scale) + 64;
         at_least(task.name(), footprint, bytes(SCALE_MIN))?;
         let fits = |scale: &u32| bytes(*scale) <= footprint;
@@ -206,7 +209,8 @@ impl Graph {
         Ok(Self { graph, algorithm, pool, rounds: 0 })
     }
 
-    /// The sources of the rounds of a search; empty for kernels without a source.
+    /// The vertices from which the searches of the rounds begin; empty for kernels without a
+    /// source.
     pub fn sources(&self) -> Vec<u32> {
         self.algorithm.sources().to_vec()
     }
@@ -241,7 +245,7 @@ impl Kernel for Graph {
     }
 }
 
-/// A wrong result.
+/// The error for a wrong value.
 fn wrong<T>(what: String, found: impl Display, expected: impl Display) -> Result<T, Wrong> {
     Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
 }

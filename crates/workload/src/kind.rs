@@ -175,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// The kernel of a workload that has a graph.
+    /// The graph kernel that this workload runs; `None` for a workload without a graph.
     pub fn task(self) -> Option<Task> {
         Some(match self {
             Self::Bfs => Task::Bfs,

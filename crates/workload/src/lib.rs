@@ -137,12 +137,14 @@ pub enum SetupError {
     },
 }
 
-/// Fails unless a footprint is large enough.
+/// Fails if the footprint of `bytes` bytes is less than `least` bytes. `what` is the name of the
+/// workload.
 fn at_least(what: &'static str, bytes: u64, least: u64) -> Result<(), SetupError> {
     if bytes < least { Err(SetupError::Small { what, bytes, least }) } else { Ok(()) }
 }
 
-/// The initial word at an index, different at each index.
+/// A pseudo-random 64-bit word for an index, different at each index. Arrays are filled with such
+/// words.
 fn word(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

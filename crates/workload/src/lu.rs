@@ -32,7 +32,7 @@ pub(crate) const PANEL: usize = 256;
 /// Matrices of at most this many columns are factored column by column, larger ones by halves.
 const SMALL: usize = 16;
 
-/// The largest error of an element of A x.
+/// The largest error of an element of L (U x), compared with A x.
 const TOLERANCE: f64 = 1e-6;
 
 /// The algorithm and the storage of the matrix.
@@ -57,7 +57,7 @@ pub struct Lu {
     form: Form,
     threads: usize,
     rounds: u32,
-    /// For each row of the factors, the row of A.
+    /// For each row of the factors, the index of the row of A that pivoting moved there.
     rows: Vec<usize>,
     /// True if the matrix holds A, false if it holds the factors of A.
     is_filled: bool,
@@ -160,7 +160,7 @@ impl Lu {
         }
     }
 
-    /// The factors times the vector, L (U x), by columns.
+    /// The product L (U x) of the factors and the vector x of [`sign`], computed by columns.
     fn product(&self) -> Vec<f64> {
         let mut product: Vec<f64> = vec![0.0; self.side];
         self.each_column(|column, first, elements| {
@@ -192,7 +192,7 @@ impl Lu {
     }
 }
 
-/// An element of A.
+/// The element of the input matrix A at `row` and `column`.
 fn initial(form: Form, side: usize, row: usize, column: usize) -> f64 {
     let unit = (word(row * side + column) >> 11) as f64 / (1_u64 << 53) as f64;
     let element = 2.0 * unit - 1.0;
@@ -202,7 +202,7 @@ fn initial(form: Form, side: usize, row: usize, column: usize) -> f64 {
     }
 }
 
-/// An element of x.
+/// The element with index `at` of the vector x that verifies the factors: 1 or -1.
 fn sign(at: usize) -> f64 {
     if word(at + (1 << 50)) >> 63 == 0 { 1.0 } else { -1.0 }
 }

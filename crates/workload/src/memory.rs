@@ -126,7 +126,7 @@ impl Array {
         bytemuck::cast_slice_mut(&mut bytes[..self.bytes])
     }
 
-    /// The array as words that several threads may change at once.
+    /// The array as 32-bit words that several threads may change at once.
     pub fn atomic_u32(&mut self) -> &[AtomicU32] {
         let words = self.of_mut::<u32>();
         // SAFETY: an atomic word has the size, the alignment and the values of the word, and the

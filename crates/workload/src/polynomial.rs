@@ -49,8 +49,8 @@ impl Polynomial {
     }
 }
 
-/// The values at [`LANES`] elements in a round. All coefficients are equal, and small enough for
-/// values to stay between -1 and 1.
+/// The values of the round's polynomial at [`LANES`] elements `x`. All coefficients are equal, and
+/// small enough for values to stay between -1 and 1.
 fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
     let coefficient = sum / f64::from(degree.max(1));

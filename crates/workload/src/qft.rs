@@ -36,8 +36,8 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Two slices of amplitudes: the qubit is 0 in `zero`, and 1 in `one`. The first amplitude of both
-/// slices has the value `low` in the lower qubits.
+/// Two slices of amplitudes that a gate on a qubit combines: the qubit is 0 in `zero`, and 1 in
+/// `one`. In the first amplitude of both slices, the qubits below it have the value `low`.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -64,8 +64,9 @@ impl Qft {
     /// inverse.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // The table has the phases of the amplitudes of a piece at index 0. At another index, all
-        // phases of the piece have one more factor: `base`.
+        // `table` has the phases for the first piece of a block of amplitudes. In a later piece,
+        // each phase is the one in the table times `base`, the phase of the first amplitude of the
+        // piece.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));
@@ -94,7 +95,7 @@ impl Qft {
     }
 }
 
-/// Applies the gate to one pair of amplitudes.
+/// Applies the Hadamard gate and the phase shift, or their inverse, to one pair of amplitudes.
 fn rotate(zero: &mut Number, one: &mut Number, phase: Number, is_inverse: bool) {
     let (a, b) = (*zero, if is_inverse { *one * phase } else { *one });
     let (sum, difference) = ((a + b) * FRAC_1_SQRT_2, (a - b) * FRAC_1_SQRT_2);

@@ -49,7 +49,7 @@ impl Random {
         team::share::<u64>(self.array.of::<u64>().len(), self.threads)
     }
 
-    /// The number of writes to each page.
+    /// The number of writes to each page in all rounds, computed again from the seed.
     fn counts(&self) -> Vec<u64> {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let mut counts = vec![0; length.div_ceil(WORDS)];

@@ -14,7 +14,7 @@ pub struct Length {
     pub at_least: Duration,
 }
 
-/// The measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Seconds of each round.

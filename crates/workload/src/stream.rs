@@ -37,11 +37,11 @@ pub enum Loop {
 }
 
 impl Loop {
-    /// All four, in the order of STREAM.
+    /// All four loops, with their names, in the order of STREAM.
     pub const ALL: [(&'static str, Self); 4] =
         [("copy", Self::Copy), ("scale", Self::Scale), ("add", Self::Add), ("triad", Self::Triad)];
 
-    /// Applies the loop in this round to one element of each array.
+    /// Applies one round of the loop to one element of each of the arrays a, b and c.
     fn apply(self, round: u32, [a, b, c]: [&mut f64; 3]) {
         let scalar = scalar(round);
         match (self, is_other(round)) {
@@ -72,7 +72,7 @@ pub struct Stream {
     b: Array,
     c: Array,
     kernel: Loop,
-    /// True if the other three loops run too.
+    /// True if the loops other than `kernel` run once after the rounds.
     is_whole: bool,
     threads: usize,
     /// The loops that were run, each with its round.
@@ -80,7 +80,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Allocates three arrays with a total size of the footprint.
+    /// Allocates three arrays with a total size of the footprint. Rounds run the loop `only`.
+    /// Without `only`, rounds run triad, and the other loops run once after the rounds.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -104,8 +105,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Calls `work` in each thread with the index of the first element of a chunk, and the chunk of
-    /// the three arrays.
+    /// Divides the three arrays into chunks, one for each thread. A thread calls `work` with the
+    /// index of its chunk's first element, and with the chunk of each array.
     fn each(&mut self, work: &(impl Fn(usize, &mut [f64], &mut [f64], &mut [f64]) + Sync)) {
         let share = team::share::<f64>(self.a.of::<f64>().len(), self.threads);
         let a = self.a.of_mut::<f64>().chunks_mut(share);
@@ -176,8 +177,8 @@ impl Kernel for Stream {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         // A round of add reads the result of the round of add before it, so all are recomputed. A
-        // round of another loop overwrites the result of its round before, so of consecutive rounds
-        // only the last is recomputed.
+        // round of any other loop overwrites the result of the same loop's previous round, so only
+        // the last of consecutive rounds is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -1,4 +1,5 @@
-//! Reads of all memory in order: every word, or one word of each page in strides.
+//! Reads of an array as large as the footprint: every word in order, or one word of each page in
+//! strides.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -17,14 +18,15 @@ pub struct Sweep {
     /// Bytes from one access to the next; `None` to read every word.
     stride: Option<usize>,
     rounds: u64,
-    /// The checksum of the results of all rounds.
+    /// The checksums of all rounds, combined in the order of the rounds.
     sum: u64,
-    /// The expected value of `sum`.
+    /// The expected value of `sum`, which `verify` computes.
     right: u64,
 }
 
 impl Sweep {
-    /// Allocates an array of the size of the footprint, to be read in order or in strides.
+    /// Allocates and fills an array of the size of the footprint. `stride` is in bytes; with `None`
+    /// a round reads every word.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -47,14 +49,15 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Words of a thread's part: a whole number of strides, or of pages if every word is read.
+    /// The number of words that each thread reads: whole strides, or whole pages if every word is
+    /// read.
     fn share(&self) -> usize {
         let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array and returns a checksum. The checksum combines the sums of pages, or the
-    /// single words of a strided read, in the order of the accesses.
+    /// Reads the array and returns a checksum. The checksum combines the sum of the words of each
+    /// page, or each single word of a strided read, in the order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();
@@ -65,7 +68,8 @@ impl Sweep {
         sums.into_iter().fold(0, mixed)
     }
 
-    /// The checksum of the initial contents.
+    /// The checksum that [`Self::read`] must return. It is computed from the initial contents,
+    /// without a read of the array.
     fn expected(&self) -> u64 {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
@@ -92,8 +96,8 @@ fn total(page: &[u64]) -> u64 {
     page.iter().fold(0, |sum, value| sum.wrapping_add(*value))
 }
 
-/// Visits every page of `words` words once: the first page of each stride, then the second page of
-/// each stride, and so on.
+/// The index of the first word of every page in an array of `words` words. The first page of each
+/// stride comes first, then the second page of each stride, and so on. `stride` is in words.
 pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
 }

@@ -11,14 +11,15 @@ pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
     pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })
 }
 
-/// The number of elements of each thread, rounded up to whole pages. The last thread may have
-/// fewer.
+/// The number of elements of an array that each thread gets, rounded up to whole pages. The last
+/// thread may get fewer.
 pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
     let of_page = (PAGE / size_of::<T>()).max(1);
     elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)
 }
 
-/// Calls `work` with each chunk in a thread of its own. The results are in the order of the chunks.
+/// Calls `work` with each of `parts` in a thread of its own; a single part stays in the calling
+/// thread. The results are in the order of `parts`.
 pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync) -> Vec<R> {
     if parts.len() <= 1 {
         return parts.into_iter().map(work).collect();

@@ -38,7 +38,8 @@ struct Submatrix {
 }
 
 impl Trace {
-    /// Touches `bytes` bytes from `address`. All arrays are in one contiguous range of addresses.
+    /// Appends an access to each block of the `bytes` bytes from `address`. Addresses begin at 0,
+    /// and all arrays are in one contiguous range.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -69,7 +70,7 @@ impl Trace {
     }
 }
 
-/// The size of a workload, without its arrays.
+/// The footprint and the operations of a workload, computed without allocating its arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
     /// Bytes of all arrays together.
@@ -270,8 +271,8 @@ fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
     }
 }
 
-/// The gates of a Fourier transform and of its inverse over a state vector. A gate touches pairs of
-/// pieces.
+/// The gates of a quantum Fourier transform and of its inverse over a state vector. A gate touches
+/// pieces of the vector in pairs; the pieces of a pair are `distance` bytes apart.
 fn gates(trace: &mut Trace, bytes: usize) {
     let mut qubit = |distance: usize| {
         if 2 * distance <= trace.block {

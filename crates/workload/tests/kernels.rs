@@ -31,7 +31,8 @@ fn memories(folder: &std::path::Path) -> [Memory; 3] {
     [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
 }
 
-/// The footprint for a kind: smaller if a round has many operations for each element.
+/// The setting with a smaller footprint for the kinds whose rounds have many operations for each
+/// element.
 fn with_size(kind: Kind, setting: &Setting) -> Setting {
     let footprint = match kind {
         Kind::Lu | Kind::LuPlain | Kind::LuTiled | Kind::Cholesky => 512 << 10,
@@ -43,7 +44,8 @@ fn with_size(kind: Kind, setting: &Setting) -> Setting {
     Setting { footprint, ..setting.clone() }
 }
 
-/// The checksum of some rounds.
+/// Runs some rounds of a workload and checks their work, their results and the footprint. Returns
+/// the checksum of the results.
 fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
     let setting = &with_size(kind, setting);
     let mut kernel = kind.kernel(setting).unwrap();

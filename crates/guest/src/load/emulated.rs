@@ -17,7 +17,7 @@ use crate::feed::Fed;
 /// Rounding tolerance of the completed work, as a fraction of a run.
 const DONE: f64 = 1e-12;
 
-/// The domain of the threads.
+/// The index of the domain that has all threads.
 const DOMAIN: usize = 0;
 
 /// A workload on a platform.
@@ -47,8 +47,9 @@ impl Reached {
 }
 
 impl Emulated {
-    /// The workload `demand` with `threads` threads on `platform`. Its runs were made on
-    /// `measured_on`. In each of the `active_phases`, if any, a fraction of the threads is active.
+    /// The workload `demand` with `threads` threads on `platform`. The demand's runs were measured
+    /// on `measured_on`. In each of the `active_phases`, if any, a fraction of the threads is
+    /// active.
     #[must_use]
     pub fn new(
         platform: Platform,
@@ -83,7 +84,7 @@ impl Emulated {
         self.program.local_runtime_s
     }
 
-    /// The phase after `done` runs have completed. Runs repeat.
+    /// The index of the phase after `done` runs, a number with a fraction. Runs repeat.
     #[must_use]
     pub fn phase(&self, done: f64) -> usize {
         let within = (done + DONE).fract();
@@ -110,7 +111,8 @@ impl Emulated {
         }
     }
 
-    /// The traffic that counters would report after `seconds`.
+    /// The traffic of each tier that counters would report for `seconds` of emulated time at the
+    /// performance `reached`.
     #[must_use]
     pub fn counted(&self, reached: &Reached, seconds: f64) -> Vec<Fed> {
         let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns).enumerate();
@@ -147,8 +149,9 @@ mod tests {
         input::read(&platform, &root.join(format!("workloads/{workload}.toml"))).unwrap()
     }
 
-    /// The emulation has only the behaviour that is nearest to the median of all behaviours. It
-    /// agrees with their mean in the forecast, and has the same best weights.
+    /// The emulation has only the behaviour that is nearest to the median of all behaviours. Its
+    /// speed and bandwidth agree with the forecast's means over all behaviours, and so do the best
+    /// weights.
     #[test]
     fn the_emulation_agrees_with_the_forecast() {
         for workload in ["lbm", "stream", "cloverleaf"] {

@@ -15,7 +15,7 @@ use interleaf_console::Failure;
 /// The options of loads and stores to the BAR; `None` for a job that uses NVMe.
 ///
 /// # Errors
-/// The first option that has no meaning for the access.
+/// The first option that has no meaning for the kind of access (`--access`).
 pub(super) fn memory_options(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let Some(initiator) = job.initiator else {
         return match job.fsync {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(super) struct Assessed {
     pub(super) merits: Merits,
     pub(super) parts_cost: f64,
-    /// Parts, and energy over the years.
+    /// The cost of the parts, and of the energy over the years of use.
     pub(super) cost: f64,
     pub(super) on_cost_front: bool,
     pub(super) on_energy_front: bool,
@@ -30,7 +30,7 @@ pub(super) struct Assessment {
     pub(super) recommended: Option<usize>,
 }
 
-/// Factors of prices, by the name of the part.
+/// Factors that multiply the prices of parts, by the name of the part, and the price of energy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     pub(super) parts: BTreeMap<String, f64>,
@@ -46,7 +46,7 @@ pub(super) fn assess(
     assess_at(job, predictions, assumed, &Prices::default())
 }
 
-/// Assesses all configurations at other prices.
+/// Assesses all configurations with the job's prices multiplied by the factors `prices`.
 pub(super) fn assess_at(
     job: &PlanJob<'_>,
     predictions: &Predictions,
@@ -76,7 +76,8 @@ pub(super) fn assess_at(
     Assessment { rows, recommended }
 }
 
-/// Marks the fronts and the dominated configurations, and returns the recommended one.
+/// Marks the configurations on the Pareto fronts and the dominated ones. Returns the index of the
+/// recommended configuration.
 fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Option<usize> {
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =

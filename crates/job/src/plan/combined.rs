@@ -24,7 +24,7 @@
 use super::performance::Performance;
 use interleaf_model::predict::Estimate;
 
-/// Each demand alone on each configuration.
+/// The predicted performance of each demand alone, on each configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Predictions {
     /// The demands' shares of the run time on the baseline.
@@ -40,7 +40,7 @@ pub(super) struct Predictions {
 pub(super) struct Alone {
     /// Work per second relative to the baseline.
     pub(super) speed: Estimate,
-    /// Time for its part of the work of a second on the baseline.
+    /// The time that the configuration takes for the demand's part of a baseline second, s.
     pub(super) time_s: f64,
     pub(super) power_w: Option<f64>,
     /// Energy of a unit of work: of a run, or of a unit of a rate.
@@ -134,7 +134,8 @@ mod tests {
         own.watts.map(|watts| watts.idle)
     }
 
-    /// Configurations by the speed and power of each demand; the first is the baseline.
+    /// Predictions for configurations that are given as the speed and power of each demand. The
+    /// first configuration is the baseline.
     fn predictions(shares: &[f64], rows: &[&[(f64, f64)]]) -> Predictions {
         let row = |row: &&[(f64, f64)]| row.iter().map(|own| performance(own.0, own.1)).collect();
         Predictions { shares: shares.into(), rows: rows.iter().map(row).collect(), baseline: 0 }
@@ -144,7 +145,7 @@ mod tests {
         (found / expected - 1.0).abs() < 1e-12
     }
 
-    /// The example of the module.
+    /// The example in the header of this module.
     #[test]
     fn the_combined_speed_is_the_harmonic_mean_by_the_shares() {
         let rows = [&[(10.0, 700.0), (2.0, 500.0)][..], &[(15.0, 800.0), (2.0, 600.0)]];

@@ -58,14 +58,14 @@ impl Source<'_> {
 /// Assumed figures of all configurations, which the sensitivity varies.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
-    /// Threads in place of those of the demand's runs.
+    /// The number of threads in place of that of the demand's runs.
     pub(super) threads: Option<u32>,
-    /// Factors of the threads, and of the memory that a demand needs.
+    /// Factors that multiply the number of threads, and the memory that a demand needs.
     pub(super) threads_factor: f64,
     pub(super) footprint_factor: f64,
-    /// Factor of the latency of expanders.
+    /// Factor that multiplies the latency of expanders.
     pub(super) expander_latency: f64,
-    /// Factors of the power of the idle server, of its cores, and of memory.
+    /// Factors that multiply the power of the idle server, of its cores, and of memory.
     pub(super) idle_power: f64,
     pub(super) core_power: f64,
     pub(super) memory_power: f64,
@@ -108,7 +108,7 @@ pub(super) struct Watts {
     pub(super) memory: f64,
 }
 
-/// The demand on one configuration.
+/// The predicted performance of a demand on one configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
@@ -229,7 +229,7 @@ impl Performance {
         found.with_inputs(inputs, machine)
     }
 
-    /// The prediction `row`, with a thread on each of `cores` cores.
+    /// The performance that the prediction `row` gives, with a thread on each of `cores` cores.
     fn of_row(machine: &Platform, row: &Row, cores: f64) -> Self {
         let tier_gbps = row.tier_bandwidth_gbps.clone();
         let watts = machine.power.as_ref().and_then(|power| {
@@ -344,7 +344,7 @@ fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
     saturating_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
 }
 
-/// The machine with other curves of the tiers `which`.
+/// Returns `machine` after `change` has replaced the curves of the tiers `which`.
 fn changed(
     machine: &Platform,
     which: &[usize],

@@ -34,7 +34,7 @@ pub(super) fn rows(
     rows.collect()
 }
 
-/// The row of one demand, without the relative cost of its work.
+/// The row of a configuration for a single demand, without the relative cost of its work.
 fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> PlanRow {
     let Candidate { configuration, machine, .. } = candidate;
     let Merits { speed, power_w, energy_j, .. } = &assessed.merits;
@@ -65,8 +65,9 @@ fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> Plan
     }
 }
 
-/// The row of several demands. Weights and threads are those of all demands if they are the same.
-/// The bandwidth is the mean over the time, the latency the mean over all lines.
+/// The row of a configuration for several demands. Weights and threads are given if they are the
+/// same for all demands. The bandwidth is the mean over the time, the latency the mean over all
+/// lines.
 fn several(
     candidate: &Candidate,
     names: &[String],

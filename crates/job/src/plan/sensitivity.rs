@@ -115,7 +115,8 @@ pub(super) fn table(
 /// A factor of a figure, and the recommendation at this factor.
 type Changed = Option<(f64, Option<usize>)>;
 
-/// The first factors below and above 1 at which the recommendation changes.
+/// The first factors below and above 1 at which the recommendation changes. `at` returns the
+/// recommendation at a factor; `answer` is the recommendation at the factor 1.
 fn changes(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     halvings: u32,
@@ -125,7 +126,8 @@ fn changes(
     Ok([first_change(&at, low, halvings, answer)?, first_change(&at, high, halvings, answer)?])
 }
 
-/// The first factor from 1 towards `end` at which the recommendation changes, and the new one.
+/// The first factor from 1 towards `end` at which the recommendation changes, and the new
+/// recommendation.
 fn first_change(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     end: f64,

@@ -108,7 +108,7 @@ enum System {
 
 /// A combination of values; `None` for options that the file does not list.
 struct DimmCase<'a> {
-    /// The number of the combination of module, density and width.
+    /// The index of the combination of module, density and width.
     module: usize,
     system: &'a System,
     density: Option<&'a Spanned<String>>,
@@ -126,7 +126,7 @@ struct DimmCase<'a> {
 /// The cases of a sweep, whose modules are read and whose loads are checked.
 pub struct DimmCases {
     sweep: DimmSweep,
-    /// Each combination of module, density and width; `None` for a server.
+    /// The device of each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
     /// Notes on short runs. For each number of requests in the file, the note of the case that
     /// needs the most requests.
@@ -301,7 +301,7 @@ impl DimmSweep {
         }
     }
 
-    /// The position of a value of `field`, for errors.
+    /// The position of a value of `field` in the sweep file, for errors.
     fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }

@@ -53,7 +53,7 @@ impl Record {
                     *case < cases.count() && rows.lines().count() == cases.rows_of(*case)
                 });
             }
-            // Drops cases whose rows are incomplete.
+            // Rewrites the file without the cases whose rows are incomplete.
             let text = header.clone() + &rows.values().cloned().collect::<String>();
             write(target, &present, &text)?;
             file = Some(output::growing(target, Existing::Append)?);

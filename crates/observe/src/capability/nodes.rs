@@ -50,7 +50,7 @@ pub(super) fn sizes(machine: &Machine) -> Status {
     }
 }
 
-/// True when the bandwidth of some memory is not rated.
+/// True when the firmware rates no bandwidth for some node with memory.
 fn is_unrated(machine: &Machine) -> bool {
     let mut nodes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
     nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).is_none())

@@ -15,12 +15,12 @@ const SYS_NICE: u32 = 23;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     is_root: bool,
-    /// A bit for each capability.
+    /// The effective capabilities: a bit for each, at its number.
     capabilities: u64,
 }
 
 impl Rights {
-    /// `None` for a machine without this information.
+    /// Reads the rights from [`STATUS`]; `None` for a captured machine without that file.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
         let mut user = None;

@@ -1,4 +1,4 @@
-//! Rivals: programs and kernel features that move pages, or hold the mechanisms for it.
+//! Rivals: programs and kernel features that move pages, or hold DAMON.
 
 use super::Status;
 use interleaf_linux::{
@@ -74,9 +74,10 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages, so a
-/// ratio within the 2 MiB is lost (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With
-/// `madvise`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
+/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages. The
+/// ratio in which these small pages were interleaved over the nodes is then lost
+/// (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With the setting `madvise` in place of
+/// `always`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
@@ -107,7 +108,8 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Running programs. Other processes are not captured: their names are private.
+/// Returns the programs of [`PROGRAMS`] that run. The files of other processes are not captured,
+/// because their names are private.
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -129,7 +131,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     Ok(found)
 }
 
-/// Settings that a process of Interleaf changed before it was killed.
+/// Settings that a process of Interleaf changed and could not restore, because it was killed.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

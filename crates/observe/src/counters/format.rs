@@ -6,7 +6,7 @@
 /// Configuration words of an event: `config`, `config1`, `config2`.
 pub const WORDS: usize = 3;
 
-/// The position of a field.
+/// The position of an event's field in the configuration words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The word: 0 is `config`, 1 `config1`, 2 `config2`.
@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Formats of Linux, with words calculated by hand.
+        // Each row: a format from Linux, the value of the field, and the expected words, calculated
+        // by hand.
         let table = [
             ("config:0-7", 0x05, [0x05, 0, 0]),
             ("config:8-15", 0xcf, [0xcf00, 0, 0]),

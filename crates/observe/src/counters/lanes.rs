@@ -3,8 +3,8 @@
 
 use super::table::{Event, Quantity};
 
-/// The maximum number of units that count for one lane: each event of a unit needs a file on each
-/// socket, and addresses are spread so evenly that further units would add little.
+/// The maximum number of units that count for one lane: each event of a unit needs an open file for
+/// each socket, and addresses are spread so evenly that further units would add little.
 const UNITS_MAX: usize = 8;
 
 /// The events of a unit, each with the number of units that it represents.

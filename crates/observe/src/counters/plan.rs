@@ -21,9 +21,9 @@ use std::{collections::BTreeSet, fmt};
 pub struct Plan {
     /// The names of the tables used, the CPU's table first.
     pub tables: Vec<String>,
-    /// Domains of a reading.
+    /// The number of domains of a reading.
     pub domains: usize,
-    /// Tiers of a reading.
+    /// The number of tiers of a reading.
     pub tiers: usize,
     /// The events. The events of a group are adjacent.
     pub events: Vec<Planned>,
@@ -51,7 +51,8 @@ pub struct Planned {
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
-    /// The meaning of one count: bytes, ns, requests or cycles over all units of the kind.
+    /// What one count stands for: bytes, ns, requests or cycles, summed over all units of the PMU's
+    /// kind.
     pub scale: f64,
     /// Events of one group are counted at the same time: they have the same PMU and CPU.
     pub group: usize,
@@ -86,9 +87,9 @@ pub enum PlanError {
     /// The layout's domains are not the machine's sockets.
     #[error("{domains} domains are to be told apart, and units count for {sockets} sockets")]
     Domains {
-        /// Domains of the layout.
+        /// The number of domains of the layout.
         domains: usize,
-        /// Sockets of the machine.
+        /// The number of sockets of the machine.
         sockets: usize,
     },
 }
@@ -152,8 +153,8 @@ pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, Pla
     })
 }
 
-/// Like [`plan`], with the issue slots of all cores if the table has them. They need two open files
-/// per CPU.
+/// Like [`plan`], with the issue slots of all cores if the table has events for them. The slots
+/// need two open files per CPU.
 ///
 /// # Errors
 /// The errors of [`plan`].
@@ -300,7 +301,7 @@ impl Making<'_> {
         });
     }
 
-    /// The CPUs that a PMU is opened on.
+    /// The CPUs on which the events of a PMU are opened: all CPUs for a PMU without a list.
     fn cpus(&self, unit: &Pmu) -> IdList {
         let sockets = || self.machine.sockets.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
         unit.cpus.clone().unwrap_or_else(sockets)
@@ -351,7 +352,7 @@ impl Making<'_> {
     }
 }
 
-/// The quantities of a tier that are not in `counted`.
+/// What the quantities in `counted` do not give for a tier: `bytes`, `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let waited = counted.contains(&Quantity::OccupancyNs)

@@ -5,8 +5,8 @@ use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The tables. The last table is for devices that any CPU may have. It supplies events that the
-/// table of a CPU lacks.
+/// The files with the tables of events. The last table is for devices that any CPU may have. It
+/// supplies events that the table of a CPU lacks.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -244,8 +244,8 @@ mod tests {
     fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // `cpu` is not checked: its slots have separate registers on Intel, and are few on
-                // AMD.
+                // The PMU `cpu` is not checked: its slots have separate registers on Intel, and its
+                // slot events are few on AMD.
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

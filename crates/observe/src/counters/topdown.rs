@@ -61,7 +61,7 @@ pub struct CoreEvent {
 }
 
 impl TopdownPlan {
-    /// The levels that these events distinguish: 2, or 1.
+    /// The number of levels of the top-down analysis that these events distinguish: 1 or 2.
     pub fn levels(&self) -> u32 {
         let has = |quantity| {
             self.groups.iter().flatten().any(|event: &CoreEvent| event.quantity == quantity)
@@ -286,8 +286,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// The sum of two spans. A kind that is unknown in one span is unknown in the sum. A span in
-    /// which no thread ran does not count.
+    /// The slots of two spans of time, summed. A kind that is unknown in one span is unknown in the
+    /// sum. A span in which no thread ran does not count.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
@@ -335,8 +335,8 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // The two events are counted at the same time, but not over exactly the same cycles, so
-        // their difference may be negative.
+        // Filled and retiring slots are counted at the same time, but not over exactly the same
+        // cycles, so their difference may be negative.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

@@ -1,4 +1,4 @@
-//! Power failures of cards.
+//! The documents of the power failures of cards.
 
 use crate::rounded;
 use interleaf_card::{
@@ -111,7 +111,7 @@ fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// Faults of the save and of the restore.
+/// Texts about the faults of the save and of the restore after a power failure.
 fn findings(failure: &PowerFailure) -> Vec<String> {
     let mut found = vec![];
     if let Some(save) = &failure.save {

@@ -132,7 +132,7 @@ impl CheckDocument {
         Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
-    /// True if the check refuses the command.
+    /// True if the check refuses the command. `force` overrides waivable checks.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
@@ -176,8 +176,8 @@ impl DriveSpeed {
 }
 
 impl EstimateDocument {
-    /// Upper bounds with a budget of `dram_bytes`, for `footprint_bytes` or for the default
-    /// footprints.
+    /// Upper bounds of a program's speed with a budget of `dram_bytes` over `drives`, for
+    /// `footprint_bytes` or for the default footprints.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());

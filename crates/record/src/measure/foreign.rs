@@ -42,7 +42,7 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
         points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
-            // Mess reads the counters of the controllers.
+            // Mess measures the bandwidth with the counters of the memory controllers.
             measured_gbps: Some(point.bandwidth_gbps),
             ..traffic_point(PointKind::Loaded, (0, 0), curve.mix, point.bandwidth_gbps)
         }));
@@ -181,7 +181,7 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
 /// The loaded-latency curves of the first node in the format of Mess.
 ///
 /// # Errors
-/// When the record has no curve with ordinary stores: Mess has no others.
+/// When the record has no curve with ordinary stores. The format of Mess has no other stores.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
     let point = |point: &&MeasuredPoint| {

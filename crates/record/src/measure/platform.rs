@@ -26,7 +26,7 @@ pub struct Exported {
     pub curves: Vec<(String, String)>,
 }
 
-/// The input for one tier.
+/// The measured node that becomes a tier of the platform.
 struct Tier {
     node: u32,
     has_cpus: bool,
@@ -66,7 +66,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // The latency was measured from the core, so it includes the uncore latency.
+        // The uncore latency. It is 0 because the curves were measured from the core, so their
+        // latencies include it.
         0.0,
     );
     let mut files = vec![];

@@ -7,7 +7,7 @@ use interleaf_linux::{
 };
 use interleaf_model::format::platform_toml;
 
-/// A record without points of a machine with DRAM and an expander.
+/// A record of a machine with DRAM and an expander, without points.
 pub fn record() -> MeasureDocument {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     let root = Root::captured(folder.join("epyc-cxl"));
@@ -44,7 +44,8 @@ fn weighted(kind: PointKind, weights: &[u16], gbps: f64) -> MeasuredPoint {
 #[test]
 fn the_best_weights_are_those_with_the_most_bandwidth() {
     let mut record = record();
-    // The first row of the white paper's section IV.A.
+    // Measured bandwidths, from the first row of section IV.A of the white paper on the expander
+    // CZ122.
     for (weights, gbps) in [([1, 0], 556.0), ([2, 1], 590.0), ([3, 1], 690.0), ([0, 1], 205.0)] {
         record.add(weighted(PointKind::Interleave, &weights, gbps));
     }
@@ -137,7 +138,7 @@ fn a_record_becomes_a_platform() {
 }
 
 /// The first point of a curve, with the pointer chase alone, was disturbed: its latency is above
-/// that of points with load.
+/// that of points with load. The platform does not get this latency.
 #[test]
 fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
     let mut record = record();

@@ -244,9 +244,9 @@ impl SampleDocument {
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<SampleDocument>,
-    /// Raw samples merged into each stored one.
+    /// Number of raw samples that are merged into each stored sample.
     each: usize,
-    /// Raw samples merged into the last stored one so far.
+    /// Number of raw samples that have been merged into the last stored sample so far.
     last: usize,
 }
 

@@ -130,7 +130,8 @@ fn both_levels_sum_to_their_parts() {
 }
 
 proptest! {
-    /// Merging samples keeps their sums.
+    /// A run has up to 5000 samples, of which [`Samples`] merges neighbours. The sums over the run
+    /// stay the same.
     #[test]
     fn long_runs_keep_their_sums(count in 1usize..5000) {
         let mut samples = Samples::new();

@@ -174,7 +174,8 @@ pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
-/// The decisions of a period and their reasons: with several domains, of each.
+/// The decision of a period and its reason, as one text. With several domains, the text has those
+/// of each domain.
 fn why(period: &SimulatedPeriod) -> String {
     format!("{}: {}", period.decision, period.reason)
 }

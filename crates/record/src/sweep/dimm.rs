@@ -255,9 +255,10 @@ impl DimmSweepDocument {
         groups.into_iter().filter_map(|(row, values)| Some((row, Spread::of(values)?))).collect()
     }
 
-    /// If a case has several loads, latency against bandwidth. Then each metric under the maximum
-    /// load against the number with the most values, or by module if no number varies. If a figure
-    /// had too many lines, there is a figure for each combination of the last names instead.
+    /// The figures. If a case has several loads, the first figure shows latency against bandwidth.
+    /// The other figures show each metric under the maximum load, against the number with the most
+    /// values, or by module if no number varies. A figure that would have too many lines is divided
+    /// by the properties that differ last, such as the numbers.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
@@ -313,7 +314,7 @@ fn label(rows: &mut [DimmSweepRow]) {
     }
 }
 
-/// The rows of a line, with its name.
+/// A line of a figure: its name and its rows.
 type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 
 /// The end of a figure's title, and the lines of the figure. The end is empty if there is one

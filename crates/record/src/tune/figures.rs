@@ -53,7 +53,8 @@ impl TuneDocument {
         results
     }
 
-    /// Each run by its share of the first tier, and the means.
+    /// The figure of each run's value against the share of its pages on the first tier, with the
+    /// geometric mean for each choice of weights.
     pub fn figures(&self) -> Vec<Figure> {
         let mut results = self.results();
         if results.is_empty() {

@@ -54,7 +54,7 @@ fn run(args: &[String]) -> Result<String, Failure> {
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
     let target = Path::new(target);
-    // Checked before the boot, which takes minutes. Creating the folder checks again.
+    // The target is checked before the boot, which takes minutes. Creating the folder checks again.
     if target.exists() {
         return Err(Failure::new(
             format!("{} is there already", target.display()),

@@ -44,7 +44,8 @@ fn latencies_are_those_of_the_simulation_on_newest() {
     latencies_are_those_of_the_simulation(Series::Newest, "all-mram");
 }
 
-/// A mean latency, us of simulated time.
+/// The mean latency that fio measured in the guest, and its range in simulations, us of simulated
+/// time.
 struct Point {
     access: Access,
     depth: u32,

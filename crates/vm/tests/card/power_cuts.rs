@@ -32,7 +32,8 @@ fn xfs_keeps_what_was_synced() {
     keeps_what_was_synced(Series::Newest, &XFS);
 }
 
-/// Without flushes records are lost, so the test with flushes detects a card that ignores them.
+/// The guest writes records without flushes, and power cuts lose some of the records. The tests
+/// with flushes therefore detect a card that ignores flushes.
 #[test]
 fn without_flushes_records_are_lost() {
     if cuts() == 1 {
@@ -64,7 +65,7 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
     all_succeeded(&power.bench.guest_record(&format!("{recovered}{check}")));
     let cuts = power.lost();
     assert_eq!(cuts.len() as u64, self::cuts());
-    // In most power cuts, the volatile cache has data.
+    // With several power cuts, the volatile cache has data in at least one of them.
     assert!(cuts.len() == 1 || cuts.iter().any(|bytes| *bytes > 0), "{cuts:?}");
 }
 

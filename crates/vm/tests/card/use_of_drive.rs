@@ -13,7 +13,8 @@ const PROBED: &str = "until /sys/class/nvme/nvme0/state live\nuntil /proc/partit
 
 const PCI: &str = "/sys/bus/pci/devices/0000:00:01.0";
 
-/// The card has a latency, so its completions come from another thread.
+/// Linux 6.12 uses a card with a latency, so the completions come from another thread of the
+/// server.
 #[test]
 fn on_6_12() {
     let card = Box::new(card::by_name("flashtec-dram").unwrap());
@@ -94,7 +95,7 @@ const TWO_QUEUES: &str = "\
     --bs=4k --iodepth=16 --size=512k --numjobs=2 --cpus_allowed=0-1 --cpus_allowed_policy=split \
     --offset_increment=16m";
 
-/// A step that writes at random and verifies.
+/// A step in which fio writes at random offsets and verifies the data.
 fn fio(options: &str) -> String {
     let engine = if options.contains("ioengine") { "" } else { "--ioengine=libaio" };
     format!(

@@ -34,12 +34,13 @@ const PART: usize = 4096;
 /// Maximum number of steps from a vertex to the source that a checksum follows.
 const STEPS_MAX: usize = 4096;
 
-/// The tree of the last search.
+/// The tree of the last search, as the parent of each vertex, and the arrays of the search.
 #[derive(Debug)]
 pub(super) struct Bfs {
     parents: Array,
     queue: Array,
-    /// Bitmaps of the frontier and of the next frontier.
+    /// `front` is a bitmap of the vertices in the frontier, and `next` of those in the next
+    /// frontier.
     front: Array,
     next: Array,
     reach: Reach,
@@ -88,7 +89,8 @@ impl Bfs {
                         break;
                     }
                 }
-                // The queue starts again with the current frontier. It has room for all vertices.
+                // The bottom-up levels kept the frontier in a bitmap only. The queue is filled with
+                // it again from the start, where it has room for all vertices.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -179,8 +181,8 @@ fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
     });
 }
 
-/// The depth of each vertex, computed in one thread; `u32::MAX` for vertices that are not
-/// connected.
+/// The depth of each vertex: its number of edges from `source`, computed in one thread. The depth
+/// is `u32::MAX` for vertices that are not connected with `source`.
 pub(super) fn depths(graph: View<'_>, source: u32) -> Vec<u32> {
     let mut depths = vec![u32::MAX; graph.vertices()];
     depths[source as usize] = 0;

@@ -16,7 +16,7 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Sources of a round.
+/// The number of vertices from which a round searches.
 const SOURCES: u64 = 4;
 
 /// The depth of vertices that were not reached.
@@ -33,13 +33,13 @@ const PART_OF_ALL: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Centrality {
     scores: Array,
-    /// Dependencies of the vertices, as bits of f32.
+    /// The dependency of each vertex on the shortest paths from the current source, as bits of f32.
     deltas: Array,
     depths: Array,
-    /// Numbers of shortest paths as bits of f64, which represents them exactly.
+    /// The number of shortest paths from the current source to each vertex, as bits of f64.
     paths: Array,
     queue: Array,
-    /// A bit for each edge on a shortest path.
+    /// A bit for each edge, set if the edge is on a shortest path from the current source.
     on_path: Array,
     reach: Reach,
     round: u64,
@@ -60,7 +60,7 @@ impl Centrality {
         })
     }
 
-    /// Adds the dependencies of the shortest paths from a source to the scores.
+    /// Adds to the score of each vertex its dependency on the shortest paths from `source`.
     fn add(&mut self, graph: View<'_>, source: u32) {
         self.on_path.of_mut::<u64>().par_iter_mut().for_each(|word| *word = 0);
         self.depths.of_mut::<u32>().par_iter_mut().for_each(|depth| *depth = FAR);
@@ -126,7 +126,8 @@ impl PathCount<'_> {
         levels
     }
 
-    /// Visits the neighbours of a vertex.
+    /// Visits the neighbours of a vertex: appends unreached neighbours to the next level, marks the
+    /// edges to that level, and adds the vertex's shortest paths to those of the neighbours there.
     fn expand(&self, vertex: u32, depth: u32, batch: &mut Batch<'_>) {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         for at in self.graph.range(vertex) {
@@ -152,7 +153,8 @@ impl PathCount<'_> {
         }
     }
 
-    /// The dependency of a vertex: a sum over its successors.
+    /// The dependency of a vertex: a sum over its successors, which are its neighbours in the next
+    /// level.
     fn dependency(&self, vertex: u32, deltas: &[AtomicU32]) -> f32 {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         let mut sum = 0.0;
@@ -167,7 +169,8 @@ impl PathCount<'_> {
     }
 }
 
-/// The scores of some sources, computed in one thread.
+/// The score of each vertex, from the shortest paths that begin at `sources`. One thread computes
+/// these scores, to verify those of the parallel algorithm.
 fn brandes(graph: View<'_>, sources: impl Iterator<Item = u32>) -> Vec<f64> {
     let mut scores = vec![0.0; graph.vertices()];
     for source in sources {

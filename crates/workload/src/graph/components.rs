@@ -16,13 +16,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// Neighbours of each vertex that are joined before the sample.
+/// The number of neighbours that each vertex is joined with before the sample is drawn.
 const ROUNDS: usize = 2;
 
-/// Vertices of the sample.
+/// The number of vertices in the sample that finds the largest tree.
 const SAMPLE: usize = 1024;
 
-/// Vertices of a chunk.
+/// Vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
 /// The component of each vertex: the least vertex in it.
@@ -99,7 +99,8 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// The least vertex of each component, by searches in one thread.
+/// For each vertex the least vertex of its component, found by searches in one thread. `verify`
+/// compares the labels with it.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

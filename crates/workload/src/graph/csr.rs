@@ -22,7 +22,7 @@ pub(super) struct Csr {
     vertices: usize,
 }
 
-/// The lists of a graph.
+/// A graph as slices: the offset of each vertex's list, and the neighbours of all lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) offsets: &'a [u64],

@@ -2,9 +2,9 @@
 //! benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
 //! A Kronecker graph has a few vertices with very many neighbours. An edge is drawn bit by bit of
-//! the numbers of its two vertices: each bit chooses one of four quadrants of the matrix, with the
-//! probabilities of Graph500. The numbers are permuted afterwards, so they tell nothing about
-//! degrees.
+//! the numbers of its two vertices: each bit chooses one of four quadrants of the adjacency matrix,
+//! with the probabilities of Graph500. The numbers of the vertices are permuted afterwards, so they
+//! tell nothing about degrees.
 //!
 //! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
 //! number of threads.
@@ -32,12 +32,12 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Both, with their names on the command line.
+    /// Both distributions, with their names on the command line.
     pub const ALL: [(&'static str, Self); 2] =
         [("kronecker", Self::Kronecker), ("uniform", Self::Uniform)];
 }
 
-/// Probabilities of the quadrants, as sums: A = 0.57, B = 0.19, C = 0.19, D = 0.05.
+/// Cumulative sums of the probabilities of the quadrants: A = 0.57, B = 0.19, C = 0.19, D = 0.05.
 const QUADRANTS: [f64; 3] = [0.57, 0.76, 0.95];
 
 /// The edges of a random graph with `1 << scale` vertices.

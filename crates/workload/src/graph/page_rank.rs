@@ -21,7 +21,7 @@ const CHANGE_MAX: f64 = 1e-4;
 /// Maximum number of iterations.
 const ITERATIONS_MAX: u32 = 100;
 
-/// Vertices of a chunk.
+/// Vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
 /// The ranks of the last round.

@@ -10,7 +10,7 @@ const LENGTH: usize = 256;
 /// Vertices of a chunk of a queue.
 const PART: usize = 1024;
 
-/// The batch of a thread.
+/// The vertices that a thread has collected, to be appended to `queue` at `tail`.
 pub(super) struct Batch<'a> {
     vertices: [u32; LENGTH],
     length: usize,

@@ -29,13 +29,13 @@ const DELTA: u32 = 2;
 /// if they are fewer than this (bucket fusion).
 const FUSED_MAX: usize = 1000;
 
-/// Distance of vertices that are not connected.
+/// Distance of vertices that are not connected with the source.
 const FAR: u32 = u32::MAX;
 
 /// Weights of the edges and the last distances.
 #[derive(Debug)]
 pub(super) struct Sssp {
-    /// A byte for each neighbour.
+    /// The weight of the edge to each neighbour, a byte each, in the order of the graph's lists.
     weights: Array,
     distances: Array,
     reach: Reach,
@@ -150,7 +150,8 @@ impl Relaxation<'_> {
     }
 }
 
-/// The distances by Dijkstra's algorithm.
+/// The distance of each vertex from `source`, by Dijkstra's algorithm in one thread. `verify`
+/// compares the result of delta-stepping with it.
 fn dijkstra(graph: View<'_>, weights: &[u8], source: u32) -> Vec<u32> {
     let mut distances = vec![FAR; graph.vertices()];
     distances[source as usize] = 0;

@@ -138,7 +138,7 @@ fn equal_rounds_have_equal_checksums() {
             graph.checksum()
         };
         assert_eq!(sum(1), sum(1), "{name}");
-        // Gauss-Seidel iterations depend on the order of threads.
+        // The Gauss-Seidel iterations of PageRank depend on the order of threads.
         assert!(task == Task::PageRank || sum(1) == sum(3), "{name}");
     }
 }

@@ -96,7 +96,7 @@ impl Triangles {
     }
 }
 
-/// Triangles of a graph whose lists are sorted.
+/// The number of triangles of a graph whose lists of neighbours are sorted.
 fn count(graph: View<'_>) -> u64 {
     let parts = (0..graph.vertices()).into_par_iter().step_by(PART).with_max_len(1);
     let part = |first: usize| {
@@ -106,14 +106,15 @@ fn count(graph: View<'_>) -> u64 {
     parts.map(part).sum()
 }
 
-/// Triangles in which the vertex has the highest number.
+/// The number of triangles in which `vertex` has the highest number.
 fn of_vertex(graph: View<'_>, vertex: u32) -> u64 {
     let around = graph.around(vertex);
     let around = &around[..around.partition_point(|it| *it < vertex)];
     around.iter().map(|second| common(around, graph.around(*second), *second)).sum()
 }
 
-/// The number of vertices below `limit` in both lists. `a` has `limit`, where the inner loop ends.
+/// The number of vertices below `limit` in both lists. `a` contains `limit`, so the inner loop ends
+/// there at the latest.
 fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     let (mut at, mut count) = (0, 0);
     for it in b {

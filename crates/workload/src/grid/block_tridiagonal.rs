@@ -35,13 +35,13 @@ const FLOPS: u64 = 100 + 250 + 83 + 300;
 /// results would go to zero.
 const SOURCE: f64 = 0.2;
 
-/// Largest error of an element of the product; elements are below 10.
+/// Largest error of an element of A x, compared with b; elements of x are below 10.
 const TOLERANCE: f64 = 1e-12;
 
 type Vector = [f64; SIZE];
 type Square = [Vector; SIZE];
 
-/// The blocks of all lines, and two results.
+/// The blocks of the matrix A for all lines, and the results before and after a round.
 #[derive(Debug)]
 pub struct BlockTridiagonal {
     /// For each cell the blocks before, on and after the diagonal, by rows.
@@ -53,8 +53,8 @@ pub struct BlockTridiagonal {
     pool: ThreadPool,
 }
 
-/// An element of the blocks. Elements are small, except on the diagonal: a diagonal element exceeds
-/// the sum of the other elements in its row.
+/// The initial value of the element with index `at` in the blocks. Elements are small, except on
+/// the diagonal: a diagonal element exceeds the sum of the other elements in its row.
 fn element(at: usize) -> f64 {
     let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
     let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;
@@ -89,7 +89,7 @@ impl BlockTridiagonal {
     }
 }
 
-/// The block of a cell before (0), on (1) or after (2) the diagonal.
+/// One of the three blocks of a cell: before (0), on (1) or after (2) the diagonal of the matrix.
 fn block(blocks: &[f64], cell: usize, which: usize) -> Square {
     let values = &blocks[cell * BLOCKS + which * BLOCK..][..BLOCK];
     std::array::from_fn(|row| std::array::from_fn(|column| values[row * SIZE + column]))
@@ -134,7 +134,8 @@ fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     }
 }
 
-/// Solves the system of a line; `upper` has room for a block for each cell.
+/// Solves the system of a line of cells, with `right` plus `source` as its right side. `upper` is
+/// scratch with room for a block for each cell.
 fn line(
     blocks: &[f64],
     (right, source): (&[f64], f64),

@@ -16,15 +16,16 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::f64::consts::TAU;
 
-/// The coefficients of the scheme: of the neighbouring derivatives, and of the differences of the
-/// first and of the second neighbours.
+/// The coefficients of the scheme. `ALPHA` multiplies the derivatives at the two neighbours,
+/// `FIRST` the difference of the nearest neighbours, and `SECOND` the difference of the
+/// next-nearest neighbours.
 const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave number of the field, in waves for each cell. The scheme's derivative is largest near
-/// this wave number, and a round divides by it. Rounding errors have other wave numbers with
-/// smaller derivatives, so they do not grow from round to round.
+/// The wave number of the field, in waves for each cell. The scheme multiplies a wave by a factor
+/// that is largest near this wave number, and a round divides by this factor. Rounding errors have
+/// other wave numbers with smaller factors, so they do not grow from round to round.
 const WAVE: f64 = 0.36;
 
 /// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
@@ -57,7 +58,7 @@ struct Line {
     share: f64,
     /// The inverse of the factor by which the scheme multiplies the wave.
     scale: f64,
-    /// Waves along a line.
+    /// The number of whole waves along a line.
     waves: usize,
 }
 
@@ -108,8 +109,7 @@ impl Line {
         }
     }
 
-    /// The derivatives of many lines, divided by the scheme's factor. A row has one element of each
-    /// line.
+    /// The derivatives of many lines, times `scale`. A row has one element of each line.
     fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
         let side = self.side;
         for (at, to) in to.iter_mut().enumerate() {
@@ -160,8 +160,8 @@ fn waves(side: usize) -> usize {
 /// Rows that are transposed together.
 const ROWS: usize = 8;
 
-/// The factor of an element along an axis, after some rounds: each round shifts the sine by a
-/// quarter of a wave.
+/// One of the three sines whose product is an element of the field: the sine at cell `at` along an
+/// axis, after `rounds` rounds. Each round shifts the sine by a quarter of a wave.
 fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
     let angle = TAU * ((line.waves * at) % line.side) as f64 / line.side as f64 + 0.3;
     libm::sin(angle + TAU / 4.0 * f64::from(rounds % 4))

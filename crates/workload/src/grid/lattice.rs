@@ -5,7 +5,7 @@
 //! A step reads, for each cell and velocity, the population that arrives from a neighbour, and
 //! writes the relaxed population to a second array. Boundaries are periodic. The initial state is
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
-//! t), with the wave number k after t steps.
+//! t), where k is its wave number and t is the number of steps.
 //!
 //! Verification: each population of the last step must equal the result of a step in one thread
 //! with other loops, mass and momentum must be as at the start, and velocities must be those of the
@@ -175,7 +175,7 @@ fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     }
 }
 
-/// Density and velocities.
+/// The density of a cell, and its velocity along each axis.
 fn moments(populations: &[f64; VELOCITIES]) -> (f64, [f64; 3]) {
     let density: f64 = populations.iter().sum();
     let mut momentum = [0.0; 3];

@@ -20,7 +20,7 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Points of a row of the matrix.
+/// Stored elements of a row of the matrix: one for a point and one for each of its 26 neighbours.
 const POINTS: usize = 27;
 
 /// The number of grids. Each grid has half as many points along an edge as the grid before it.
@@ -31,7 +31,8 @@ const LEAST: usize = 2;
 
 const ITERATIONS: u32 = 10;
 
-/// Bytes of a row of the matrix, and of the two vectors of each grid.
+/// Bytes for each point of a grid: the values and columns of a row of the matrix, and an element of
+/// each of two vectors.
 const ROW_BYTES: u64 = (POINTS * (8 + 4) + 2 * 8) as u64;
 
 /// The matrix has 26 on its diagonal, and -1 for each neighbour.
@@ -66,7 +67,7 @@ pub struct Multigrid {
 }
 
 /// All grids, the finest first, and the vectors of the iterations. The right side of the finest
-/// grid is the residual.
+/// grid is the residual of the iterations.
 #[derive(Debug)]
 struct Hierarchy {
     grids: Vec<Grid>,
@@ -197,7 +198,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The known solution of a round, at a point.
+/// The known solution of a round, at the point with index `at`.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }
@@ -235,7 +236,8 @@ impl Hierarchy {
         Ok(Self { grids, solution, direction, product })
     }
 
-    /// The solution starts at zero, so the residual equals the right side.
+    /// Prepares a round. Its right side is the matrix times the known solution. The iterations
+    /// start at zero, so the residual equals the right side at first.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
@@ -282,8 +284,9 @@ impl Hierarchy {
         cycle - coarsest + between + (row + 10) * points(&self.grids[0])
     }
 
-    /// Compares the stored matrices with their definition, the kept residual with the residual of
-    /// the solution that was found, and the error with the error at the start.
+    /// Compares the stored matrices with their definition, and the residual that the iterations
+    /// updated with the residual of the solution that they found. The energy of the error must be
+    /// smaller than at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();

@@ -58,7 +58,7 @@ struct Shell {
 /// first.
 #[derive(Debug)]
 struct Coefficients {
-    /// Cells along a radius, over the polar angles, over the longitudes.
+    /// The numbers of cells along a radius, along the polar angle and along the longitude.
     sides: [usize; 3],
     diagonal: Array,
     /// Coefficients to the next cell in each direction; 0 at the end of a radius and at the pole.
@@ -107,7 +107,7 @@ impl Coefficients {
 }
 
 /// The conductance of the faces of a cell, for both faces of each direction: area divided by the
-/// distance of the centres. Both ends of a radius are held at zero.
+/// distance of the centres. The solution is zero at both ends of a radius.
 fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let radius = |face: f64| libm::pow(RADIUS, face / sides[0] as f64);
     let [theta, phi] = [PI / sides[1] as f64, TAU / sides[2] as f64];
@@ -128,7 +128,7 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     [[radial(here), radial(here + 1.0)], [pole(polar), pole(polar + 1)], [around, around]]
 }
 
-/// The matrix as slices.
+/// The coefficients of the matrix as slices.
 #[derive(Clone, Copy)]
 struct Operator<'a> {
     sides: [usize; 3],
@@ -137,13 +137,13 @@ struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    /// The product with a vector.
+    /// Sets `y` to the product of the matrix and `x`.
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         let row = self.sides[0];
         y.par_chunks_mut(row).enumerate().for_each(|(at, y)| self.row(x, at, y));
     }
 
-    /// The product in a row of cells along a radius.
+    /// Sets `y` to the product of the matrix and `x`, in the row of cells along radius number `at`.
     fn row(&self, x: &[f64], at: usize, y: &mut [f64]) {
         let [row, polar, longitudes] = self.sides;
         let of = |at: usize| at * row..(at + 1) * row;
@@ -175,7 +175,7 @@ impl Operator<'_> {
     }
 }
 
-/// The known solution of a round, in a cell.
+/// The known solution of a round, in the cell with index `cell`.
 fn solution(cell: usize, round: u32) -> f64 {
     let value = (word(cell) >> 11) as f64 / (1_u64 << 53) as f64;
     value * f64::from(1 + round % 8)
@@ -206,7 +206,8 @@ impl Shell {
         Ok(Self { matrix, solution, residual, direction, product })
     }
 
-    /// The solution starts at zero, so the residual equals the right side.
+    /// Prepares a round. Its right side is the matrix times the known solution. The iterations
+    /// start at zero, so the residual equals the right side at first.
     fn start(&mut self, round: u32) {
         let operator = self.matrix.view();
         let direction = self.direction.of_mut::<f64>();
@@ -247,8 +248,8 @@ impl Shell {
 }
 
 impl Shell {
-    /// Compares the kept residual with the residual of the solution that was found, and the error
-    /// with the error at the start.
+    /// Compares the residual that the iterations updated with the residual of the solution that
+    /// they found. The energy of the error must be smaller than at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());

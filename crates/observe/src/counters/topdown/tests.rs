@@ -180,7 +180,7 @@ fn the_kernel_counts_a_command_alone() {
     let mut busy = 0_u64;
     (0..10_000_000_u64).for_each(|at| busy = std::hint::black_box(busy ^ at));
     assert_eq!(topdown.read().unwrap(), CoreSlots::default(), "nothing of ours");
-    // The loop runs in a child of the child.
+    // The shell's loop runs in a child of the shell, which must be counted too.
     let script = "(i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done); true";
     assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
     let slots = topdown.read().unwrap();
