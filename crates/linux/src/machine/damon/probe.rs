@@ -116,7 +116,7 @@ impl Probed {
             tuners: words(&[((7, 1), "consist"), ((7, 1), "temporal")]),
             filters: vec![],
             interval_goal: release >= (6, 15),
-            split_filters: release >= (6, 17),
+            split_filters: release >= (6, 15),
             refresh: release >= (6, 17),
             obsolete_target: release >= (6, 19),
         })
@@ -252,7 +252,7 @@ impl<'a> Setup<'a> {
         if !std::mem::take(&mut self.is_set_up) {
             return Ok(());
         }
-        // Another number means that another program has replaced the list of this probe.
+        // A number other than 1 means that another program has replaced the list of threads since.
         if self.root.number(&count_path())? != Some(1) {
             return Ok(());
         }
