@@ -71,7 +71,7 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// A load without compute time, with enough threads to saturate all tiers.
+/// A load without compute time. Each thread has as many outstanding lines as a core can have.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,

@@ -204,7 +204,8 @@ struct InFlight {
 /// An I/O queue pair, and the host's processor that uses it.
 #[derive(Clone, Debug)]
 struct Queue {
-    /// Commands in the submission queue that the card has not fetched, by slot.
+    /// Commands in the submission queue whose entries have not arrived at the card, oldest first:
+    /// the slot of each command in `Engine::flights`.
     submitted: VecDeque<u32>,
     /// Entries whose doorbell has arrived, and whose fetch the card has not yet requested.
     visible: u32,

@@ -109,7 +109,8 @@ pub struct Step {
     /// GB/s.
     pub controller_gbps: f64,
     pub latency: Slices,
-    /// The median of the windows' latencies, ns, and their spread.
+    /// Each `WINDOW` of the measurement has a latency: the median of these latencies, ns, and their
+    /// spread.
     pub latency_ns: Spread,
     /// Duration of the measurement.
     pub took: Duration,

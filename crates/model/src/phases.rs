@@ -46,7 +46,7 @@ pub struct BandwidthReading {
 /// Consecutive readings of even bandwidth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteadyInterval {
-    /// The readings of the stretch.
+    /// Indices of these readings.
     pub readings: Range<usize>,
     /// Total time, s.
     pub span_s: f64,

@@ -119,7 +119,8 @@ pub struct Finding {
     /// True if the best weights gain at least [`Search::min_gain`] over the first tier alone,
     /// beyond noise.
     pub is_better: bool,
-    /// The standard deviation of a run, as a fraction of its value.
+    /// The standard deviation of the values of runs with the same weights, as a fraction of these
+    /// values.
     pub noise: f64,
     /// The reason of the stop.
     pub stop: Stop,

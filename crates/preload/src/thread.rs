@@ -145,8 +145,9 @@ impl ThreadMemory {
         }
         let start = start as usize;
         let area = Self { start, bytes, pointer: start + PAGE_BYTES + STACK + before };
-        // SAFETY: all writes are in the new mapping. The guard page is at its start. The blocks and
-        // the control block are around the pointer, and the table is behind them.
+        // SAFETY: only the new mapping is protected and written. From its start on, it has: the
+        // guard page; the stack; the blocks of thread-local storage and the control block, on both
+        // sides of the thread pointer; and the table of the blocks.
         unsafe {
             libc::syscall(libc::SYS_mprotect, start, PAGE_BYTES, libc::PROT_NONE);
             area.lay_out(modules, area.pointer + behind, entries);

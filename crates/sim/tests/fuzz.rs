@@ -203,7 +203,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// The byte ranges of the numbers in a text, each from its start to before its end.
+/// The byte ranges of the numbers in a text: the start of each, and its end, which is excluded.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {

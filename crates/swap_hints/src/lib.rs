@@ -45,7 +45,7 @@ pub struct Hints {
 }
 
 impl HintPolicy {
-    /// A process whose accesses are not known yet.
+    /// The policy for a process whose accesses are not known yet.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }

@@ -32,7 +32,7 @@ pub struct Table {
     pub events: Vec<Event>,
 }
 
-/// A range of CPU models.
+/// CPU models of one manufacturer and family.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpus {

@@ -190,7 +190,8 @@ mod tests {
         }
     }
 
-    /// The report comes before all used pages were read: the budget has room for the others, too.
+    /// The budget is reported when about half of the used pages were read. It has room for the
+    /// other half, too.
     #[test]
     fn the_budget_is_right_before_all_pages_were_read() {
         let (pages, loads) = (150_000_u64, 100_000);

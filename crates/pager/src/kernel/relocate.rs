@@ -95,9 +95,9 @@ impl Relocator {
         empty(frame);
     }
 
-    /// Handles a page that the program has already mapped. The program sees only its own page. This
-    /// is correct if that page has the content of the frame, or if the frame is all zeros.
-    /// Otherwise the program is ended.
+    /// Handles a frame that cannot be mapped because the program already has a page at the address.
+    /// The program keeps its page, and the frame is dropped. No content is lost if both are equal,
+    /// or if the frame is all zeros. Otherwise the program is ended.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };

@@ -150,8 +150,8 @@ impl Port {
         (u128::from(clock) * 2_000_000_000_000 / rate) as u64
     }
 
-    /// Sends `hundredths` of slots over the link, not before `from`. Returns the time of arrival at
-    /// the other end, fs.
+    /// Sends a message of `hundredths` / 100 slots over the link in the direction `way`, not before
+    /// `from`. Returns the time of arrival at the other end, fs.
     fn carry(&mut self, way: usize, from: u64, hundredths: u64) -> u64 {
         let length = hundredths * self.expander.slot_fs / 100;
         let end = self.link_free[way].max(from) + length;

@@ -23,7 +23,7 @@ struct RankRefresh {
     pending: bool,
     /// The banks of the refresh.
     banks: BankSet,
-    /// For a same-bank refresh, the number of these banks within their groups.
+    /// For a same-bank refresh, the index of `banks` in their groups: the same in each group.
     bank: usize,
     /// The end of the last refresh.
     over: u64,

@@ -272,9 +272,9 @@ impl Hierarchy {
         }
     }
 
-    /// Operations of an iteration: the product with the matrix, four passes of Gauss-Seidel on each
-    /// grid (two on the coarsest grid), a residual for each coarser grid, and five operations on
-    /// vectors.
+    /// Floating-point operations of an iteration: the product with the matrix, four passes of
+    /// Gauss-Seidel on each grid (two on the coarsest grid), the residual at each point of the
+    /// coarser grids, and five operations on vectors.
     fn flops(&self) -> u64 {
         let points = |grid: &Grid| grid.side.pow(3) as u64;
         let row = 2 * POINTS as u64;
