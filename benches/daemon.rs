@@ -8,13 +8,14 @@
 //! both tiers are on the first node. The benchmark also measures the time to start the command, if
 //! the command was built before.
 //!
-//! Then the benchmark steers processes by `vaddr`: 1, 10, 300 and 3000 children with 1 MiB each, in
-//! the live `/proc`. Writes to DAMON go to a folder, so that no page migrates and the kernel needs
-//! no DAMON. All pages are at their target, so this is the cost of a daemon that migrates no page.
-//! The benchmark takes up to 4 GiB of memory.
+//! Then the benchmark steers processes with the actuator `vaddr`, which migrates pages through
+//! DAMON: 1, 10, 300 and 3000 children with 1 MiB each, in the live `/proc`. Writes to DAMON go to
+//! a folder, so that no page migrates and the kernel needs no DAMON. All pages are at their target,
+//! so this is the cost of a daemon that migrates no page. The benchmark takes up to 4 GiB of
+//! memory.
 //!
-//! The limits are 0.5 % of one core, 20 MB, and 20 ms for a start. If a limit is exceeded, the
-//! benchmark exits with an error.
+//! The limits are 0.5 % of one core, 20 MB of memory, and 20 ms for a start of the command. If a
+//! limit is exceeded, the benchmark exits with an error.
 
 use interleaf_linux::{
     launch::unix_socket::Access,
@@ -53,14 +54,14 @@ const CORE_SHARE_MAX: f64 = 0.005;
 const MEMORY_MAX_BYTES: u64 = 20_000_000;
 const START_MAX: Duration = Duration::from_millis(20);
 
-/// Number of starts of the command. The result is their median.
+/// Number of starts of the command. The result is the median time of a start.
 const STARTS: usize = 51;
 
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// Number of steered processes, and seconds of measurement. 3000 processes are sampled every seven
-/// minutes, so their measurement is longest.
+/// Number of steered processes, and seconds of measurement. Each of 3000 processes is sampled only
+/// every seven minutes, so their measurement is longest.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
 /// Time before the measurement, in which the actuator learns that no page of the steered processes
@@ -173,8 +174,8 @@ fn machine() -> PathBuf {
     folder
 }
 
-/// The fraction of a core that is needed to steer `count` processes, with a sample per second as in
-/// the daemon, and the number of files read per second.
+/// The fraction of a core that is needed to steer `count` processes, with an update of the actuator
+/// each second as in the daemon, and the number of files read per second.
 fn steered(count: usize, span: Duration) -> (f64, f64) {
     let folder = machine();
     let files = folder.clone();
@@ -216,8 +217,8 @@ fn steered(count: usize, span: Duration) -> (f64, f64) {
     (share, reads)
 }
 
-/// Updates the actuator once a second for `span`, as the daemon does for each sample. Returns the
-/// number of steered processes at the end.
+/// Updates the actuator once a second for `span`, as the daemon does. Returns the number of steered
+/// processes at the end.
 fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let end = Instant::now() + span;
     let mut found = 0;

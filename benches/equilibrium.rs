@@ -35,8 +35,8 @@ fn example() -> Figure {
     Figure::assumed("synthetic")
 }
 
-/// A tier whose curve has a knee before saturation. With a higher number it has less bandwidth and
-/// more latency.
+/// A tier whose curve has a knee before saturation. A tier with a higher index `number` has less
+/// bandwidth and more latency.
 fn tier(number: u32) -> Tier {
     let (most, idle) = (500.0 / f64::from(number + 1), 120.0 + 80.0 * f64::from(number));
     let point = |at: u32| {
@@ -71,7 +71,8 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// A load without compute time. Each thread has as many outstanding lines as a core can have.
+/// A load without compute time, with the share of its traffic on each tier in `shares`. Each thread
+/// has as many outstanding lines as a core can have.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,
@@ -85,7 +86,7 @@ fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     }
 }
 
-/// Shares in proportion to the bandwidths of the synthetic tiers.
+/// The share of the traffic on each tier, in proportion to the bandwidths of the synthetic tiers.
 fn even_shares(tiers: u32) -> Vec<f64> {
     let all: f64 = (0..tiers).map(|tier| 1.0 / f64::from(tier + 1)).sum();
     (0..tiers).map(|tier| 1.0 / f64::from(tier + 1) / all).collect()
@@ -158,8 +159,8 @@ fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     solve(bencher, &platform, &loads);
 }
 
-/// The first workload has only measured runs on a single tier. The second has a measured run on two
-/// tiers, so each step of the search for a behaviour solves the queueing network.
+/// `stream` has only measured runs on a single tier. `hpcg` has a measured run on two tiers, so
+/// each step of the search for a behaviour solves the queueing network.
 #[divan::bench(args = [("gnr120-cz122", "stream"), ("xeon6-cz122", "hpcg")], sample_count = 20)]
 fn infer(bencher: Bencher<'_, '_>, (on, name): (&str, &str)) {
     let (platform, demand) = (platform(on), workload(name));

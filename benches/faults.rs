@@ -39,7 +39,8 @@ const MOVE: u64 = 0xc028_aa05;
 const SIGBUS: u64 = 1 << 7;
 const MOVES: u64 = 1 << 16;
 
-/// The thread that handles a fault.
+/// The thread that handles a fault: one that waits in `poll`, one that spins, or the faulting
+/// thread itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Poll,
@@ -76,7 +77,8 @@ fn map(bytes: usize) -> usize {
     address as usize
 }
 
-/// Handles a fault: copies or moves the piece from `FRAMES` to the same offset of `MEMORY`.
+/// Handles a fault at `address`: copies or moves the piece from `FRAMES` to the same offset of
+/// `MEMORY`.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;

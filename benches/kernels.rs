@@ -6,10 +6,11 @@
 //! cargo bench -p interleaf-benches --bench kernels -- W2 W10     # by default all mixes
 //! ```
 //!
-//! Environment variables: `THREADS`, `ROUNDS`, `ISA` and `MIB` set these parameters. `ALL` includes
-//! every instruction set. `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS`
-//! measures the best kernel alone over one span of time, as other programs do. `SMALL` uses small
-//! pages, `RANDOM` random order. On a shared machine only ratios are meaningful.
+//! Environment variables: `THREADS` is the number of threads, `ROUNDS` the number of rounds, `ISA`
+//! the instruction set, and `MIB` the memory of each thread in MiB. `ALL` includes every
+//! instruction set. `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS` measures
+//! the best kernel alone over one span of time, as other programs do. `SMALL` uses small pages,
+//! `RANDOM` random order. On a shared machine only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -32,11 +33,11 @@ use std::{
     time::Duration,
 };
 
-/// Mixes whose kernels differ.
+/// The mixes that are searched by default: those whose kernels differ.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// Number of chunks in the warm-up, and of measured chunks. A chunk is about 256 KiB of accesses;
-/// all measured chunks together take about 10 ms.
+/// Number of chunks in the warm-up (`WARM`), and of measured chunks (`CHUNKS`). A chunk is about
+/// 256 KiB of accesses; all measured chunks together take about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -79,7 +80,8 @@ fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the bandwidth of each candidate, the fastest first.
+/// Prints the bandwidth of each candidate and its ratio to the bandwidth of the [`chosen`] kernel,
+/// the highest ratio first.
 fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut kernels = vec![chosen(load)?];
     let all = env::var("ALL").map_or(vec![load.isa], |_| Isa::available());

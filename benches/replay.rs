@@ -9,8 +9,10 @@
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
 //! Each transfer completes at once, so no prefetch is late and the result depends only on the
-//! policies. In the output, a wait is a major fault. A minor fault, on a page that is resident but
-//! not mapped, costs a hundredth of a major fault (bench `faults`).
+//! policies. In the output, `waits` are major faults, and `unmapped` are minor faults, on pages
+//! that are resident but not mapped. A minor fault costs a hundredth of a major fault (bench
+//! `faults`). `least` is the count of optimal replacement. `in vain` are reads of pages that were
+//! not touched since their last read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]

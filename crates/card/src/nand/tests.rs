@@ -148,7 +148,8 @@ fn ecc_corrects_as_many_bits_as_it_says() {
     // If one error is corrected, the probability of an uncorrectable page is 1 - 2/e.
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
-    // The mean number of errors of a codeword equals the number that ECC corrects.
+    // The mean number of errors of a codeword equals the number that ECC corrects, so nearly half
+    // of the codewords are uncorrectable.
     let half = of(24.0 / 8192.0, 24);
     assert!((0.3..0.6).contains(&half), "{half}");
     // A page of eight codewords is uncorrectable if one of the codewords is.
@@ -204,7 +205,8 @@ proptest! {
         prop_assert_eq!(image.is_complete(), image.programmed() == pages);
         let longer = array.program(pages, limit_fs + spec.program_step_fs(), seed);
         prop_assert!((0..pages).all(|position| !image.has(position) || longer.has(position)));
-        let places: Vec<PageAddress> = (0..pages).filter_map(|at| array.address(&image, at)).collect();
+        let place = |at| array.address(&image, at);
+        let places: Vec<PageAddress> = (0..pages).filter_map(place).collect();
         let distinct: std::collections::BTreeSet<_> = places.iter().collect();
         prop_assert_eq!(distinct.len(), places.len());
         let is_bad = |it: &PageAddress| bad.contains(&(it.channel, it.die, it.plane, it.block));

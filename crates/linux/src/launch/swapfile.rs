@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of one write while the file is filled.
+/// Bytes of one write while a new swap file is filled with zeros.
 const CHUNK: usize = 1 << 20;
 
 /// Maximum number of file names that are tried for a new swap file.
@@ -58,8 +58,8 @@ impl SwapFile {
     /// of processes that have ended.
     ///
     /// # Errors
-    /// When space or permission is missing, or a leftover cannot be removed. The journal then
-    /// removes whatever was created.
+    /// When space or permission is missing, or the swap file of an ended process cannot be removed.
+    /// The journal then removes whatever was created.
     pub fn new(
         root: &Root,
         journal: &mut Journal<'_>,
@@ -99,8 +99,8 @@ impl SwapFile {
     }
 }
 
-/// Removes the swap files of ended processes from a folder, and creates an empty file in the
-/// folder.
+/// Removes the swap files of ended processes from a folder. Then creates an empty, locked file
+/// there, whose name begins with `prefix`. Returns its path and the file.
 fn begin(
     root: &Root,
     journal: &mut Journal<'_>,
@@ -112,7 +112,8 @@ fn begin(
     create(journal, &folder, prefix)
 }
 
-/// Records a swap file with an unused name in the journal, creates the empty file, and locks it.
+/// Records a swap file in the journal, creates the empty file, and locks it. Its name is unused and
+/// begins with `prefix`.
 fn create(
     journal: &mut Journal<'_>,
     folder: &Path,
@@ -175,8 +176,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// The file is not a swap file, so `swapoff` fails, for root too. The failure is reported, and
-    /// the next journal tries again.
+    /// `/proc/swaps` lists an ordinary file as swap, so `swapoff` fails on this file, for root too.
+    /// The failure is reported, and the next journal tries again.
     #[test]
     fn a_failed_swapoff_is_reported_and_retried_by_the_next_journal() {
         let (folder, root) = machine("");
@@ -204,12 +205,14 @@ mod tests {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (held, lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
-        // The name has the ID of a running process, as after a restart of a container.
+        // A swap file without a lock is left over. Its name has the ID of a running process, as
+        // after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert_eq!((held.exists(), left.exists()), (true, false));
-        drop(lock);
+        // Closing is not enough: a process that another test forks at this moment has a copy.
+        lock.unlock().unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert!(!held.exists());
     }

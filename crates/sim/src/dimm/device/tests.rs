@@ -51,7 +51,8 @@ fn every_module_exists_with_every_density_and_width() {
 
 #[test]
 fn ddr5_has_the_clocks_of_the_data_sheet() {
-    // Rows of the table of the data sheet: 4400, 4800, 6400 MT/s.
+    // Expected are the rows of the data sheet for 4400 (the DRAM of an MRDIMM-8800), 4800 and 6400
+    // MT/s.
     for (name, ras, ccd_l, wr, wr2, rtp, t_wr, rfc) in [
         ("mrdimm-8800-2r", 71, 11, 44, 22, 17, 66, 649),
         ("rdimm-4800-2r", 77, 12, 48, 24, 18, 72, 708),
@@ -234,8 +235,8 @@ fn errors_of_a_chain_name_the_file_of_the_value() {
         ("\"rdimm-6400-2r\"", "\"twins.toml\"", own, "folder/twins.toml has 2 modules"),
         ("\"rdimm-6400-2r\"", "\"twins.toml:a\"", own, "has no module \"a\""),
         ("vendor = ", "core = ", own, "sources.core: ddr5.toml has a source of this name"),
-        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:35:", "timing.t_ras: 32 ns is below t_rcd"),
-        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:35:", "folder/own.toml inherits it"),
+        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:36:", "timing.t_ras: 32 ns is below t_rcd"),
+        ("t_rcd = [\"58", "t_rcd = [\"200", "ddr5.toml:36:", "folder/own.toml inherits it"),
         ("t_rcd = ", "t_rcx = ", own, "unknown field `t_rcx`"),
         ("speed = \"7200 MT/s\"", "speed = \"7200\"", own, "there is no speed \"7200\""),
         ("name = \"mine\"", "ranks = 1", own, "missing field `name`"),
