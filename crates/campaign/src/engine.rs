@@ -177,8 +177,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Adds a point to the record, prints the point, and saves the record to the output file.
-    /// Returns [`Stop`] if a signal arrived meanwhile.
+    /// Adds a point to the record, prints the point unless the option `quiet` is set, and saves the
+    /// record if an output file is given. Returns [`Stop`] if a signal arrived meanwhile.
     fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {

@@ -28,8 +28,8 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// MLC's defaults, so that figures are comparable: a chase over 200 MB by 64 B, and 100 MB per
-/// thread.
+/// MLC's defaults, so that figures are comparable: a chase over `CHASE_BYTES` by `STRIDE_BYTES`,
+/// and `BUFFER_BYTES` for each loading thread.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
@@ -291,7 +291,8 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Checks that the kernel has pages of the requested size.
+    /// Checks that the kernel has pages of the requested kind. Adds a warning if it has no
+    /// transparent huge pages.
     fn huge_pages(&mut self) -> Result<(), Failure> {
         let switch = self.machine.sysctls.huge_pages.as_deref();
         match (self.pages, switch) {

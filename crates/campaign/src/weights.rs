@@ -14,7 +14,8 @@ use interleaf_record::{
     warning::Warning,
 };
 
-/// Returns the weights to measure, after a check that each is valid on this machine.
+/// Returns the requested weights, or `usual` if none were requested, after a check that each is
+/// valid on this machine.
 pub(crate) fn choices(
     setup: &Setup<'_>,
     options: &Options,
@@ -70,8 +71,10 @@ pub(crate) fn method(
     }
 }
 
-/// Runs `work` while the kernel has the weights of a placement, then restores the old weights, also
-/// after an error. If the process is killed, `interleaf run --restore` restores the old weights.
+/// Runs `work`. If `method` uses the kernel's weights and the placement is weighted, sets the
+/// weights before, and restores the old weights afterwards, also after an error. `put_back`
+/// receives the outcome of each restored setting. If the process is killed, `interleaf run
+/// --restore` restores the old weights.
 pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
@@ -93,8 +96,8 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
     done
 }
 
-/// Adds to `put_back` the outcome of each setting in `undone` that was restored, without
-/// repetitions.
+/// Adds to `put_back` the outcome of each setting in `undone` that was restored. An earlier entry
+/// with the same path and outcome is removed.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);

@@ -57,7 +57,7 @@ pub struct Statistics {
     prefetch_wasted: u64,
 }
 
-/// Opens a pager.
+/// Opens a pager with `options`, and writes its address to `*pager`.
 ///
 /// # Safety
 /// The pointers are valid as `interleaf.h` requires.
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     }
 }
 
-/// Allocates a region of at least `bytes` bytes.
+/// Allocates a region of at least `bytes` bytes, and writes its address to `*memory`. The address
+/// is a multiple of `align`, if `align` is not 0.
 ///
 /// # Safety
 /// The pager is open, and `memory` points at a pointer.

@@ -5,8 +5,8 @@
 //! perf stat -e instructions:u target/release/examples/card_ios all-mram randwrite 256 1000000
 //! ```
 //!
-//! Run it with two numbers of I/Os: the difference of the instruction counts is the cost of the
-//! I/Os, without the start-up.
+//! Run it with two numbers of I/Os. The difference between the two instruction counts is the cost
+//! of the additional I/Os, without the start-up.
 
 use interleaf_card::{
     card::Card,
@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let group = Group { access, depth: next("256").parse()?, ..Group::default() };
     let outcome =
         Load::single(group, next("1000000").parse()?).run(&card, &Settings::default(), &mut ())?;
-    // A result that is not used could be removed by the compiler.
+    // The exit status depends on the result, because the compiler could remove a run whose result
+    // is not used.
     std::process::exit(i32::from(outcome.iops() < 1.0));
 }

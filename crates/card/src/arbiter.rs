@@ -6,13 +6,15 @@ use crate::settings::{Arbitration, Priority};
 /// Decides the order in which the controller takes commands from queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
-    /// The queues of each class, by descending priority: urgent, high, medium, low.
+    /// The indices of the queues in each class. The classes are, by descending priority: urgent,
+    /// high, medium, low.
     classes: [Vec<u16>; 4],
-    /// For each class, the position in its list of `classes` of the queue that is asked first for
-    /// commands.
+    /// For each class, the index in its list of `classes` at which the next search for a queue with
+    /// commands begins.
     next: [usize; 4],
     weights: [u32; 3],
-    /// Commands that each weighted class may still send in this round.
+    /// The number of commands that each weighted class (high, medium, low) may still send in this
+    /// round.
     left: [u32; 3],
 }
 
@@ -35,8 +37,9 @@ impl Arbiter {
         Self { classes, next: [0; 4], weights, left: weights }
     }
 
-    /// Chooses the next queue with commands. Returns it with the number of commands to take, at
-    /// most `burst` (the arbitration burst). `pending` returns the number of commands of a queue.
+    /// Chooses the next queue with commands. Returns the index of the queue, and the number of
+    /// commands to take from it, at most `burst` (the arbitration burst). `pending` returns the
+    /// number of commands that wait in the queue of an index.
     #[inline]
     pub(crate) fn next(
         &mut self,

@@ -13,7 +13,7 @@ pub use file::{by_name, in_file, names, text_of};
 /// An NVRAM card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
-    /// The name, such as `flashtec-dram`.
+    /// The name of the card, such as `flashtec-dram`.
     pub name: String,
     /// The PCIe link.
     pub link: LinkSpec,
@@ -25,7 +25,7 @@ pub struct Card {
     pub memory: MemorySpec,
     /// The BAR that maps the memory, if the card has one.
     pub bar: Option<BarSpec>,
-    /// The host.
+    /// The times that the host takes for an I/O.
     pub host: HostSpec,
     /// The card's behaviour at a power failure.
     pub power: PowerSpec,
@@ -52,7 +52,7 @@ pub struct BarSpec {
 pub struct LinkSpec {
     /// The generation, 1 to 5.
     pub generation: u32,
-    /// Lanes.
+    /// The number of lanes.
     pub lanes: u32,
     /// Maximum payload size of a TLP (MPS), bytes.
     pub max_payload: u32,
@@ -62,11 +62,11 @@ pub struct LinkSpec {
     pub read_completion_boundary: u32,
     /// Delay of a packet from one end of the link to the other, without its transmission time.
     pub delay_fs: u64,
-    /// ACK DLLPs per TLP.
+    /// Mean number of ACK DLLPs per TLP.
     pub acknowledgements: f64,
-    /// UpdateFC DLLPs per TLP.
+    /// Mean number of UpdateFC DLLPs per TLP.
     pub credit_updates: f64,
-    /// Read requests of the card that may be outstanding.
+    /// Maximum number of outstanding read requests of the card.
     pub read_tags: u32,
     /// Posted header credits (PH) of the host's port.
     pub posted_headers: u32,
@@ -79,17 +79,17 @@ pub struct LinkSpec {
 /// The NVMe front end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NvmeSpec {
-    /// Major and minor version.
+    /// Major and minor version of the NVMe specification.
     pub version: (u32, u32),
-    /// I/O queue pairs.
+    /// The number of I/O queue pairs.
     pub queues: u32,
     /// Entries of each queue (MQES + 1).
     pub entries: u32,
     /// MSI-X vectors: one for the admin queue, and one for each I/O queue.
     pub vectors: u32,
-    /// Commands that arbitration takes from a queue at once.
+    /// Maximum number of commands that arbitration takes from a queue at once.
     pub arbitration_burst: u32,
-    /// Completions of a queue that share one interrupt.
+    /// The number of completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
     /// The longest time for which a completion waits for others to share its interrupt; 0 for no
     /// coalescing.
@@ -109,11 +109,11 @@ pub struct ControllerSpec {
     pub command_fs: u64,
     /// Time that a core works on each command after its data transfer.
     pub completion_fs: u64,
-    /// Maximum number of commands in the controller.
+    /// Maximum number of commands that the controller has fetched and not yet completed.
     pub commands: u32,
     /// Maximum number of outstanding reads of submission queue entries.
     pub fetches: u32,
-    /// DMA engines: each transfers the data of one command at a time.
+    /// The number of DMA engines. Each transfers the data of one command at a time.
     pub dma_engines: u32,
     /// Size of all data buffers together, bytes.
     pub buffer_bytes: u32,
@@ -121,7 +121,7 @@ pub struct ControllerSpec {
     pub ecc_fs: u64,
 }
 
-/// When a written byte survives a power failure.
+/// The moment from which a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     /// Once the byte is in DRAM, because a power failure saves the DRAM to NAND on the energy of
@@ -136,11 +136,11 @@ pub enum Durable {
 pub struct MemorySpec {
     /// The memory module of each channel, with the card's number of ranks.
     pub device: Device,
-    /// Channels.
+    /// The number of memory channels.
     pub channels: u32,
     /// Capacity of the memory that the host sees, bytes.
     pub capacity: u64,
-    /// When a written byte survives a power failure.
+    /// The moment from which a written byte survives a power failure.
     pub durable: Durable,
 }
 

@@ -18,9 +18,10 @@ const fn layout(burst_bytes: u32) -> Layout {
 /// The times of a transfer between the controller and the memory, fs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// When read data are at the controller, or written data in the row buffers or cells.
+    /// The time at which read data are at the controller, or at which written data are in the row
+    /// buffers or the cells.
     pub(crate) data: u64,
-    /// When the row is precharged.
+    /// The time at which the row is precharged.
     pub(crate) closed: u64,
 }
 
@@ -36,7 +37,8 @@ impl Transfer {
 }
 
 /// Converts between femtoseconds and clocks by multiplication with a fixed-point factor. The error
-/// is less than one clock, because 64 bits of femtoseconds are at most 5 hours.
+/// is less than one clock at every time that 64 bits of femtoseconds can express, which is at most
+/// 5 hours.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Clocks per femtosecond, times 2^80.
@@ -47,7 +49,7 @@ struct Clock {
 
 impl Clock {
     fn new(device: &Device) -> Self {
-        // A clock has two transfers, so it takes 2e12 / kilotransfers fs.
+        // A clock of DDR memory has two transfers, so it takes 2e12 / `kilotransfers` fs.
         let rate = u128::from(device.kilotransfers);
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }
@@ -56,8 +58,8 @@ impl Clock {
     /// edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // The shift makes the factor clocks per femtosecond, times 2^64. The product of such a
-        // factor and a time of 64 bits fits 128 bits.
+        // After the shift, the factor is the number of clocks per femtosecond times 2^64. The
+        // product of this factor and a time of 64 bits fits 128 bits.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 
@@ -90,7 +92,8 @@ impl Memory {
         }
     }
 
-    /// Reads or writes bytes within one row segment (`SEGMENT_BYTES`), from the time `at`.
+    /// Reads or writes `bytes` bytes from the byte `offset` on, within one row segment
+    /// (`SEGMENT_BYTES`). The transfer may begin at the time `at`, fs.
     #[inline]
     pub(crate) fn transfer<O: Observer>(
         &mut self,
@@ -143,13 +146,13 @@ impl Memory {
         sum
     }
 
-    /// The mean of the time for which the channels were occupied, fs.
+    /// The time for which a channel was occupied, fs: the mean over all channels.
     pub(crate) fn busy(&self) -> u64 {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }
 
-    /// Passes the commands that each channel has scheduled and not yet reported to the observer, at
-    /// the end of a run.
+    /// Ends a run: reports to `observer` those commands that the channels have scheduled and not
+    /// yet reported.
     pub(crate) fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.channels.iter_mut().for_each(|channel| channel.finish(observer));
     }

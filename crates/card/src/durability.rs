@@ -40,7 +40,7 @@ pub use history::{Damage, DamageInterval};
 
 use history::{Entry, Piece, damage_of_block};
 
-/// The state in which a card's data survive a power failure.
+/// The condition under which written data survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
     /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
@@ -57,7 +57,7 @@ pub enum Survival {
 /// The rules that decide whether the content of a block after a power failure is lost or torn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The state in which data survive.
+    /// The condition under which written data survive a power failure.
     pub survival: Survival,
     /// The atomic write unit at power failure (AWUPF), bytes: a power of two.
     pub atomic_bytes: u32,
@@ -70,11 +70,11 @@ pub struct WriteTimes {
     pub offset: u64,
     /// The length, bytes, above 0.
     pub bytes: u32,
-    /// Force unit access.
+    /// True if the write has force unit access (FUA).
     pub force_unit_access: bool,
     /// When the host wrote the doorbell for the write, fs.
     pub submitted: u64,
-    /// When the completion entry was in host memory; `u64::MAX` without a completion.
+    /// When the controller sent the completion entry, fs; `u64::MAX` if it sent none.
     pub acknowledged: u64,
 }
 
@@ -98,7 +98,7 @@ pub struct SegmentTimes {
 pub struct FlushTimes {
     /// When the host wrote the doorbell for the flush, fs.
     pub submitted: u64,
-    /// When the completion entry was in host memory; `u64::MAX` without a completion.
+    /// When the controller sent the completion entry, fs; `u64::MAX` if it sent none.
     pub acknowledged: u64,
 }
 
@@ -112,14 +112,14 @@ pub struct TimelineBuilder {
     limit: u64,
 }
 
-/// The contents of a card over all moments of a run.
+/// The content that a power failure would leave on a card, for every moment of a run.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     rules: Rules,
     writes: Vec<WriteTimes>,
     pieces: Vec<Piece>,
-    /// One entry for each block of each piece, sorted by block, then by the order in which pieces
-    /// reach the memory.
+    /// One entry for each block of each piece, sorted by the index of the block, then by the order
+    /// in which pieces reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
     /// The blocks that a power failure damages, each with the span of time in which it does, sorted
@@ -137,9 +137,9 @@ pub struct Timeline {
 /// The writes of a run up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
-    /// Writes that were acknowledged up to the moment.
+    /// The number of writes that were acknowledged up to the moment.
     pub acknowledged: u64,
-    /// Writes that were submitted up to the moment and not yet acknowledged.
+    /// The number of writes that were submitted up to the moment and not yet acknowledged.
     pub outstanding: u64,
 }
 
@@ -171,17 +171,18 @@ impl TimelineBuilder {
         number
     }
 
-    /// Adds a flush.
+    /// Adds a flush command to the run.
     pub fn flush(&mut self, times: FlushTimes) {
         self.flushes.push(times);
     }
 
-    /// Ends the run at `limit` fs: no write is known beyond this time.
+    /// Ends the timeline at `limit` fs, because not all writes after this time are known.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
 
-    /// Computes the contents over all moments.
+    /// Ends the collection. Computes, for every moment of the run, the blocks that a power failure
+    /// would lose or tear.
     pub fn finish(self) -> Timeline {
         let Self { rules, writes, flushes, pieces, limit } = self;
         let promised = promised_by_flush(&writes, flushes);
@@ -255,12 +256,13 @@ fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec
 }
 
 impl Timeline {
-    /// The rules of the run.
+    /// The rules by which the timeline decides what is lost or torn.
     pub fn rules(&self) -> Rules {
         self.rules
     }
 
-    /// The last moment of the run: its last change of the content, or its limit, fs.
+    /// The last moment of the run, fs: the time of the last change of the content or
+    /// acknowledgement, but at most the limit of [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -281,7 +283,7 @@ impl Timeline {
         &self.intervals
     }
 
-    /// The damage of a power failure at `moment`.
+    /// All blocks that a power failure at `moment` (fs) would lose or tear.
     pub fn damage_at(&self, moment: u64) -> Vec<DamageInterval> {
         let begun = self.intervals.partition_point(|interval| interval.from <= moment);
         // `latest_ends` never falls, so all intervals before `first` have ended by `moment`.
@@ -293,21 +295,22 @@ impl Timeline {
             .collect()
     }
 
-    /// True if a FLUSH or FUA that completed up to `moment` covers the write.
+    /// True if a FLUSH or FUA that completed up to `moment` (fs) promises the durability of the
+    /// write with the 1-based number `write`.
     pub fn is_flushed(&self, write: u32, moment: u64) -> bool {
         self.promised[write as usize - 1] <= moment
     }
 
-    /// The numbers of acknowledged and of outstanding writes at `moment`.
+    /// The number of acknowledged and the number of outstanding writes at `moment`, fs.
     pub fn counts(&self, moment: u64) -> WriteCounts {
         let up_to = |times: &[u64]| times.partition_point(|time| *time <= moment) as u64;
         let acknowledged = up_to(&self.acknowledgements);
         WriteCounts { acknowledged, outstanding: up_to(&self.submissions) - acknowledged }
     }
 
-    /// Divides the medium into ranges of `bytes` bytes. Returns for each range that the run writes
-    /// the moment at which its first data reach the memory: pairs of range number and moment,
-    /// sorted by range.
+    /// Divides the medium into ranges of `bytes` bytes. Returns, for each range that the run
+    /// writes, its 0-based index and the moment (fs) at which its first data reach the memory,
+    /// sorted by index.
     pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
         let mut firsts = std::collections::BTreeMap::new();
         for piece in &self.pieces {
@@ -321,8 +324,8 @@ impl Timeline {
     }
 
     /// The last acknowledged write of each block that overlaps `range` (bytes of the medium): pairs
-    /// of a block number and the number of the write. The last one is the write that was submitted
-    /// last, among the writes acknowledged up to `moment`.
+    /// of the 0-based index of the block and the 1-based number of the write. The last one is the
+    /// write that was submitted last, among the writes acknowledged up to `moment`.
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self
             .entries

@@ -46,11 +46,11 @@ pub struct WrittenSegment {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// When the data are in a buffer of the controller.
+    /// When the data are in a buffer of the controller, fs.
     pub buffered: u64,
-    /// When the data are in the DRAM, or in the row buffers of the STT-MRAM.
+    /// When the data are in the DRAM, or in the row buffers of the STT-MRAM, fs.
     pub in_array: u64,
-    /// When the row is precharged: STT-MRAM then keeps the data without power.
+    /// When the row is precharged, fs: STT-MRAM then keeps the data without power.
     pub durable: u64,
 }
 
@@ -162,7 +162,7 @@ impl fmt::Display for SubmitError {
 impl std::error::Error for SubmitError {}
 
 // The kinds of events. Each kind has a lane of the `EventQueue`. The payload of an event is the
-// slot of a command (an index of `Engine::flights`) or the number of a queue. Some kinds add a
+// slot of a command (its index in `Engine::flights`) or the index of a queue. Some kinds add a
 // second number to the payload, such as bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
@@ -190,12 +190,12 @@ struct InFlight {
     fetched: u64,
     /// Bytes requested from host memory or from the memory channel.
     requested: u32,
-    /// Bytes of a write that the host sent.
+    /// Bytes of a write that the host has sent.
     sent: u32,
-    /// Bytes of a write that arrived in buffers.
+    /// Bytes of a write that have arrived in buffers.
     arrived: u32,
-    /// Bytes of a write that were given to the memory channel, or bytes of a read that were sent to
-    /// the host.
+    /// Bytes of a write that the memory channel has got, or bytes of a read that were sent to the
+    /// host.
     moved: u32,
     /// The time from which the `moved` bytes of a write are safe, fs.
     safe: u64,
@@ -207,20 +207,21 @@ struct Queue {
     /// Commands in the submission queue whose entries have not arrived at the card, oldest first:
     /// the slot of each command in `Engine::flights`.
     submitted: VecDeque<u32>,
-    /// Entries whose doorbell has arrived, and whose fetch the card has not yet requested.
+    /// The number of submission queue entries whose doorbell has arrived, and whose fetch the card
+    /// has not yet requested.
     visible: u32,
     /// The index of the next entry that the card fetches from the submission queue.
     head: u32,
-    /// Commands between submission and completion.
+    /// The number of commands between submission and completion.
     outstanding: u32,
-    /// Completion queue entries in host memory or on the way to it: arrival time, and slot of the
-    /// command.
+    /// The completion queue entries that are in host memory or on the way to it: the arrival time
+    /// of each entry (fs), and the index of its command in `Engine::flights`.
     entries: VecDeque<(u64, u32)>,
-    /// Completion queue entries for which no interrupt has been sent.
+    /// The number of completion queue entries for which no interrupt has been sent.
     coalesced: u32,
     /// The number of interrupts so far.
     interrupts: u64,
-    /// The time at which the host's processor of this queue is free, fs.
+    /// The time from which the host's processor of this queue is free, fs.
     processor: u64,
     processor_busy: u64,
 }
@@ -318,7 +319,7 @@ impl Engine {
         }
     }
 
-    /// The card.
+    /// The card that the engine simulates.
     pub fn card(&self) -> &Card {
         &self.card
     }
@@ -329,23 +330,23 @@ impl Engine {
         self.settings.arbitration = arbitration.clone();
     }
 
-    /// The time of the last event.
+    /// The time of the last event, fs.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The number of events so far.
+    /// The number of events that the engine has handled so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The time of the next event; `None` if all commands are complete.
+    /// The time of the next event, fs; `None` if all commands are complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }
 
-    /// Submits a command at the time `at`: from then on, the host's processor writes the submission
-    /// queue entry and the doorbell.
+    /// Submits a command at the time `at` (fs): from then on, the host's processor writes the
+    /// submission queue entry and the doorbell.
     ///
     /// # Errors
     /// If the command cannot be accepted; the engine is then unchanged.
@@ -404,7 +405,8 @@ impl Engine {
         }
     }
 
-    /// Handles events up to `until`, and stops at the first completion.
+    /// Handles events up to the time `until` (fs) in their order, and returns the first completion;
+    /// `None` if no command completes by then.
     pub fn next_completion<O: WriteObserver>(
         &mut self,
         until: u64,
@@ -420,7 +422,7 @@ impl Engine {
         None
     }
 
-    /// Handles all events up to `until`, and gives each completion to `sink`.
+    /// Handles all events up to the time `until` (fs), and gives each completion to `sink`.
     pub fn run_until<O: WriteObserver>(
         &mut self,
         until: u64,
@@ -433,8 +435,8 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Passes the commands that the memory channels have scheduled and not yet reported to the
-    /// observer, at the end of a run.
+    /// Ends a run: reports to `observer` those commands that the memory channels have scheduled and
+    /// not yet reported.
     pub fn finish<O: WriteObserver>(&mut self, observer: &mut O) {
         self.memory.finish(&mut MemoryObserver(observer));
     }
@@ -465,7 +467,8 @@ impl Engine {
     }
 }
 
-/// Packs a slot or a queue, and a number, into the payload of an event.
+/// Packs two numbers into the payload of an event: `slot`, the index of a command or of a queue,
+/// and `more`, the second number.
 #[inline]
 fn payload(slot: u32, more: u32) -> u64 {
     u64::from(slot) | u64::from(more) << 32

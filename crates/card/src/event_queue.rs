@@ -60,7 +60,7 @@ impl EventQueue {
         (at != NEVER).then_some(at)
     }
 
-    /// Removes the next event, if it is not after `until`.
+    /// Removes the next event and returns it; `None` if no event has a time up to `until`.
     #[inline]
     pub(crate) fn pop(&mut self, until: u64) -> Option<Event> {
         let lane = usize::from(self.winners[1]) % LANES;

@@ -96,14 +96,14 @@ impl core::str::FromStr for Access {
     }
 }
 
-/// The options of fio that a command line, `[global]` or a section sets.
+/// The options of fio that a command line, a section `[global]` or a job section sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FioOptions {
-    /// Direction and order of the I/Os (`rw`).
+    /// Direction of the I/Os, and order of their offsets (`rw`).
     pub rw: Option<Access>,
     /// Block size, bytes.
     pub bs: Option<u32>,
-    /// Outstanding requests of each job.
+    /// The number of outstanding requests of each job.
     pub iodepth: Option<u32>,
     /// The number of equal jobs, each with an I/O queue of its own.
     pub numjobs: Option<u32>,
@@ -154,7 +154,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options; each option that `over` sets has the value of `over`.
+    /// These options, replaced by those that `over` sets.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),
@@ -236,16 +236,16 @@ pub struct OptionError {
     pub hint: String,
 }
 
-/// A complete job.
+/// A job with fio's defaults for the options that are not set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The name of the job's section.
     pub name: String,
-    /// Direction and order of the I/Os (`rw`).
+    /// Direction of the I/Os, and order of their offsets (`rw`).
     pub rw: Access,
     /// Block size, bytes.
     pub bs: u32,
-    /// Outstanding requests of each of the `numjobs` equal jobs.
+    /// The number of outstanding requests of each of the `numjobs` equal jobs.
     pub iodepth: u32,
     /// The number of equal jobs, each with an I/O queue of its own.
     pub numjobs: u32,
@@ -297,7 +297,8 @@ pub fn percentage(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a percentage", 0..=100)
 }
 
-/// Checks fio's `direct`: I/O through the page cache is not modelled.
+/// Checks the value of fio's `direct`. It must be true, because I/O through the page cache is not
+/// modelled.
 ///
 /// # Errors
 /// When `text` is 0, or not a Boolean value.

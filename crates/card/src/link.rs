@@ -38,7 +38,7 @@ pub(crate) const SUBMISSION_ENTRY: u64 = 64;
 /// Bytes of a data credit.
 pub(crate) const CREDIT_BYTES: u32 = 16;
 
-/// The time of a byte on the link, fs.
+/// The time that a byte takes on the link, fs.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
         // One SKP ordered set of 4 symbols after 1180 symbols (PCI Express 3.1, 4.2.7.3).
@@ -53,12 +53,13 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     1e6 / bytes_per_ns
 }
 
-/// Computes the packets of a transfer, and the DLLPs that answer these packets.
+/// Computes the number of packets of a transfer, and the DLLPs that answer these packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
     max_payload: u32,
     boundary: u32,
-    /// Bytes of the DLLPs in the other direction that answer one TLP, in 1/256 of a byte.
+    /// The mean number of bytes of DLLPs that the other direction sends in answer to one TLP, in
+    /// units of 1/256 byte.
     answers: u64,
 }
 
@@ -79,8 +80,9 @@ impl Packets {
         bytes.div_ceil(self.max_payload)
     }
 
-    /// The number of completions for a read of `bytes` from `address`: the first ends at a read
-    /// completion boundary, the others have the maximum payload.
+    /// The number of completions for a read of `bytes` from `address`. The first completion ends at
+    /// a read completion boundary. Each further one has the maximum payload, except that the last
+    /// may be shorter.
     #[inline]
     pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
         let head = (self.boundary - address % self.boundary) % self.boundary;
@@ -89,8 +91,9 @@ impl Packets {
     }
 }
 
-/// One direction of a link. `free` is the time from which it is idle, fs; `byte_fs` is the time of
-/// a byte; `busy` is the time for which it was occupied, fs.
+/// One direction of a link. `free` is the time from which the direction is idle, fs. `byte_fs` is
+/// the time that a byte takes, fs. `busy` is the total time for which the direction was occupied,
+/// fs.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
     free: u64,
@@ -101,13 +104,13 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// An idle direction; `ideal` sends in no time.
+    /// A direction that has sent nothing. If `ideal` is true, its packets take no time.
     pub(crate) fn new(link: &LinkSpec, ideal: bool) -> Self {
         let byte_fs = if ideal { 0 } else { byte_fs(link).round() as u64 };
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// The time at which a packet that is ready at `at` may start.
+    /// The time at which a packet that is ready at `at` can start, fs.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)
@@ -119,8 +122,8 @@ impl Direction {
         bytes * self.byte_fs
     }
 
-    /// Sends `packets` packets, which have `bytes` bytes together, from the time `at`. Returns the
-    /// time at which the last byte is sent.
+    /// Sends `packets` packets, which have `bytes` bytes together, from the time `at` (fs) on.
+    /// Returns the time at which the last byte is sent.
     #[inline]
     pub(crate) fn send(&mut self, at: u64, bytes: u64, packets: u32) -> u64 {
         let time = self.time_of(bytes);
@@ -131,7 +134,8 @@ impl Direction {
         self.free
     }
 
-    /// Sends the DLLPs that answer `packets` packets of the other direction.
+    /// Sends, from the time `at` on, the DLLPs that answer `packets` packets of the other
+    /// direction. `of` gives the bytes of these DLLPs.
     #[inline]
     pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {
         let time = u64::from(packets) * of.answers * self.byte_fs / 256;

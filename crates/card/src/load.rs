@@ -39,7 +39,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// All, with fio's names; an alias follows the name that is printed.
+    /// All variants with their names in fio. `readwrite` is an alias of `rw`. It comes after `rw`,
+    /// so that [`Self::name`] returns `rw`.
     pub const ALL: [(&'static str, Self); 7] = [
         ("read", Self::Read),
         ("write", Self::Write),
@@ -50,22 +51,22 @@ impl Access {
         ("readwrite", Self::Mixed),
     ];
 
-    /// fio's name.
+    /// The name of the variant in fio.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, access)| *access == self).map_or("", |(name, _)| name)
     }
 
-    /// Returns true for random offsets.
+    /// True if the offsets are random.
     pub const fn is_random(self) -> bool {
         matches!(self, Self::RandomRead | Self::RandomWrite | Self::RandomMixed)
     }
 
-    /// Returns true for reads and writes together.
+    /// True if the I/Os are reads and writes together.
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::Mixed | Self::RandomMixed)
     }
 
-    /// Returns true if some of the I/Os are writes.
+    /// True if some of the I/Os are writes.
     pub const fn has_writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandomRead)
     }
@@ -74,15 +75,15 @@ impl Access {
 /// A job section of fio: equal threads that do the same kind of I/O.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The name of the section.
+    /// The name of the job section.
     pub name: String,
     /// `rw`. Default: `read`.
     pub access: Access,
     /// `bs`: bytes of each I/O. Default: 4096.
     pub block_bytes: u32,
-    /// `iodepth`: I/Os that each thread keeps outstanding. Default: 1.
+    /// `iodepth`: the number of I/Os that each thread keeps outstanding. Default: 1.
     pub depth: u32,
-    /// `numjobs`: threads. Default: 1.
+    /// `numjobs`: the number of threads. Default: 1.
     pub jobs: u32,
     /// `rate_iops`: I/Os per second of each thread. Default: no limit.
     pub rate_iops: Option<f64>,
@@ -122,18 +123,18 @@ impl Default for Group {
 pub enum Stop {
     /// `runtime`: this time after the end of the ramp time, fs.
     Time(u64),
-    /// After this number of I/Os of all groups that complete after the ramp time.
+    /// When this number of I/Os, summed over all groups, has completed after the ramp time.
     Ios(u64),
 }
 
 /// A load on a card: groups of threads, and the times of their run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// The job sections.
+    /// The job sections, whose threads run at the same time.
     pub groups: Vec<Group>,
     /// `ramp_time`: time before the measurement, fs.
     pub ramp_fs: u64,
-    /// The end of the run.
+    /// The condition that ends the run.
     pub stop: Stop,
     /// `randseed`: the seed of all randomness.
     pub seed: u64,
@@ -220,7 +221,7 @@ impl Load {
         }
     }
 
-    /// Runs the load on `card`.
+    /// Runs the load on `card`, and reports its writes to `observer`.
     ///
     /// # Errors
     /// If the card cannot run the load.

@@ -67,14 +67,14 @@ impl Initiator {
 pub struct MemoryLoad {
     /// The device that reads and writes.
     pub initiator: Initiator,
-    /// Percentage of loads.
+    /// Percentage of loads among loads and stores.
     pub read_percent: u32,
     /// Bytes of an access: a power of two from 8 to 4096.
     pub bytes: u32,
-    /// Accesses, loads and stores together, that each thread keeps outstanding. In a processor they
-    /// occupy load buffers and write-combining buffers.
+    /// The number of accesses, loads and stores together, that each thread keeps outstanding. In a
+    /// processor they occupy load buffers and write-combining buffers.
     pub outstanding: u32,
-    /// Threads of the processor, or DMA streams of the peer.
+    /// The number of threads of the processor, or of DMA streams of the peer.
     pub threads: u32,
     /// True for random addresses, false for addresses one after the other.
     pub random: bool,
@@ -83,11 +83,12 @@ pub struct MemoryLoad {
     pub repeats: bool,
     /// The number of bytes that are used, from the start of the BAR; `None` for all.
     pub size: Option<u64>,
-    /// Stores of a thread between two reads that make them persistent; 0 for never.
+    /// The number of stores after which a thread reads back, because the read makes its stores
+    /// persistent; 0 if it never reads back.
     pub persist_every: u32,
     /// Time of the run before the measurement begins, fs.
     pub ramp_fs: u64,
-    /// The end of the run.
+    /// The condition that ends the run.
     pub stop: Stop,
     /// The seed of all randomness.
     pub seed: u64,
@@ -134,15 +135,17 @@ impl std::error::Error for MemoryLoadError {}
 /// The measurements of a load on memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryOutcome {
-    /// Loads. Latencies are from the request to the data; there is no submission latency.
+    /// The measurements of loads. A latency is the time from the request to the data; there is no
+    /// submission latency.
     pub loads: DirectionResult,
-    /// Stores. Latencies are from the store until its write-combining buffer is free.
+    /// The measurements of stores. A latency is the time from the store until its write-combining
+    /// buffer is free.
     pub stores: DirectionResult,
     /// Latencies of reads that make stores persistent.
     pub persists: Latencies,
     /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,
-    /// Accesses completed in the whole run.
+    /// The number of loads and stores completed in the whole run.
     pub completed: u64,
     /// The utilisation of link, credits and memory.
     pub utilisation: Utilisation,

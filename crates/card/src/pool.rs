@@ -13,10 +13,11 @@ const TICK: u32 = 10;
 pub(crate) struct Pool {
     total: u32,
     free: u32,
-    /// Returns of units in the future, in order of time.
+    /// The known future returns of units: the time of each (fs) and its number of units, in order
+    /// of time.
     returns: Ring,
-    /// The sum of units times the ticks for which they were taken, modulo 2^64: the time of a
-    /// return is added, and the time of a take is subtracted.
+    /// The sum, over all units, of the ticks for which the unit was taken, modulo 2^64. For each
+    /// unit, a take subtracts its time and a return adds its time.
     held: u64,
     /// The total time for which requests waited for units, fs, without the present wait.
     waited: u64,
@@ -45,8 +46,8 @@ impl Pool {
         }
     }
 
-    /// Takes `units` units at `now` and returns true if so many are free. Otherwise returns false,
-    /// and the time of waiting begins.
+    /// Takes `units` units at the time `now` (fs), and returns true, if so many are free. Otherwise
+    /// returns false, and the time of waiting begins.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -95,7 +96,7 @@ impl Pool {
         self.returns.push(at, units.into());
     }
 
-    /// The time of the next known return.
+    /// The time of the next known return of units, fs.
     pub(crate) fn next_return(&self) -> Option<u64> {
         self.returns.front().map(|(at, _)| at)
     }

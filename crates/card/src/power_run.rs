@@ -35,7 +35,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct WriteRecorder {
     builder: TimelineBuilder,
-    /// The segments of the writes that are not acknowledged, by the tag of the write command.
+    /// The segments of each write that is not acknowledged. The key is the tag of the write
+    /// command.
     outstanding: BTreeMap<u32, Vec<SegmentTimes>>,
 }
 
@@ -56,7 +57,7 @@ impl WriteRecorder {
         Self { builder: TimelineBuilder::new(rules), outstanding: BTreeMap::new() }
     }
 
-    /// Returns the contents over time. A write that is outstanding at the end of the run is not in
+    /// Returns the timeline of the run. A write that is outstanding at the end of the run is not in
     /// the timeline. The timeline therefore ends before the first data of such a write arrive.
     pub fn finish(self) -> Timeline {
         let Self { mut builder, outstanding } = self;
@@ -106,7 +107,8 @@ pub fn observe(load: &Load, card: &Card, settings: &Settings) -> Result<Observed
     Ok(ObservedRun { outcome, timeline: recorder.finish() })
 }
 
-/// The power failures of a run of this card; `seed` decides which NAND blocks are bad.
+/// The evaluation of power failures during the run of `card` that `timeline` describes; `seed`
+/// decides which NAND blocks are bad.
 pub fn power_failures<'a>(card: &Card, timeline: &'a Timeline, seed: u64) -> PowerFailures<'a> {
     PowerFailures::new(timeline, &card.power, card.memory.capacity, seed)
 }

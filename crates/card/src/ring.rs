@@ -3,7 +3,7 @@
 //! The queue of the standard library has no cheap insertion in order near its end. Here an
 //! insertion moves only the entries with a later time, usually none.
 
-/// Entries with a time and a value of 64 bits.
+/// A queue of entries, each with a time and a value of 64 bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     /// The slots of the ring, each with a time and a value. Their number is a power of two, so that

@@ -16,14 +16,14 @@ pub enum HostMode {
 /// The priority class of a submission queue (NVMe 1.1, 4.11.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Before all others.
+    /// The class is served before all other classes.
     Urgent,
-    /// Weighted: the class has weight 0 of [`Arbitration::Weighted`].
+    /// A weighted class. Its weight is at index 0 of the weights of [`Arbitration::Weighted`].
     High,
-    /// Weighted: the class has weight 1 of [`Arbitration::Weighted`].
+    /// A weighted class. Its weight is at index 1 of the weights of [`Arbitration::Weighted`].
     #[default]
     Medium,
-    /// Weighted: the class has weight 2 of [`Arbitration::Weighted`].
+    /// A weighted class. Its weight is at index 2 of the weights of [`Arbitration::Weighted`].
     Low,
 }
 
@@ -37,7 +37,8 @@ pub enum Arbitration {
     Weighted {
         /// The class of each queue; a queue without an entry is of medium priority.
         priorities: Vec<Priority>,
-        /// Commands of the high, medium and low classes in a round, 1 to 256.
+        /// The number of commands that the high, the medium and the low class may send in a round,
+        /// 1 to 256 each.
         weights: [u32; 3],
     },
 }
@@ -95,12 +96,13 @@ impl Component {
     }
 }
 
-/// A set of components without limits, for ablations: infinitely fast, or of unlimited number.
+/// A set of components that a run simulates without limits, for ablations. A server in the set is
+/// infinitely fast, and a pool in the set has an unlimited number of units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ideal(u16);
 
 impl Ideal {
-    /// The set of this component alone.
+    /// The set that contains only this component.
     pub const fn of(component: Component) -> Self {
         Self(1 << component as u16)
     }
@@ -111,20 +113,20 @@ impl Ideal {
         Self(self.0 | 1 << component as u16)
     }
 
-    /// Returns true if the component has no limit.
+    /// True if the component is in the set.
     pub const fn has(self, component: Component) -> bool {
         self.0 & (1 << component as u16) != 0
     }
 }
 
-/// Choices of a run.
+/// Choices of a run that are not properties of the card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Detection of completions by the host.
+    /// The way in which the host learns of completions.
     pub host: HostMode,
     /// Arbitration among submission queues.
     pub arbitration: Arbitration,
-    /// Components without limits.
+    /// The components that the run simulates without limits.
     pub ideal: Ideal,
     /// A deliberate error, for tests of power failure: a write is acknowledged when all its data
     /// are in buffers of the controller, and not yet safe in the memory.

@@ -1,7 +1,7 @@
 //! The PCI configuration space: header, power management, MSI-X, PCI Express.
 //!
-//! QEMU emulates the guest's base address registers and MSI-X table itself, and forwards all writes
-//! to the server. A mask for each register has the bits that a write changes.
+//! QEMU emulates the base address registers and the MSI-X table for the guest, and also forwards
+//! all writes to the server. A mask for each register has the bits that a write changes.
 
 use interleaf_card::nvme::NvmeSettings;
 
@@ -23,7 +23,8 @@ const DEVICE_CONTROL: usize = EXPRESS + 8;
 /// A bit of device control: the host initiates a function level reset.
 const FUNCTION_RESET: u16 = 1 << 15;
 
-/// Mass storage, non-volatile memory, NVM Express (PCI Code and ID Assignment Specification).
+/// The class code, lowest byte first: NVM Express (02h), non-volatile memory (08h), mass storage
+/// (01h) (PCI Code and ID Assignment Specification).
 const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
 
 /// The device identifier: an assumption, not the identifier of a product of the vendor.
@@ -40,14 +41,14 @@ pub struct ConfigSpace {
 /// The effect of a write beyond the bits that it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigEffect {
-    /// No other effect.
+    /// The write has no other effect.
     None,
     /// The host requested a function level reset.
     FunctionReset,
 }
 
 impl ConfigSpace {
-    /// The configuration space after power-on. `lanes` and `generation` are those of the link.
+    /// The configuration space after power-on. `generation` and `lanes` are those of the PCIe link.
     #[must_use]
     pub fn new(settings: &NvmeSettings, generation: u8, lanes: u8) -> Self {
         let mut space =
@@ -129,14 +130,15 @@ impl ConfigSpace {
         self.put(EXPRESS + 0x30, &u16::from(generation).to_le_bytes());
     }
 
-    /// Reads bytes; beyond the space all bits are one.
+    /// Reads bytes from `offset` on. Beyond the configuration space all bits are one.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
         for (byte, at) in data.iter_mut().zip(byte_offsets(offset)) {
             *byte = self.bytes.get(at).copied().unwrap_or(0xff);
         }
     }
 
-    /// Writes bytes: changes the writable bits of registers, and ignores all other bits.
+    /// Writes `data` from `offset` on: changes the writable bits of registers, and ignores all
+    /// other bits. Returns the effect beyond these bits.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         for (byte, at) in data.iter().zip(byte_offsets(offset)) {

@@ -82,7 +82,8 @@ impl Contents for FileContents {
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
-    /// Units that differ from the durable contents, by number.
+    /// The units whose latest data are only in the cache. The key is the index of the unit in the
+    /// contents.
     cached: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -99,9 +100,9 @@ impl WriteBack {
         self.cached.len() as u64 * self.unit
     }
 
-    /// Applies a power failure. Calls `survives` for each cached unit: a unit with true is written,
-    /// a unit with false is lost. Any unit may survive, because a cache may write its units back in
-    /// any order.
+    /// Applies a power failure. Calls `survives` for each cached unit. If it returns true, the unit
+    /// is written to the durable contents, otherwise the unit is lost. Any unit may survive,
+    /// because a cache may write its units back in any order.
     ///
     /// # Errors
     ///

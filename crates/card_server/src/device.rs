@@ -52,9 +52,9 @@ pub enum Event {
     ControllerFailed,
 }
 
-/// A failure of the power. Commands without completion are lost. A unit of the volatile write cache
-/// is lost if `survives` returns false for it. Any unit may survive, because a cache may write its
-/// units back in any order. After the failure, the card does not answer until the next connection.
+/// A failure of the card's power. Commands without completion are lost. Any unit of the volatile
+/// write cache may survive, because a cache may write its units back in any order. After the
+/// failure, the card does not answer until the next connection.
 pub struct PowerCut {
     /// The power fails after this number of commands has completed.
     pub after: u64,
@@ -62,7 +62,7 @@ pub struct PowerCut {
     pub survives: Box<dyn FnMut() -> bool + Send>,
 }
 
-/// Receives events.
+/// Receives the events of a server.
 pub type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// A card, with the state of its connection to QEMU.
@@ -184,6 +184,7 @@ impl Device {
     }
 
     /// Completes the commands that are due at the guest's time `guest`, then fetches new commands.
+    /// Returns the answer to the plugin that reported the time.
     pub(crate) fn tell(&mut self, guest: Duration) -> Answer {
         self.pacer.iter_mut().for_each(|pacer| pacer.tell(guest));
         self.advance();
@@ -245,7 +246,7 @@ impl Device {
         }
     }
 
-    /// Signals interrupts, and a failure of the controller.
+    /// Signals the interrupts of the controller, and reports its failure once.
     fn signal(&mut self) {
         let follows_guest = self.follows_guest();
         let (vectors, raised) = (&self.vectors, &mut self.raised);
@@ -306,7 +307,8 @@ impl Shared {
         &self.clock
     }
 
-    /// Announces a doorbell to the plugin that reports the guest's clock.
+    /// Announces a doorbell to the plugin that reports the guest's clock. Without a plugin, reports
+    /// [`Event::ClockMissing`].
     fn ring(&self) {
         if !self.clock.ring() {
             let device = self.lock();
@@ -354,12 +356,13 @@ const SPIN: Duration = Duration::from_micros(60);
 /// Applies the requests of one vfio-user connection to the device.
 pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
-    /// True if QEMU has sent a request.
+    /// True if QEMU has sent a request on this connection.
     pub(crate) connected: bool,
 }
 
 impl Connection {
-    /// Locks the device for a request, and reports the first request of the connection.
+    /// Locks the device for a request. At the first request of the connection, reports
+    /// [`Event::Connected`].
     fn device(&mut self) -> MutexGuard<'_, Device> {
         let device = self.shared.lock();
         if !std::mem::replace(&mut self.connected, true) {

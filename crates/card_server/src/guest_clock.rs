@@ -62,7 +62,7 @@ impl Answer {
 /// The connection to the QEMU plugin on which the server announces doorbells.
 #[derive(Default)]
 pub(crate) struct GuestClock {
-    /// `None` if no plugin is connected.
+    /// The connection; `None` if no plugin is connected.
     doorbells: Mutex<Option<UnixStream>>,
 }
 

@@ -17,12 +17,14 @@ struct Mapping {
 /// The memory that QEMU has mapped for the device.
 #[derive(Debug, Default)]
 pub struct GuestMemory {
-    /// Sorted by address, without overlaps.
+    /// The mapped ranges, sorted by address, without overlaps.
     mappings: Vec<Mapping>,
 }
 
 impl GuestMemory {
-    /// Adds a range. Removes older ranges that share a byte with the new range.
+    /// Adds the range of `bytes` bytes from the bus address `address` on, whose memory is the part
+    /// of `file` from `offset` on. Removes older ranges that share a byte with the new range.
+    /// Ignores a range that is empty or ends beyond 2^64.
     pub fn map(&mut self, address: u64, bytes: u64, file: File, offset: u64) {
         if bytes == 0 || address.checked_add(bytes).is_none() || offset.checked_add(bytes).is_none()
         {
@@ -45,8 +47,9 @@ impl GuestMemory {
         self.mappings.clear();
     }
 
-    /// Splits a range into parts that are each in one file. Calls `access` for each part with the
-    /// file, the offset in the file, and the part's range in the data.
+    /// Splits the range of `bytes` bytes from `address` on into parts that are each in one file.
+    /// Calls `access` for each part with the file, the offset in the file, and the part's range in
+    /// the data.
     fn for_each(
         &self,
         address: u64,

@@ -19,16 +19,16 @@ use interleaf_card::{
     settings::{Arbitration, HostMode, Settings},
 };
 
-/// The time that commands take.
+/// The time that commands take until their completion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency {
     /// No time: commands complete at once.
     None,
     /// Commands complete after the latency of a card, times a slow-down of at least 1.
     Card {
-        /// The card.
+        /// The card whose latency delays the commands.
         card: Box<Card>,
-        /// Time on the clock for each unit of the engine's time.
+        /// The factor by which a command takes longer on the clock than in the engine.
         slow_down: u32,
         /// The clock that the card follows.
         clock: Clock,
@@ -91,7 +91,8 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The guest's driver takes the host's time itself, so the engine adds none.
+        // The driver of the guest spends the host's part of an I/O itself, so the engine adds no
+        // time for the host.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -138,8 +139,8 @@ impl Pacer {
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
     }
 
-    /// Submits a command. Returns false if the card does not accept the command, which then
-    /// completes at once.
+    /// Submits a command to the engine, and returns true. Returns false if the card does not accept
+    /// the command; the caller then completes the command at once.
     pub(crate) fn submit(&mut self, command: IoCommand) -> bool {
         if self.outstanding.is_empty() && self.now() > HOUR {
             self.reset();
@@ -186,7 +187,7 @@ impl Pacer {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The time until the engine's next event; `None` if no command is outstanding.
+    /// The time on the clock until the engine's next event; `None` if no command is outstanding.
     pub(crate) fn wait(&self) -> Option<Duration> {
         if self.outstanding.is_empty() {
             return None;

@@ -51,7 +51,7 @@ pub struct ServeOptions {
     pub socket: PathBuf,
     /// The properties of the NVMe controller.
     pub settings: NvmeSettings,
-    /// The storage of the contents.
+    /// The place where the card's contents are stored.
     pub storage: Storage,
     /// Generation of the PCIe link, 1 to 5.
     pub link_generation: u8,
@@ -59,7 +59,7 @@ pub struct ServeOptions {
     pub link_lanes: u8,
     /// The time that commands take.
     pub latency: Latency,
-    /// Receives events.
+    /// Receives the events of the server.
     pub listener: Listener,
 }
 
@@ -96,9 +96,9 @@ pub enum ServeError {
     /// The socket cannot be made.
     #[error("{path}: {why}")]
     Socket {
-        /// The path.
+        /// The path of the socket.
         path: PathBuf,
-        /// The reason.
+        /// The error of the system.
         why: io::Error,
     },
     /// The slow-down of the latency is zero.
@@ -117,7 +117,7 @@ pub enum ServeError {
 pub struct CardServer {
     shared: Arc<Shared>,
     socket: PathBuf,
-    /// The socket of the guest's clock.
+    /// The path of the socket for the guest's clock; `None` if the card does not follow this clock.
     clock: Option<PathBuf>,
     ends: Arc<AtomicBool>,
 }

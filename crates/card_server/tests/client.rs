@@ -60,7 +60,7 @@ impl Bench {
         Driver::new(self.server.socket())
     }
 
-    /// The next event, for which the test waits.
+    /// Waits for the next event.
     fn event(&self) -> Event {
         self.events.recv().unwrap()
     }
@@ -89,8 +89,8 @@ struct Driver {
     commands: [u32; 2],
 }
 
-/// Offsets in the driver's memory: the submission queue of the admin queue and of queue 1, the
-/// completion queues of both, and data.
+/// Offsets in the driver's memory: `SUBMISSIONS` has the submission queues of the admin queue and
+/// of queue 1, `COMPLETIONS` their completion queues, and `DATA` the data of commands.
 const SUBMISSIONS: [u64; 2] = [0x1000, 0x3000];
 const COMPLETIONS: [u64; 2] = [0x2000, 0x4000];
 const DATA: u64 = 0x8000;
@@ -153,7 +153,7 @@ impl Driver {
         word(14) >> 1
     }
 
-    /// Writes a block whose bytes all have this value.
+    /// Writes the logical block `block`, with all bytes equal to `value`. Returns the status field.
     fn write(&mut self, block: u32, value: u8) -> u16 {
         self.memory.write_all_at(&[value; 512], DATA).unwrap();
         self.execute(1, entry(1, MEMORY + DATA, [block, 0, 0]))
@@ -273,7 +273,8 @@ impl Plugin {
         plugin
     }
 
-    /// Tells the time and raises vectors. Returns the time of the next completion.
+    /// Tells the server the time, and raises the vectors that the server returns. Returns the time
+    /// of the next completion, ns; `None` without one.
     fn tell(&mut self) -> Option<u64> {
         self.clock.write_all(&self.now.to_le_bytes()).unwrap();
         let (mut next, mut count) = ([0; 8], [0; 2]);
@@ -327,7 +328,8 @@ fn with_the_guests_clock_latencies_are_those_of_the_model() {
     assert_eq!(model, of_card(1));
     assert!(model.iter().all(|latency| (1_000..10_000).contains(latency)), "{model:?} ns");
     let ratios = model.iter().zip(of_card(1000)).map(|(one, slow)| slow as f64 / *one as f64);
-    // Tolerance for the rounding to nanoseconds and for refreshes at other times.
+    // The card with a slow-down of 1000 must be 1000 times slower. The tolerance is for the
+    // rounding to nanoseconds, and for refreshes at other times.
     assert!(ratios.clone().all(|ratio| (900.0..1100.0).contains(&ratio)), "{model:?} ns");
 }
 
@@ -366,7 +368,7 @@ fn faults_of_the_guest_are_reported() {
     driver.register(0x1008, 1);
     assert_eq!(bench.event(), Event::ControllerFailed);
     assert_eq!(driver.read(BAR, 0x1c), 3);
-    // The memory exists again: after a reset the device works.
+    // When the memory exists again, the device works after a reset.
     driver.memory.set_len(BYTES).unwrap();
     driver.client.reset().unwrap();
     driver.commands = [0; 2];

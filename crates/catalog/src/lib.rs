@@ -134,7 +134,7 @@ fn with_parameters(platform: Platform, text: Option<&str>) -> Result<Platform, F
     parameters::apply(&platform, text).map_err(|why| Failure::new(why.problem, why.hint))
 }
 
-/// Returns the built-in platform with this name, or the platform in this file. Parameters may
+/// Returns the built-in platform `name`, or the platform in the file at this path. Parameters may
 /// follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
 pub fn platform(name: &str) -> Result<Platform, Failure> {
     platform_and_source(name).map(|(platform, _)| platform)
@@ -199,7 +199,7 @@ pub fn configurations() -> Result<Vec<Configuration>, Failure> {
     Ok(all)
 }
 
-/// Returns the built-in configuration with this name, or all configurations in this file.
+/// Returns the built-in configuration `name`, or all configurations in the file at this path.
 pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     let all = configurations()?;
     if let Some(found) = all.iter().find(|own| own.name == name) {
@@ -214,7 +214,7 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
 /// the user's own prices.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
-/// Returns the parts and prices in this file. Without a file, returns the example of the tool.
+/// Returns the parts and prices in the file at `path`; without a path, those of [`EXAMPLE_PRICES`].
 pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     let Some(path) = path else {
         return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
@@ -223,7 +223,7 @@ pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     Ok(parts_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// Returns the built-in card with this name, or the card in this file.
+/// Returns the built-in card `name`, or the card in the file at this path.
 pub fn card(name: &str) -> Result<Card, Failure> {
     let of_device = |why: DeviceError| Failure::new(why.to_string(), why.hint());
     let is_file = Path::new(name).exists() || name.contains(['/', '.']);
@@ -239,7 +239,8 @@ pub fn drive_names() -> Vec<String> {
     [names(&DRIVES), card::names().into_iter().map(Into::into).collect()].concat()
 }
 
-/// Returns the built-in drive with this name, the drive of a card, or the drive in this file.
+/// Returns the built-in drive `name`, the drive of the card with this name, or the drive in the
+/// file at this path.
 pub fn drive(name: &str) -> Result<Drive, Failure> {
     let names = drive_names();
     let known = names.join(", ");
@@ -354,7 +355,7 @@ pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: format!("{name}.toml"), text: text.to_string() })
 }
 
-/// Returns the built-in workload with this name, or the demand in this file.
+/// Returns the built-in workload `name`, or the demand in the file at this path.
 pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
     let is_file = Path::new(name).exists() || name == "-" || name.contains(['/', '.']);
     if is_file { demand(Path::new(name)) } else { workload(name) }
@@ -416,8 +417,8 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// Returns the built-in scenario with this name or the scenario in this file, and its duration if
-/// it has one. The platform is `asked`, or else the platform that the scenario names.
+/// Returns the built-in scenario `name` or the scenario in the file at this path, and its duration
+/// if it has one. The platform is `asked`, or else the platform that the scenario names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),

@@ -35,7 +35,8 @@ fn a_plausible_mistake_has_a_suggestion() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The word itself, or the path of the copy that `EDIT:path:old:new` describes.
+/// The word itself. For a word `EDIT:path:old:new`, the path of a copy of this file in which `new`
+/// replaces `old`. `count` gives the copy its name.
 fn edited(word: &str, root: &Path, folder: &Path, count: usize) -> String {
     let parts: Vec<&str> = word.split(':').collect();
     let ["EDIT", path, old, new] = parts[..] else { return word.to_string() };

@@ -86,7 +86,8 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // The first node has 256 MiB, of which the advice would migrate 35 %.
+        // The first node has 256 MiB. The bytes to migrate are the share of this memory that the
+        // advice gives to the second node.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");

@@ -65,10 +65,10 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 67108864,", 1)).unwrap();
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // The run has 1 s of work and 4 s of stalls. An eighth of the budget holds no used pages. So of
-    // the footprint of 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22 MiB with a budget
-    // of 48 MiB. The number of transfers is proportional to the size that does not fit. The time of
-    // one transfer is proportional to the square root of this size.
+    // The run has 1 s of work and 4 s of stalls. In the forecast, an eighth of the budget holds no
+    // used pages. So of the footprint of 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22
+    // MiB with a budget of 48 MiB. The number of transfers is proportional to the size that does
+    // not fit. The time of one transfer is proportional to the square root of this size.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),

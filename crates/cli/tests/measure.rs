@@ -249,14 +249,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Sizes exceed even the largest existing last-level cache, so that memory is measured.
+/// The default buffers are at least four times as large as the last-level cache, so that memory is
+/// measured. A smaller buffer is used only on request.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;
     let chiplets: Vec<String> =
         (0..12).map(|at| format!("{}-{}", at * 128 / 12, (at + 1) * 128 / 12 - 1)).collect();
     let each = |mib: u64| chiplets.iter().map(|it| (it.as_str(), mib << 10)).collect::<Vec<_>>();
-    // The last-level caches are one of 504 MiB for all 128 cores, then twelve of 32 MiB, then
+    // Three machines: one last-level cache of 504 MiB for all 128 cores, twelve of 32 MiB, and
     // twelve of 96 MiB. Each of twelve caches is for 10 or 11 cores.
     for (caches, last_level, share_of_one) in [
         (vec![("0-127", 504 << 10)], 504 * MIB, 504 * MIB),
@@ -294,7 +295,7 @@ fn sizes_exceed_large_last_level_caches() {
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // If the kernel reports no cache, the sizes are those of MLC.
+    // If the kernel reports no cache, the buffer has the size that MLC uses, 200 MB.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];

@@ -27,7 +27,7 @@ fn measure_app(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// Runs a command under `options` and returns the document.
+/// Runs the command `words` under `interleaf measure app` with `options`, and returns the document.
 fn document(options: &[&str], words: &[&str]) -> Value {
     let output = measure_app(&[&["--json"], options].concat(), words);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
@@ -43,8 +43,8 @@ fn tiers() -> usize {
     app["app"]["tiers"].as_array().unwrap().len()
 }
 
-/// Writes a recording with a reading per second: GB/s on the first tier, with this read share and a
-/// latency of 110 ns.
+/// Writes a recording with a reading per second. `gbps` has the bandwidth of the first tier at each
+/// reading, GB/s. The latency is 110 ns.
 fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) {
     let mut text =
         String::from("time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n");

@@ -45,7 +45,7 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// Creates a scenario of `workload` alone on the server.
+/// Creates a scenario of `workload` alone on [`SERVER`].
 fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     let task = Task::new(&SERVER, &SERVER, &demand(workload), threads);
     Scenario {
@@ -68,8 +68,8 @@ impl Bar {
         Self { scenario, best }
     }
 
-    /// Runs `policy` with curves that are wrong by `curve_error`, and with counter noise of this
-    /// `seed`.
+    /// Runs `policy` with curves that are wrong by the fraction `curve_error`, and with counter
+    /// noise of this `seed`.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = with_curve_error(&scenario.platform, curve_error).unwrap();

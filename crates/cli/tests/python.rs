@@ -58,8 +58,9 @@ fn interpreter() -> OsString {
     env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
-/// Runs a module of the interpreter in the root of the tree. The module needs the Python modules in
-/// `needed`.
+/// Runs `python3 -m` with `arguments` in the root of the tree, and asserts that it succeeds. Skips
+/// this if a Python module in `needed` is not installed, or fails under
+/// `INTERLEAF_PYTHON=required`.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

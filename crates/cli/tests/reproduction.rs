@@ -36,7 +36,8 @@ fn study(name: &str) -> Value {
     study
 }
 
-/// Returns the mean and maximum of the absolute errors of the `chosen` rows, and their number.
+/// Returns the mean and maximum of the absolute errors of the `chosen` rows, and the count of these
+/// rows.
 fn errors(study: &Value, chosen: impl Fn(&Value) -> bool) -> (f64, f64, usize) {
     let rows = study["rows"].as_array().unwrap().iter().filter(|row| chosen(row));
     let errors: Vec<f64> = rows.map(|row| row["error"].as_f64().unwrap().abs()).collect();

@@ -71,7 +71,8 @@ fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     assert!(warning("bwaves") && !warning("hpcg"));
 }
 
-/// `predict`, `plan` and `simulate machine` have the same warning in their documents.
+/// If the model misses the measured result of a demand, `predict`, `plan` and `simulate machine`
+/// have the same warning in their documents.
 #[test]
 fn each_verb_with_a_forecast_warns_that_it_misses_runs() {
     let folder = tempfile::tempdir().unwrap();

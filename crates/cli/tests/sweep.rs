@@ -67,7 +67,8 @@ impl Folder {
         self.simulated("machine", sweep, target, threads)
     }
 
-    /// Runs the sweep file `sweep` of `interleaf simulate KIND`.
+    /// Runs the sweep file `sweep` by `interleaf simulate KIND` on `threads` threads, with the rows
+    /// in `target`.
     fn simulated(&self, kind: &str, sweep: &str, target: &str, threads: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_interleaf"))
             .args(["simulate", kind, "--sweep", sweep, "-o", target])

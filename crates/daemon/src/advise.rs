@@ -48,9 +48,9 @@ const POINTS: i32 = 3;
 /// A command whose process decides in place of the configured policy.
 #[derive(Clone, Debug)]
 pub struct OwnPolicy {
-    /// The name in documents: the text of the option.
+    /// The name of the policy in documents: the text of the option that gave the command.
     pub name: String,
-    /// The command of the process.
+    /// The command that starts the process.
     pub command: PolicyCommand,
 }
 
@@ -253,7 +253,8 @@ fn is_known(periods: &[BalancePeriod]) -> bool {
         .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
         .collect();
     let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
-        // A domain with one tier gets no advice.
+        // Fewer than `ALIKE` periods have advice. If each domain has a single tier, no period will
+        // have advice, because there is nothing to decide.
         return periods.iter().all(|period| period.nodes.len() < 2);
     };
     let near = |a: &[u16], b: &[u16]| {

@@ -417,8 +417,8 @@ mod tests {
         assert!(!body.contains("interleaf_reached_ratio{"), "what is no longer known\n{body}");
     }
 
-    /// Checks the format without a period, with a period, and with a period without counter
-    /// readings.
+    /// `promtool` finds no fault in the older text format: before the first period, after a period,
+    /// and after a period without counter readings.
     #[test]
     fn the_older_format_passes_promtool() {
         let (_folder, mut metrics) = served();
@@ -471,7 +471,7 @@ mod tests {
             // Growth alone and shrinkage alone are not migration.
             ([10, 5, 0], [12, 5, 0], (0, 0)),
             ([10, 5, 0], [10, 0, 0], (0, 0)),
-            // Grown by 5, of which 2 were promoted from the second node.
+            // The first node grew by 5 bytes, of which 2 were promoted from the second node.
             ([10, 5, 0], [15, 3, 0], (2, 0)),
             ([10, 5, 5], [11, 3, 6], (1, 1)),
         ] {

@@ -40,12 +40,12 @@ pub(super) struct Publisher<'a> {
 struct Target {
     path: PathBuf,
     outlet: Outlet,
-    /// Identity of the file that was written last.
+    /// Identity of the file that was written last. At its end the daemon removes this file only.
     id: Option<FileId>,
 }
 
 impl<'a> Publisher<'a> {
-    /// Publishes on stdout and in the record of `options`, if any.
+    /// A publisher that writes to stdout and to the record of `options`, if any.
     pub(super) fn to_stdout(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
         let record = match &options.output {
             None => None,
@@ -66,7 +66,8 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// Publishes to the outputs of the configuration too: target file, metrics, monitor socket.
+    /// A publisher that also writes to the outputs of the configuration: target file, metrics,
+    /// monitor socket.
     pub(super) fn daemon(
         config: &Config,
         options: &Options,
@@ -87,8 +88,8 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..outputs })
     }
 
-    /// Publishes a period, a document for each domain. A failed write is reported once, and the
-    /// period is missing in that output.
+    /// Publishes the documents of a period, one for each domain. A failed write is reported once,
+    /// and the period is missing in that output.
     ///
     /// # Errors
     /// When the reader of stdout has closed the pipe.
@@ -170,7 +171,8 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     }
 }
 
-/// Formats the target weights, a line for each socket: `0:65,2:35`.
+/// Formats the target weights, a line for each domain: `0:65,2:35`. A line has a node and its
+/// weight for each tier.
 fn weights(period: &[BalancePeriod]) -> String {
     let line = |document: &BalancePeriod| {
         let nodes = document.nodes.iter().zip(&document.target_weights);

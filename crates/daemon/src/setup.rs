@@ -56,8 +56,8 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The largest share of a scope's pages (0 to 1) that migrates in a quiet sample. The policies move
-/// at least 0.02 of the pages in a step.
+/// A sample in which more than this share (0 to 1) of a scope's pages migrates does not count as
+/// quiet. The policies move at least 0.02 of the pages in a step.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.
@@ -216,7 +216,8 @@ impl Setup {
         }
     }
 
-    /// Chooses the actuator.
+    /// Chooses the actuator that the configuration requests. For `auto` it is the best actuator
+    /// that the machine supports.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.actuator {
@@ -245,7 +246,8 @@ impl Setup {
         Ok(choice)
     }
 
-    /// Returns a message if DAMON is in use, which keeps a daemon that needs DAMON from starting.
+    /// Returns a message if DAMON is in use by another program or a kernel module, and the actuator
+    /// `kind` needs DAMON. A daemon cannot start then.
     pub(super) fn damon_holder(&self, config: &Config, kind: ActuatorKind) -> Option<String> {
         let damon = self.machine.damon.as_ref().filter(|_| kind != ActuatorKind::Pages)?;
         if !damon.kdamonds.is_empty() {
@@ -259,13 +261,14 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// Returns the bytes of the scope by node; `None` if the pages cannot be counted.
+    /// Returns the bytes of the scope's pages on each node; `None` if the pages cannot be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let processes = self.scope.processes(root).map_err(system::read_failure)?;
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
     }
 
-    /// Makes the actuator of each scope. Scans end early when `stop` is set.
+    /// Makes the actuator of each scope. Their scans of the scope's pages end early when `stop` is
+    /// set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
@@ -339,8 +342,8 @@ impl Setup {
         self.host.goal(&self.target(config, scope, shares))
     }
 
-    /// Returns the initial shares of each scope, before any observation, for all tiers of the
-    /// machine.
+    /// Returns the initial shares of each scope, before any observation. The shares of a scope are
+    /// those of all tiers of the machine.
     pub(super) fn start(
         &self,
         config: &Config,
@@ -358,7 +361,7 @@ impl Setup {
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
     }
 
-    /// Returns the weights, as percentages, for the nodes of each scope's domain.
+    /// Returns, for each scope, the weight of each node of the scope's domain in percent.
     pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
         let scopes = self.scopes().iter().zip(shares);
         let points = scopes.map(|(scope, shares)| {
@@ -376,7 +379,7 @@ impl Setup {
         points.collect()
     }
 
-    /// Returns the plan as a document without writes.
+    /// Returns the document of a dry run, still without the writes.
     pub(super) fn plan(
         &self,
         config: &Config,

@@ -69,7 +69,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     missing
 }
 
-/// Returns a document for each domain.
+/// Returns the documents of a simulated period, one for each domain.
 fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<BalancePeriod> {
     let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
     let domains = period.domains.iter().enumerate().map(|(at, domain)| {

@@ -37,7 +37,7 @@ pub struct BlockTraffic {
     pub written: u64,
 }
 
-/// The accesses of one pass.
+/// The accesses of one pass of a program, to blocks of equal size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// Bytes of a block.

@@ -38,8 +38,8 @@ pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
 fn nexts(trace: &[Touch]) -> Vec<usize> {
     let mut nexts = vec![0; trace.len()];
     let mut seen = HashMap::new();
-    // The loop goes through two passes from the end, because the next access to a block may be in
-    // the second pass.
+    // The loop visits the accesses of two passes in reverse order, because the next access to a
+    // block may be in the second pass.
     for at in (0..2 * trace.len()).rev() {
         let next = seen.insert(trace[at % trace.len()].block, at);
         if at < trace.len() {
@@ -52,7 +52,8 @@ fn nexts(trace: &[Touch]) -> Vec<usize> {
 struct Cache {
     most: usize,
     resident: HashMap<u32, Resident>,
-    /// The blocks by the index of their next access. No two blocks have the same index.
+    /// The resident blocks. The key of a block is the index of its next access, which no other
+    /// block has.
     by_next: BTreeMap<usize, u32>,
 }
 
@@ -147,7 +148,8 @@ mod tests {
                 cache.touch(*touch, nexts[at], &mut first);
             }
             // `carried` minimizes the reads of a trace that continues after the second pass. Its
-            // two passes may read more than the optimum of a trace that ends there, but never less.
+            // two passes may read more than the optimum of a trace that ends after the second pass,
+            // but never less.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

@@ -145,7 +145,7 @@ impl Model {
         }
     }
 
-    /// Fits the model to a run on a drive.
+    /// Fits the model to a run on `drive`. `curve` is the miss curve of the program.
     pub fn of_run(run: &Run, curve: &MissCurve, drive: &Drive) -> Self {
         let threads = run.threads.max(1);
         let compute_s = run.compute_s();
@@ -222,8 +222,8 @@ impl Model {
         }
     }
 
-    /// Predicts runtime and efficiency at a budget. `is_same_drive` is true if the run used
-    /// `drive`.
+    /// Predicts runtime and efficiency at a budget. `is_same_drive` is true if the run that the
+    /// model was fitted to used `drive`.
     pub fn forecast(
         &self,
         curve: &MissCurve,

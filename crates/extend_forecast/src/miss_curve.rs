@@ -39,14 +39,14 @@ impl Traffic {
     }
 }
 
-/// The traffic at a budget.
+/// The traffic of a pass at a budget of DRAM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub budget_bytes: u64,
     pub traffic: Traffic,
 }
 
-/// Traffic by budget.
+/// The traffic of a pass at each budget up to the footprint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MissCurve {
     footprint_bytes: u64,

@@ -30,14 +30,15 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// The reserve of free frames: the budget divided by this number, at most 64 MiB
+/// The reserve of free frames: the budget divided by `RESERVE_DIVISOR`, at most `RESERVE_MAX` bytes
 /// (`cache/evict.rs` of the pager).
 const RESERVE_DIVISOR: u64 = 16;
 const RESERVE_MAX: u64 = 64 * MIB;
 
-/// The maximum of prefetched, unused pages is the budget divided by this number. It is at least 16
-/// MiB or an eighth of the budget, whichever is less, and at most 128 MiB
-/// (`cache/prefetch_queue.rs` of the pager).
+/// The maximum size of the prefetched, unused pages is the budget divided by `PREFETCHED_DIVISOR`.
+/// It is at least `PREFETCHED_MIN` bytes or the budget divided by `PREFETCHED_MIN_DIVISOR`,
+/// whichever is less. It is at most `PREFETCHED_MAX` bytes (`cache/prefetch_queue.rs` of the
+/// pager).
 const PREFETCHED_DIVISOR: u64 = 16;
 const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
@@ -48,8 +49,8 @@ const PREFETCHED_MAX: u64 = 128 * MIB;
 /// maximum and then uses it up.
 const PREFETCHED_PART: f64 = 0.5;
 
-/// The number of budgets of a curve from runs that are between the largest budget of the runs and
-/// the footprint.
+/// [`curve_of_runs`] adds this number of points to a curve, at budgets between the largest budget
+/// of the runs and the footprint.
 const STEPS: u64 = 32;
 
 /// The part of a budget that holds used pages, if the footprint does not fit: without the reserve
@@ -75,8 +76,9 @@ pub fn missing_bytes(footprint_bytes: u64, budget_bytes: u64, demand_share: f64)
     }
 }
 
-/// The miss curve through the traffic of runs. Between the runs, the traffic is interpolated. From
-/// the largest budget on, the traffic is proportional to [`missing_bytes`].
+/// The miss curve through the traffic of runs. Between the runs, the traffic is interpolated.
+/// Between the largest budget of the runs and the footprint, the traffic is proportional to
+/// [`missing_bytes`].
 pub fn curve_of_runs(footprint_bytes: u64, runs: &[Point], demand_share: f64) -> MissCurve {
     let mut points = runs.to_vec();
     let missing = |budget| missing_bytes(footprint_bytes, budget, demand_share) as f64;
@@ -94,8 +96,8 @@ pub fn curve_of_runs(footprint_bytes: u64, runs: &[Point], demand_share: f64) ->
     MissCurve::of_points(footprint_bytes, points)
 }
 
-/// The share of random replacement in the traffic of the pager: 0 is optimal replacement, 1 is
-/// random replacement.
+/// The share of random replacement in the traffic of the pager, for reads and for writes: 0 is
+/// optimal replacement, 1 is random replacement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RandomShare {
     pub reads: f64,

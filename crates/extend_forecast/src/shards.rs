@@ -29,7 +29,7 @@ pub struct Sample {
     /// The sampling rate: the expected number of sampled blocks divided by all blocks; 1 if all
     /// blocks are in the sample.
     pub rate: f64,
-    /// Accesses of the whole trace.
+    /// The number of accesses of the whole trace.
     pub accesses: usize,
 }
 
@@ -74,7 +74,7 @@ mod tests {
         blocks.iter().map(|block| Touch { block: *block, offset: 0, is_write: false }).collect()
     }
 
-    /// Accesses with a skewed distribution over `distinct` blocks.
+    /// The blocks of `accesses` random accesses, with a skewed distribution over `distinct` blocks.
     fn skewed(distinct: u32, accesses: usize, seed: u64) -> Vec<u32> {
         let unit = |at: usize| hash(seed ^ (at as u64) << 8) as f64 / HASHES;
         (0..accesses).map(|at| (unit(at).powi(3) * f64::from(distinct)) as u32).collect()

@@ -11,9 +11,10 @@ use std::collections::HashMap;
 /// The number of accesses at each stack distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// Accesses by distance in blocks; weights are whole numbers unless the trace was sampled.
+    /// The sum of the weights of the accesses at each distance; the index is the distance in
+    /// blocks. The weight of an access is 1 unless the trace was sampled.
     pub by_distance: Vec<f64>,
-    /// Accesses to blocks that were not accessed before.
+    /// The sum of the weights of the accesses to blocks that were not accessed before.
     pub first: f64,
 }
 
@@ -39,7 +40,8 @@ impl Histogram {
     }
 }
 
-/// The stack distance of each access, in order; `None` for the first access to a block.
+/// The stack distance of each access, in order; `None` for the first access to a block. `blocks`
+/// has the block of each access.
 pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     let mut marks = Marks::new(blocks.len());
     let mut last: HashMap<u32, usize> = HashMap::new();
@@ -55,7 +57,8 @@ pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     })
 }
 
-/// The histogram of all distances.
+/// The histogram of the stack distances of all accesses. `blocks` has the block of each access, in
+/// order.
 pub fn histogram(blocks: &[u32]) -> Histogram {
     let mut histogram = Histogram::default();
     distances(blocks).for_each(|distance| histogram.add(distance, 1.0));

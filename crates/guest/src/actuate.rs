@@ -119,7 +119,8 @@ fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     })
 }
 
-/// DAMON's features. A probe works even while `damon_stat` uses DAMON.
+/// DAMON's features; `None`, after a message, if they cannot be probed. A probe works even while
+/// `damon_stat` uses DAMON.
 fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>> {
     match probe::probe(root) {
         Ok(found) => Ok(Some(found)),

@@ -60,7 +60,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
 }
 
 fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
-    // A killed instance has left its socket.
+    // A killed instance of `drain` leaves its socket, at which no other instance could listen.
     if socket.exists() {
         fs::remove_file(socket)?;
     }
@@ -125,7 +125,7 @@ mod tests {
                         "{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{step},\
                          \"written_bytes\":{tier}}}\n"
                     );
-                    // The listener has closed the connection.
+                    // The write fails when the listener has closed the connection.
                     if stream.write_all(line.as_bytes()).is_err() {
                         return;
                     }

@@ -38,7 +38,7 @@ mod nvme;
 /// Bytes of a transfer of `fill`, `check` and `blank`.
 const TRANSFER: usize = 128 << 10;
 
-/// Runs a subcommand.
+/// Runs the subcommand in `args`, such as `fill`.
 pub fn main(args: impl Iterator<Item = String>, out: &mut dyn Write) -> ExitCode {
     let args: Vec<String> = args.collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -148,7 +148,8 @@ fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io
     Ok(())
 }
 
-/// Fills a buffer with words. A word depends on the seed and on its offset.
+/// Fills `data`, which is at byte offset `at` of the device, with words of 8 bytes. A word depends
+/// on `seed` and on the word's offset.
 fn pattern(seed: u64, at: u64, data: &mut [u8]) {
     for (word, place) in data.chunks_mut(8).zip((at / 8)..) {
         word.copy_from_slice(&mix(seed, place).to_le_bytes()[..word.len()]);

@@ -144,7 +144,7 @@ fn extend(args: &ExtendArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "read {} written {}", counts.read, counts.written)
 }
 
-/// The budget on each node that has CPUs.
+/// The budget on each node that has CPUs: equal shares of `args.dram`.
 fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     let nodes = node::nodes(&Root::live()).map_err(io::Error::other)?;
     let with_cpus: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();
@@ -172,7 +172,7 @@ fn in_threads(
     })
 }
 
-/// Pins the calling thread to CPUs.
+/// Pins the calling thread to `cpus`.
 fn stay_on(cpus: &[u32]) -> io::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu as usize));
@@ -204,7 +204,8 @@ impl Array {
         Ok(())
     }
 
-    /// Sweeps for this time, on CPUs chosen at random.
+    /// Sweeps until `time` has passed. After each [`PAGES_PER_CPU`] pages, the calling thread moves
+    /// to a CPU of `cpus` that is chosen at random.
     fn migrate(&mut self, cpus: &[u32], time: Duration) -> io::Result<()> {
         let (begun, mut pages) = (Instant::now(), 0_usize);
         let mut random = u64::from(self.node) + 1;
@@ -221,7 +222,7 @@ impl Array {
         Ok(())
     }
 
-    /// The NUMA nodes of the resident pages.
+    /// The number of resident pages of the array on each NUMA node.
     fn placed(&self) -> io::Result<Pages> {
         let start = self.region.bytes().as_ptr().addr() as u64;
         let pages = self.region.bytes().len() / PAGE_BYTES;

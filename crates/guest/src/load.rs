@@ -149,7 +149,8 @@ fn work(
     Ok(())
 }
 
-/// The phase number in a file.
+/// The 0-based number of the phase, read from `file`. A number that is not below `phases` is an
+/// error.
 fn phase_in(file: &Path, phases: usize) -> io::Result<usize> {
     let text = fs::read_to_string(file)?;
     let phase = text.trim().parse().ok().filter(|phase| *phase < phases);

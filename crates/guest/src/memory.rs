@@ -38,7 +38,7 @@ impl Memory {
         Ok(Self { map, bytes })
     }
 
-    /// The addresses, without the edges.
+    /// The addresses of the memory, without the unused bytes on each side.
     #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         let start = self.as_ptr().addr() as u64;
@@ -69,8 +69,8 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// The pages of all mappings that begin in `addresses`, because the kernel may have split a
-/// mapping.
+/// The pages of all mappings that begin in `addresses`. There may be several, because the kernel
+/// may have split a mapping.
 #[must_use]
 pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));

@@ -54,7 +54,7 @@ pub enum Step {
     Wait { name: String },
     /// Shows the number of pages of a started program on each node.
     Pages { name: String },
-    /// Sleeps.
+    /// Sleeps for this duration.
     Sleep(Millis),
     /// Shows a file. A `*` in the path matches any part of a name; the output then has the lines of
     /// all matching files, each after its path, a colon and a space.

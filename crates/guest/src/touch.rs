@@ -157,7 +157,8 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
     } else {
         sweep(&mut memory)
     }
-    // Registered before `touched` is printed, because SIGTERM may follow at once.
+    // The handler of SIGTERM is registered before `touched` is printed, because SIGTERM may follow
+    // at once.
     let stop = Arc::new(AtomicBool::new(false));
     if args.check {
         flag::register(SIGTERM, Arc::clone(&stop))?;
@@ -418,7 +419,8 @@ mod tests {
     fn weights_are_reached_in_turn_or_passed() {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
-        // Pages of 100 on node 0, and the number of weights reached after the sample.
+        // Each pair is a sample: the number of pages of 100 that are on node 0, and how many of the
+        // weights were reached up to this sample.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// I/Os that a 99.9999th percentile needs: one of a million is above it.
 const IOS_OF_TAIL: u64 = 1_000_000;
 
-/// A load on cards with all its options.
+/// A load, the cards that it runs on, and all options of the simulation.
 #[derive(Clone, Debug)]
 pub struct CardJob {
     /// The cards, with distinct names.

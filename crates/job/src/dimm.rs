@@ -24,7 +24,7 @@ const SWEEP: [f64; 19] = [
     0.82, 0.86,
 ];
 
-/// Default of the number of channels, and its limit.
+/// `CHANNELS` is the default number of channels, `CHANNELS_MAX` the largest number.
 pub const CHANNELS: u32 = 12;
 pub const CHANNELS_MAX: u32 = 64;
 
@@ -34,7 +34,8 @@ pub const OUTSTANDING_MAX: u32 = 65_536;
 /// Default of the round-trip latency between a core and the controller, ns.
 pub const UNCORE_NS: f64 = 65.0;
 
-/// Default of the number of lines at a point, and its limit.
+/// `REQUESTS` is the default number of lines that are accessed at a point, `REQUESTS_MAX` the
+/// largest number.
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
@@ -56,7 +57,7 @@ pub struct DimmSystem {
 }
 
 impl DimmSystem {
-    /// The setup of the simulator.
+    /// Converts the memory system to a setup of the simulator.
     pub fn setup(self) -> Setup {
         let mut setup = Setup::new(self.device, self.channels);
         setup.pattern = self.pattern;
@@ -106,7 +107,7 @@ pub struct DimmPoint {
 }
 
 impl DimmJob {
-    /// The points of the document, in its order.
+    /// The points that [`Self::run`] simulates, in the order of the document.
     pub fn points(&self) -> Vec<DimmPoint> {
         let loads: Vec<Option<f64>> = match self.load {
             LoadChoice::Max => vec![None],
@@ -236,7 +237,8 @@ pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
 
-/// Sums the results of the sub-channels.
+/// Sums the results of the sub-channels. The energy is unknown if the energy of one sub-channel is
+/// unknown.
 pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult, Option<Energy>) {
     let (parts, energies): (Vec<ChannelResult>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();

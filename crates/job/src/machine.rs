@@ -64,7 +64,7 @@ pub struct MachineJob {
     pub compare: bool,
 }
 
-/// Makes the policy of a domain from the number of the domain and its local tiers.
+/// Makes the policy of a domain from the index of the domain and its local tiers.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
 /// A policy that is not a [`PolicyKind`].

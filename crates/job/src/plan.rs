@@ -48,7 +48,7 @@ use interleaf_report::short_number;
 use machine::Candidate;
 use performance::{Assumed, Performance, Source};
 
-/// The traffic of a plan.
+/// The work for which the configurations are compared.
 #[derive(Clone, Copy, Debug)]
 pub enum Planned<'a> {
     /// A mix at its highest bandwidth.
@@ -60,13 +60,13 @@ pub enum Planned<'a> {
 /// A plan with all its options.
 #[derive(Clone, Debug)]
 pub struct PlanJob<'a> {
-    /// The demands on memory.
+    /// The demands or the mix for which the configurations are compared.
     pub planned: Planned<'a>,
     /// The configurations, at least one.
     pub configurations: Vec<Configuration>,
-    /// The prices of their parts.
+    /// The prices of the parts of the configurations.
     pub parts: &'a Parts,
-    /// The configuration that the others are compared with. Default: the first.
+    /// The configuration that all configurations are compared with. Default: the first.
     pub baseline: Option<String>,
     /// Memory that each demand needs. Default: the footprint of the demand, if it has one.
     pub footprint: Option<Bytes>,
@@ -245,7 +245,7 @@ impl PlanJob<'_> {
         Err(Failure::new(format!("{name}, the baseline, does not hold {problems}"), hint))
     }
 
-    /// The index of the baseline.
+    /// The index of the baseline in `configurations`.
     fn baseline(&self) -> Result<usize, Failure> {
         let Some(name) = &self.baseline else { return Ok(0) };
         let names: Vec<&str> = self.configurations.iter().map(|own| own.name.as_str()).collect();
@@ -349,7 +349,7 @@ fn mixture(demands: &[PlanDemand]) -> String {
     demands.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// The inputs of all predictions, each once.
+/// The inputs of all predictions with their provenance, each input once.
 fn inputs(predictions: &Predictions) -> Vec<(String, Provenance)> {
     let mut all: Vec<(String, Provenance)> = vec![];
     for input in predictions.rows.iter().flatten().flat_map(|own| &own.inputs) {

@@ -36,7 +36,7 @@ pub trait Cases: Sync {
     /// too short for an accurate bandwidth.
     fn notes(&self) -> &[String];
 
-    /// The number of rows of the case with this number.
+    /// The number of rows of the case with the 0-based index `case`.
     fn rows_of(&self, case: usize) -> usize;
 
     /// Computes what several of these cases share, such as the best static weights. It is called
@@ -84,8 +84,8 @@ struct Head {
     schema: Spanned<String>,
 }
 
-/// The schema of a sweep file. `None` if it cannot be read: the error appears when the whole file
-/// is read.
+/// The schema of a sweep file. `None` if the text cannot be parsed: the error appears when the
+/// whole file is read.
 fn head_of(text: &str) -> Option<Head> {
     toml::from_str(text).ok()
 }

@@ -196,7 +196,8 @@ impl Compared {
         }
     }
 
-    /// The command and its arguments; a workload of `interleaf bench` writes its document to
+    /// The command and its arguments. A workload of `interleaf bench` is run by `interleaf`, the
+    /// path of this program, with the `threads` of the configuration. It writes its document to
     /// `record`.
     fn words(&self, interleaf: &Path, threads: Option<u32>, record: &Path) -> Vec<OsString> {
         match self {
@@ -421,7 +422,8 @@ impl Comparer<'_> {
     }
 
     /// Returns the end of a comparison whose command failed under the configurations in `failed`,
-    /// each with a description of the failure.
+    /// each with a description of the failure. `when` names the phase of the comparison for the
+    /// message.
     fn failed(
         &self,
         workload: usize,

@@ -28,7 +28,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads the counters.
+    /// Reads the counters of this process, of `drive`, and of the pager of the process `extended`.
     pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
         let line = text(root, "/proc/self/stat");
         let stat = Stat::parse(line.as_bytes());
@@ -130,7 +130,7 @@ impl Drive {
         Ok(Self { name, folder: path })
     }
 
-    /// Reads the traffic counters.
+    /// Reads the traffic counters of the drive.
     fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
@@ -138,7 +138,8 @@ impl Drive {
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// The traffic of the measured rounds. Sectors of these counters have 512 bytes on any drive.
+    /// The document of the counts of the drive in the measured rounds. Sectors of these counters
+    /// have 512 bytes on any drive.
     pub fn document(
         &self,
         [reads, sectors_read, writes, sectors_written]: DriveCounts,

@@ -109,7 +109,7 @@ pub struct Prepared {
     /// The document of a dry run: the settings of the session, and the results of the checks.
     pub plan: ExtendPlanDocument,
     settings: SessionSettings,
-    /// The name of the session.
+    /// The name of the session that the command shares with other commands, if any.
     name: Option<String>,
     preload_library: PathBuf,
 }
@@ -288,7 +288,7 @@ fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
 }
 
 /// Returns the value of [`PRELOAD`]: the preloaded library of this tool, followed by the user's
-/// libraries.
+/// libraries, which `was` has.
 fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     let mut all = library.as_os_str().to_os_string();
     if let Some(was) = was.filter(|was| !was.is_empty()) {

@@ -22,7 +22,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Opens the log: appends to the file at `path`, or uses an unnamed file.
+    /// Opens the log: appends to the file at `path`, or uses an unnamed file. The output is shown
+    /// only without a `path` and without `quiet`.
     pub(crate) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
         let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,

@@ -31,9 +31,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The pause before the first placement audit, the factor by which the pauses grow, and the longest
-/// pause. Short programs are audited too because the first pause is short. Long programs are hardly
-/// disturbed because the pauses grow.
+/// `FIRST_AUDIT` is the pause before the first placement audit. It is short, so that short programs
+/// are audited too. Each later pause is `AUDIT_FACTOR` times as long, at most `AUDIT_MAX`, so that
+/// long programs are hardly disturbed.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
@@ -123,7 +123,8 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest pause between two migrations, unless a migration takes longer than this.
+/// The longest pause before the next migration. If the last migration and its audit took longer
+/// than this, the pause is as long as they took.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end, with audits of its memory.
@@ -135,7 +136,8 @@ fn run_command(
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
     let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
-    // Every fallible step comes first: an error after the start would orphan the command.
+    // Make the migrator before the start, because an error after the start would orphan the
+    // command.
     let migrator = match placement.means {
         Means::Moved => Some(migrator(job.rate, placement)?),
         Means::Weighted | Means::Interleave => None,

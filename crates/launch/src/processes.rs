@@ -31,9 +31,9 @@ pub struct MoveOptions {
     pub dry_run: bool,
 }
 
-/// Migrates the pages of processes to the shares of a placement, until a signal comes. The document
-/// gets the bytes of each node before and after the migration. Returns true in a dry run, and if
-/// the migration was not interrupted and each node has its share.
+/// Migrates the pages of processes to the shares of a placement. A signal interrupts the migration.
+/// The document gets the bytes of each node before and after the migration. Returns true if no
+/// signal came and each node has its share. A dry run does not check the shares.
 ///
 /// # Errors
 /// When the pages cannot be migrated, or the processes have no pages.

@@ -41,8 +41,8 @@ use std::{
 /// distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The standard deviation of a run, as a fraction of its value, that is assumed until a repeated
-/// run measures it.
+/// The assumed standard deviation of the values of runs with the same weights, as a fraction of
+/// their mean. It is used until repeated runs with the same weights give the deviation.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
@@ -69,7 +69,7 @@ pub struct TuneOptions {
     pub platform: Option<String>,
     /// Maximum number of runs, not counting warm-up runs.
     pub runs: usize,
-    /// Minimum improvement for which other weights are chosen.
+    /// Minimum improvement over all pages on the first tier for which other weights are chosen.
     pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,
@@ -130,7 +130,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
     Ok((document, end))
 }
 
-/// Returns the options as written to the record.
+/// Returns the options that the document contains.
 fn request(options: &TuneOptions) -> TuneRequest {
     TuneRequest {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -167,7 +167,8 @@ impl Tuner<'_> {
         Ok((placement, document))
     }
 
-    /// Runs the command until the best weights are found.
+    /// Runs the command, at first with the weights `first`, until the best weights are found, all
+    /// runs are made, a signal comes, or the command fails.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<RunsEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
@@ -206,7 +207,8 @@ impl Tuner<'_> {
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// Runs the command once.
+    /// Runs the command once under `weights`. The document of the run has `why` as the reason for
+    /// the run.
     fn run_once(
         &self,
         weights: &Weights,
@@ -257,8 +259,8 @@ impl Tuner<'_> {
         Ok((outcome, trial))
     }
 
-    /// Returns the metric of a run, if requested, and the cost of the run: the run time, or the
-    /// metric converted so that less is better.
+    /// Returns the metric in the output `text` of a run, if a metric is requested, and the cost of
+    /// the run. The cost is the run time, or the metric converted so that less is better.
     fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
         let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
         let found = log::number(metric, text).map_err(|problem| {
@@ -290,7 +292,7 @@ impl Tuner<'_> {
         ))
     }
 
-    /// Prints the result of a run.
+    /// Prints the result of a run, and a warning if much memory bypassed the placement.
     fn print_run(&self, trial: &TrialDocument, document: &RunDocument, bar: &ProgressBar) {
         bar.suspend(|| {
             output::note(self.options.quiet, &interleaf_report::tune::trial(trial));

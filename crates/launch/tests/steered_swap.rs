@@ -67,8 +67,8 @@ fn a_static_program_computes_the_same() {
     let output = child.wait_with_output().unwrap();
     let (ahead, out) = hinted.hinted();
     assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
-    // Assert only that there were hints of both kinds, because the kernel may have swapped some
-    // pages without a hint.
+    // Assert only that there were hints of both kinds: pages to read ahead (`ahead`), and pages to
+    // swap out (`out`). The kernel may have swapped some pages without a hint.
     assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
     journal.close().unwrap();
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program");

@@ -31,7 +31,7 @@ const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// rename.
 const TRIES_MAX: u32 = 16;
 
-/// The reason why a file is not read.
+/// The reason why a file must not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("it is a {0}, not a regular file")]
@@ -49,8 +49,8 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// A size for a message, in GiB, MiB or bytes. Limits are powers of two, so the division loses
-/// nothing.
+/// Formats the size of a limit for an error message, in GiB, MiB or bytes. Each limit is a power of
+/// two, so the shift drops no remainder.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 30 => format!("{} GiB", bytes >> 30),
@@ -62,7 +62,7 @@ fn size(bytes: u64) -> String {
 /// Reads the regular file or anonymous pipe at `path`, at most `limit` bytes.
 ///
 /// # Errors
-/// When the file cannot be read, has another type ([`Refused`]) or is larger.
+/// When the file cannot be read, has another type ([`Refused`]), or is larger than `limit`.
 pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = regular(open)?;
@@ -75,7 +75,7 @@ pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Reads stdin, which may be a file of any type, at most `limit` bytes.
 ///
 /// # Errors
-/// When stdin cannot be read or has more bytes.
+/// When stdin cannot be read or has more than `limit` bytes.
 pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
     bytes(io::stdin().lock(), limit)
 }
@@ -95,8 +95,9 @@ fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
 }
 
-/// Opens a regular file or an anonymous pipe for reading. Opening a device can have effects, so the
-/// type is first checked on an `O_PATH` descriptor, and checked again on the opened file.
+/// Opens a regular file or an anonymous pipe for reading. `open` opens the file with given flags.
+/// Opening a device can have effects, so the type is first checked on an `O_PATH` descriptor. It is
+/// checked again on the opened file, because the file may have been replaced in between.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
@@ -118,7 +119,8 @@ pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// Lists a folder below `folder`; no symlink on the way may leave `folder`.
+/// The names in the folder at `path` below `folder`, without `.` and `..`. No symlink on the way
+/// may leave `folder`.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -186,8 +188,8 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
 }
 
 /// Like [`below`], but without `openat2`. Symlinks are resolved first. Then the components of the
-/// result are opened one by one with `O_NOFOLLOW`, because a component may have been replaced by a
-/// symlink after the resolution.
+/// resolved path are opened one by one with `O_NOFOLLOW`, because a component may have been
+/// replaced by a symlink after the resolution.
 fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;
     let target = fs::canonicalize(top.join(path))?;

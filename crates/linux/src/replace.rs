@@ -87,8 +87,8 @@ pub struct Folder(OwnedFd);
 /// Replaces the file that a user named as an output.
 ///
 /// If the file cannot be replaced, for example because its folder is read-only or the file is a
-/// mount point, it is overwritten in place. Its space is reserved first, so a full file system
-/// leaves the file unchanged.
+/// mount point, it is overwritten in place. Its space is reserved first where the file system
+/// supports this, so a full file system then leaves the file unchanged.
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
@@ -367,7 +367,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens or creates an empty file that only this user can open.
+    /// Opens the file `name`. If it does not exist, creates it, empty and accessible to this user
+    /// only. Fails if the file exists and another user can write to it.
     ///
     /// # Errors
     /// When the system refuses, or the name is a symbolic link.
@@ -491,7 +492,7 @@ impl Folder {
         Err(Errno::EXIST.into())
     }
 
-    /// Writes a temporary file and renames it to `name`.
+    /// Creates a temporary file with `mode`, calls `write` to fill it, and renames it to `name`.
     fn create(
         &self,
         name: &OsStr,
@@ -518,8 +519,8 @@ impl Folder {
         done
     }
 
-    /// Overwrites a file in place. Its space is reserved first, so that a full file system leaves
-    /// the file unchanged.
+    /// Overwrites a file in place. Its space is reserved first where the file system supports this,
+    /// so that a full file system leaves the file unchanged.
     fn overwrite(&self, name: &OsStr, contents: &[u8], durability: Durability) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(self, name, flags, Mode::empty())?);

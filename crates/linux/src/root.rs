@@ -29,7 +29,7 @@ pub struct Root {
     /// user may have made.
     is_confined: bool,
     writes: Writes,
-    /// Everything that was read, for a capture: the text of files, and the names in folders.
+    /// The content of each path that was read and that [`Root::capture`] copies.
     found: RefCell<BTreeMap<String, PathContent>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,
@@ -251,7 +251,8 @@ impl Root {
         file.read_exact_at(bytes, offset)
     }
 
-    /// The value in a file, parsed by `parse`; `None` when the file does not exist.
+    /// The value in a file, parsed by `parse`; `None` when the file does not exist. `expected`
+    /// describes valid content for the error message.
     ///
     /// # Errors
     /// When the file cannot be read, or `parse` returns `None`.
@@ -314,8 +315,9 @@ impl Root {
         }
     }
 
-    /// Copies everything that was read so far to `target`, a new folder, which [`Self::captured`]
-    /// can read elsewhere.
+    /// Copies the files and names that were read so far to `target`, a new folder, which
+    /// [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
+    /// [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors
     /// When the folder exists already or cannot be written.

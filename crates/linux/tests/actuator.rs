@@ -72,8 +72,8 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).into()).collect()
 }
 
-/// The relevant DAMON features of the kernels in `docs/kernels.md`; `None` for 6.1, which has no
-/// DAMON.
+/// The DAMON features of a kernel release that matter to actuators, from `docs/kernels.md`; `None`
+/// for 6.1, which has no DAMON.
 fn kernel(release: &str) -> Option<Probed> {
     let old = Probed {
         operations: strings(&["vaddr", "fvaddr", "paddr"]),
@@ -102,7 +102,8 @@ fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
     Goal { nodes: GOAL.to_vec(), order, demotions: vec![(0, 1)], rate_limit_bytes_per_s }
 }
 
-/// The writes of an actuator, with paths relative to DAMON's folder `kdamonds`.
+/// The writes of an actuator that is given `goals` one after the other. Paths in DAMON's folder
+/// `kdamonds` are relative to this folder.
 fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
     let root = Root::captured(folder.path());
@@ -119,7 +120,8 @@ fn schemes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
 }
 
-/// The available actuators from best to worst, and the unavailable actuators.
+/// The names of the available actuators from best to worst, then, after `|`, of the unavailable
+/// actuators.
 fn kinds(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
@@ -193,7 +195,7 @@ nr_kdamonds 1
     assert_eq!(lines.join("\n"), expected);
 }
 
-/// The goal changes while a context runs. The actuator writes only changed values. A new number of
+/// The goal changes while a context runs. The actuator writes only changed values. A new count of
 /// destinations creates new folders, so all files in these folders are written.
 #[test]
 fn a_changed_goal_is_committed() {
@@ -438,7 +440,7 @@ fn a_node_that_goes_offline_is_reported() {
     assert_eq!(why.to_string(), "node 0 has gone offline");
 }
 
-/// The actuator `pages` writes no settings.
+/// The machine has no NUMA balancing. The actuator `pages` is given a goal, and writes no settings.
 #[test]
 fn pages_write_nothing() {
     let goals = [goal(Order::Interleave, None)];
@@ -514,7 +516,7 @@ fn a_goal_without_valid_weights_is_refused() {
 
 /// A simulated machine whose kernel may refuse to start or commit a context. It refuses if a target
 /// process has exited, as real kernels do, or if `refuses` returns true for the number of earlier
-/// attempts. The second value collects the targets of each accepted context.
+/// attempts. The second returned value collects the process IDs in each accepted context.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,

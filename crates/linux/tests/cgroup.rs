@@ -109,7 +109,8 @@ fn the_group_of_a_process() {
     assert_eq!(group_of(&container, "0::/docker/12\n"), None, "another container");
 }
 
-/// The placement of the memory of the group `/g`: node, anonymous, file and locked bytes.
+/// The memory of the group `/g` on each node, with `text` as its `memory.numa_stat`: the node's ID,
+/// and the anonymous, file and locked bytes.
 fn on_nodes(mountinfo: &str, text: &str) -> Vec<(u32, u64, u64, u64)> {
     let machine = Machine::new(&[
         (MOUNTINFO, mountinfo),
@@ -190,7 +191,7 @@ fn usage_and_limit_of_a_group_are_read() {
 }
 
 /// The limit with the least headroom for this process, as `/a memory.max 4`: group, file and
-/// headroom.
+/// headroom. `group` is the text of `/proc/self/cgroup`.
 fn left(mountinfo: &str, group: &str, files: &[(&str, &str)]) -> String {
     let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/self/cgroup", group)];
     all.extend(files);
@@ -280,7 +281,7 @@ fn available_memory_is_within_the_limit() {
     assert!(why.starts_with("/sys/fs/cgroup/a/memory.max: \"no\" is not a number"), "{why}");
 }
 
-/// The memory nodes of `/a/b`.
+/// The nodes on which processes of the group `/a/b` may allocate, with `text` as the file `path`.
 fn memory_nodes(mountinfo: &str, path: &str, text: &str) -> Option<String> {
     let machine = Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)]);
     let tree = Trees::read(&machine.root).unwrap().unwrap().cpuset.unwrap();

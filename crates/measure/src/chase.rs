@@ -343,9 +343,9 @@ pub struct Slices {
     /// The 5th percentile: the latency of undisturbed memory.
     pub p5_ns: f64,
     pub mean_ns: f64,
-    /// The number of slices.
+    /// The number of slices that the three latencies summarize.
     pub count: usize,
-    /// The number of slices in which another thread ran.
+    /// The number of slices in which another thread ran, left out or not.
     pub disturbed: usize,
 }
 

@@ -218,7 +218,8 @@ fn step(sorted: &[u32]) -> u32 {
     distances.reduce(divisor).unwrap_or(1)
 }
 
-/// Continues the chase by one timed load for each element of `stamps`.
+/// Continues the chase by one timed load for each element of `stamps`. `spin` delays some of the
+/// loads; `number` is the index of the first load since the measurement began.
 fn walk(
     chase: &mut Chase,
     spin: Option<Spin>,
@@ -292,7 +293,7 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// Samples of this window that are longer than [`GAP_NS`] and had no context switch. At the end
+    /// Samples of this window that are longer than [`GAP_NS`] and have no other tag yet. At the end
     /// of the window, all are counted either as stolen or as gaps.
     open: u64,
 }

@@ -193,7 +193,7 @@ pub struct SizeSweep {
     pub levels: Levels,
 }
 
-/// Measures the latency of sizes from a page to `largest` bytes, in local order.
+/// Measures the latency for memory sizes from a page to `largest` bytes, in local order.
 ///
 /// # Errors
 /// The errors of [`idle`].

@@ -74,7 +74,8 @@ pub fn regions(
     })
 }
 
-/// The fraction of the pages that would have to move to match the weights.
+/// The fraction of the pages that would have to move to match the weights. `pages` has the number
+/// of pages on each node, `nodes` the weight of each node.
 pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
     let total: u64 = pages.values().sum();
     let weights: u32 = nodes.iter().map(|(_, count)| count).sum();

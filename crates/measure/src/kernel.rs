@@ -198,8 +198,9 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// `avx512 both nt 4x8 flat ahead 512 once`: `4x8` are pages by lines, `512` is the prefetch
-/// distance in bytes, `once` its hint.
+/// `avx512 both nt 4x8 flat ahead 512 once`: `nt` are non-temporal stores, `4x8` are pages by
+/// lines, `flat` is [`Shape::flat_stores`], `512` is the prefetch distance in bytes, `once` its
+/// hint.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {

@@ -31,7 +31,7 @@ const PAUSE_STEP: f64 = 0.05;
 pub struct Loaded {
     /// The pause of threads after each group of lines, ns.
     pub pause_ns: f64,
-    /// The bandwidth of the threads, GB/s.
+    /// The bandwidth under this load, GB/s.
     pub bandwidth_gbps: f64,
     /// Latency under this load, ns.
     pub latency_ns: f64,

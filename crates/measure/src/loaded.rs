@@ -1,4 +1,4 @@
-//! Latency under load: a chase on one CPU, while threads on other CPUs load the same memory.
+//! Latency under load: a chase on one CPU, while threads on other CPUs load memory.
 //!
 //! The threads run all the time; only their pause after each group of lines changes from point to
 //! point. There are three plans for the pauses: a list, such as MLC's injection delays; bandwidths
@@ -244,7 +244,8 @@ impl LoadedChase {
         Ok(histogram::histogram(root, self.clock, &mut self.chase, options, progress)?)
     }
 
-    /// Sets the pause of the threads, and waits until all threads use it.
+    /// Sets the pause of the threads, and waits for the time `settle`, in which all threads begin
+    /// to use it.
     fn load(&self, pause: Duration) {
         self.team.set_delay(pause);
         thread::sleep(self.options.settle);

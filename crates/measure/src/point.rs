@@ -60,7 +60,7 @@ pub struct Rate {
     pub measured_gbps: Option<f64>,
 }
 
-/// One measurement.
+/// The result of a measurement at one setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     pub kind: Kind,

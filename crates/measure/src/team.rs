@@ -199,8 +199,8 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // Each thread waits for a message of its gate. If a thread reports an error, the gates are
-        // dropped, and the threads that wait at them end.
+        // Each thread waits for a message of its gate, a channel. If a thread reports an error, the
+        // gates are dropped, and the threads that wait at them end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());

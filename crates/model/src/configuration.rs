@@ -33,7 +33,7 @@ pub struct Expanders {
     pub platform: String,
     /// The name of the expanders' tier in that platform.
     pub tier: String,
-    /// The number of expanders.
+    /// The number of expanders in the configuration, and the number that the tier describes.
     pub count: Count,
 }
 
@@ -76,24 +76,25 @@ pub struct Configuration {
     pub drive: Option<CacheDrive>,
     /// The parts of the server.
     pub parts: Vec<PartCount>,
-    /// The file and line of the parts, for errors.
+    /// The file and line of the parts, for error messages.
     pub parts_place: String,
 }
 
 /// The platforms of a configuration do not fit together.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigurationError {
-    /// The expanders' platform has no such tier, or the platform has a tier of the same name.
+    /// The platform of the expanders has no tier of this name, or the platform of the configuration
+    /// already has one.
     #[error("{platform} has {problem} tier \"{tier}\"")]
     Tier {
-        /// The platform.
+        /// The name of the platform that lacks the tier, or that already has it.
         platform: String,
         /// "no", or "already a".
         problem: &'static str,
         /// The name of the tier.
         tier: String,
     },
-    /// A curve is out of range for this number of channels or expanders.
+    /// A curve is out of range after it was scaled to the number of channels or expanders.
     #[error("the curves of {tier}: {why}")]
     Curve {
         /// The name of the tier.
@@ -129,8 +130,8 @@ impl Configuration {
     }
 }
 
-/// Adds expanders of `other`, with their coupling to the first tier and the constants of
-/// interleaving.
+/// Adds `expanders`, which are a tier of `other`, to `machine`. Takes their coupling to the first
+/// tier and the constants of interleaving from `other` too.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,

@@ -83,7 +83,7 @@ impl Default for Settings {
     }
 }
 
-/// Drives a machine by one policy for each domain.
+/// The control loop: steers a machine by one policy for each domain.
 pub struct Controller {
     settings: Settings,
     domains: Vec<DomainControl>,
@@ -116,11 +116,11 @@ pub struct Period {
 /// The record of one domain in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
-    /// Mean bandwidth of each near tier over all samples, GB/s.
+    /// Mean bandwidth of each tier near the domain over all counted samples, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Mean latency of each near tier, ns; `None` if not counted.
+    /// Mean latency of each tier near the domain, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Pages that migrated to any of the near tiers, bytes.
+    /// Pages that migrated to any of the tiers near the domain, bytes.
     pub migrated_bytes: u64,
     /// The observation that the policy received; `None` if the policy was not asked, because a
     /// migration was not complete or there were too few samples.
@@ -164,7 +164,8 @@ impl Controller {
         control.of_machine(&control.target, tiers)
     }
 
-    /// Runs one period of at most `at_most` on `machine`.
+    /// Runs one period on `machine`: samples, decides and steers. A period that is longer than
+    /// `at_most` is cut to `at_most`.
     ///
     /// # Errors
     /// If the machine cannot be observed or steered.

@@ -76,7 +76,7 @@ pub enum CurveError {
     /// A bandwidth is out of range.
     #[error("a bandwidth of {value:?} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
     Bandwidth {
-        /// The point.
+        /// The 0-based index of the point.
         point: usize,
         /// The bandwidth of the point, GB/s.
         value: f64,
@@ -84,7 +84,7 @@ pub enum CurveError {
     /// A latency is out of range.
     #[error("a latency of {value:?} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
     Latency {
-        /// The point.
+        /// The 0-based index of the point.
         point: usize,
         /// The latency of the point, ns.
         value: f64,
@@ -98,7 +98,7 @@ pub enum CurveError {
          cannot be when the load does"
     )]
     LoadFalls {
-        /// The index of the second of the two points.
+        /// The 0-based index of the second of the two points.
         point: usize,
         /// The first point, as text.
         from: String,
@@ -315,7 +315,7 @@ impl Flow {
 /// interpolated linearly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// Bandwidth (GB/s) and latency (ns), beginning with the idle point at bandwidth 0.
+    /// Pairs of bandwidth (GB/s) and latency (ns), beginning with the idle point at bandwidth 0.
     points: Vec<(f64, f64)>,
     max_bandwidth_gbps: f64,
 }
@@ -573,7 +573,8 @@ mod tests {
         let (curve, left_out) = made(&[&[alone], &good[..]].concat());
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
         assert_eq!(curve.points().len(), good.len());
-        // Of two contradictory points, the faster one was disturbed less.
+        // The two points contradict each other. The point with the lower latency stays, because a
+        // disturbance raises the latency.
         let (curve, left_out) = made(&[alone, good[0]]);
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }

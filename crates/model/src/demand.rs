@@ -10,7 +10,8 @@ pub struct Demand {
     pub name: String,
     /// The source and provenance of the demand's figures.
     pub figure: Figure,
-    /// The platform of the runs; `None` for the platform that is predicted.
+    /// The platform on which the runs were measured; `None` if it is the platform of the
+    /// prediction.
     pub platform: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
@@ -18,7 +19,7 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches.
     pub footprint: Option<Bytes>,
-    /// The median of a thread's outstanding lines; `None` for the outstanding lines of a core. A
+    /// The median of a thread's outstanding lines; `None` if a thread has as many as its core. A
     /// program whose loads depend on each other has fewer.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results.
@@ -61,14 +62,15 @@ pub struct LocalRun {
     pub result: f64,
     /// Bandwidth of reads and writes at the memory controllers during the work, GB/s.
     pub bandwidth_gbps: Option<f64>,
-    /// The series of the run: runs of one series are comparable; empty for the main series.
+    /// The name of the series that the run belongs to; empty for the main series. Runs of one
+    /// series are comparable.
     pub series: String,
 }
 
 /// A run with pages interleaved over the tiers of the demand's platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterleavedRun {
-    /// The placement of the pages.
+    /// The weights by which the pages were placed.
     pub weights: Weights,
     /// The number of working threads.
     pub threads: u32,
@@ -98,9 +100,9 @@ pub enum Hotness {
 /// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
-    /// Fraction of the time of a run on the first tier alone, 0 to 1.
+    /// The phase's fraction of the time of a run with all pages on the first tier, 0 to 1.
     pub share_of_time: f64,
-    /// Bandwidth of the phase on the first tier alone, GB/s.
+    /// Bandwidth of the phase with all pages on the first tier, GB/s.
     pub bandwidth_gbps: f64,
 }
 
@@ -125,8 +127,8 @@ impl Demand {
         self.performance(result) / self.performance(reference)
     }
 
-    /// Runs with a counted bandwidth, in order of threads. All of them are of the series of the
-    /// first run with a counted bandwidth.
+    /// Runs with a counted bandwidth, each with that bandwidth in GB/s, in rising order of threads.
+    /// All of them are of the series of the first such run.
     pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();
@@ -143,8 +145,9 @@ impl Demand {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run with the nearest number of threads. It is from the series with counted
-    /// bandwidths, if there is such a series, else from the series of the first run.
+    /// The local run whose number of threads has the ratio to `threads` that is nearest to 1. It is
+    /// from the series with counted bandwidths, if there is such a series, else from the series of
+    /// the first run.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

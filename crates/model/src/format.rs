@@ -26,11 +26,11 @@ pub struct FileError {
     pub file: String,
     /// The 1-based line, if known.
     pub line: Option<usize>,
-    /// The field or column, with its table.
+    /// The name of the field, with its table, or of the column, if known.
     pub field: Option<String>,
-    /// The problem.
+    /// What is wrong, in words.
     pub problem: String,
-    /// The remedy.
+    /// The remedy: what to write instead.
     pub hint: String,
 }
 

@@ -49,7 +49,7 @@ pub struct Layout {
     pub domains: Vec<DomainLayout>,
     /// Pools of memory; at least one.
     pub tiers: Vec<TierLayout>,
-    /// The scopes.
+    /// The scopes: sets of pages that are observed or steered together.
     pub scopes: Vec<ScopeLayout>,
 }
 
@@ -108,22 +108,22 @@ pub enum ScopeKind {
 pub struct Sample {
     /// The time between this reading and the previous one.
     pub span: Duration,
-    /// Traffic by domain, then by tier.
+    /// `traffic[i][j]` is the traffic from domain `i` to tier `j`.
     pub traffic: Vec<Vec<Traffic>>,
-    /// Memory of the tiers, in their order.
+    /// The memory of each tier, in the order of [`Layout::tiers`].
     pub tier_memory: Vec<TierMemory>,
-    /// Placement of the scopes, in their order.
+    /// The placement of each scope, in the order of [`Layout::scopes`].
     pub scopes: Vec<Residency>,
 }
 
-/// Traffic from one domain to one tier.
+/// Traffic from one domain to one tier during a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Bytes read.
     pub read_bytes: Option<f64>,
     /// Bytes written.
     pub written_bytes: Option<f64>,
-    /// Requests that arrived.
+    /// The number of requests that arrived at the tier.
     pub inserts: Option<f64>,
     /// Latency summed over all requests, ns; latency = occupancy / inserts (Little).
     pub occupancy_ns: Option<f64>,
@@ -143,16 +143,16 @@ pub struct TierMemory {
     pub used_bytes: Option<u64>,
     /// Bytes free.
     pub free_bytes: Option<u64>,
-    /// Bytes of pages that migrated to the tier.
+    /// Bytes of pages that migrated to the tier during the sample.
     pub migrated_in_bytes: Option<u64>,
-    /// Bytes of pages that migrated from the tier.
+    /// Bytes of pages that migrated from the tier during the sample.
     pub migrated_out_bytes: Option<u64>,
 }
 
 /// The placement of the pages of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Residency {
-    /// Bytes on each tier.
+    /// Bytes of the scope on each tier.
     pub used_bytes: Option<Vec<u64>>,
     /// The hotness of the pages, the hottest first.
     pub heat: Option<Vec<HeatBand>>,

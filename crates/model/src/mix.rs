@@ -47,7 +47,7 @@ pub enum MixError {
 }
 
 impl MixError {
-    /// The valid names.
+    /// The advice that errors print: the valid names, and other ways to write a mix.
     pub fn hint() -> String {
         let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
         format!(
@@ -62,7 +62,8 @@ impl Mix {
     /// Reads only, in sequential order.
     pub const READ: Self = Self { read_share: 1.0, nontemporal: false, random: false };
 
-    /// Sequential traffic with a read share of `read_share` (0 to 1).
+    /// Sequential traffic with a read share of `read_share` (0 to 1). Its stores bypass the caches
+    /// if `nontemporal` is true.
     ///
     /// # Errors
     /// If `read_share` is not between 0 and 1.

@@ -87,9 +87,9 @@ pub struct Judgement {
 /// The effect of a configuration compared with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The interval is above 1, and not [`Self::Same`].
+    /// The interval is above 1, and not wholly within `min_difference` of 1.
     Faster,
-    /// The interval is below 1, and not [`Self::Same`].
+    /// The interval is below 1, and not wholly within `min_difference` of 1.
     Slower,
     /// The whole interval is within `min_difference` of 1.
     Same,
@@ -118,7 +118,7 @@ impl Design {
         self.looks.last().copied().unwrap_or(0)
     }
 
-    /// The order of the configurations in the round with the 0-based number `round`: an even round
+    /// The order of the configurations in the round with the 0-based index `round`: an even round
     /// has a random order, the next round its reverse.
     pub fn order(&self, round: usize, configurations: usize) -> Vec<usize> {
         let mut random = stream(self.seed, (round / 2) as u64);
@@ -168,8 +168,8 @@ impl Design {
     }
 }
 
-/// The random numbers of the stream with number `stream`, for a seed. Different streams are
-/// independent.
+/// The random numbers of the stream with the index `stream`, for the seed `seed`. Different streams
+/// are independent.
 fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     let mut random =
         Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));

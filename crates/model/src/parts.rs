@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 /// A part that is bought by the piece.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PricedPart {
-    /// The price of a piece.
+    /// The price of a piece, in the currency of the file ([`Parts::currency`]).
     pub price: f64,
-    /// Power of a piece that no platform file counts, such as a drive, W.
+    /// Power of a piece, W, for parts whose power no platform file counts, such as a drive.
     pub power_w: f64,
     /// The source of price and power.
     pub source: String,
@@ -20,7 +20,7 @@ pub struct PricedPart {
 /// At 0.15 USD/kWh a server of 800 W that runs for 4 years takes 28,051 kWh for 4,208 USD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnergyPrice {
-    /// The price of a kWh.
+    /// The price of a kWh, in the currency of the file ([`Parts::currency`]).
     pub per_kwh: f64,
     /// Years of operation.
     pub years: f64,
@@ -43,7 +43,7 @@ impl EnergyPrice {
 /// The parts of a file of prices, with the price of energy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
-    /// The name of the file, for errors.
+    /// The name of the file, for error messages.
     pub file: String,
     /// The currency of all prices, such as `USD`.
     pub currency: String,

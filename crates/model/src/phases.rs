@@ -1,25 +1,25 @@
 //! The phases of a run, found in its bandwidth over time.
 //!
-//! A run is partitioned into stretches of even bandwidth so that the sum of squared differences
+//! A run is partitioned into intervals of even bandwidth so that the sum of squared differences
 //! within them, plus a price for each cut, is minimal. This is the optimal partition of Jackson et
 //! al. (2005), by dynamic programming. The price of a cut is `3 s^2 ln n`, as in Schwarz's
 //! criterion for a change with free position and level; `s` is the noise between samples and `n`
 //! the number of samples. The noise is computed from the median of the differences between
-//! neighbours, because a few jumps between phases do not change the median. Stretches that differ
+//! neighbours, because a few jumps between phases do not change the median. Intervals that differ
 //! by less than a tenth are one phase at any noise. A run that alternates faster than the sampling
 //! counts as even.
 //!
-//! Example: ten samples of 100 GB/s and ten of 20 GB/s are two stretches; with 5 GB/s of noise in
-//! each sample, still two; 100 and 105 GB/s are one.
+//! Example: ten samples of 100 GB/s and ten of 20 GB/s are two intervals. They are still two with 5
+//! GB/s of noise in each sample. 100 and 105 GB/s are one interval.
 
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// Maximum number of stretches of even bandwidth. If a run has more, the most similar neighbours
+/// Maximum number of intervals of even bandwidth. If a run has more, the most similar neighbours
 /// are merged.
 pub const INTERVALS_MAX: usize = 16;
 
-/// Neighbouring stretches whose bandwidths differ by less than this fraction of the larger
+/// Neighbouring intervals whose bandwidths differ by less than this fraction of the larger
 /// bandwidth are merged.
 const ALIKE: f64 = 0.1;
 
@@ -27,17 +27,18 @@ const ALIKE: f64 = 0.1;
 /// under an even load.
 const NOISE_LEAST: f64 = 0.02;
 
-/// The median of the absolute difference of two draws of a normal distribution with deviation 1.
+/// The median of the absolute difference of two draws of a normal distribution with standard
+/// deviation 1.
 const MEDIAN_DIFFERENCE: f64 = 0.953_873;
 
-/// The price of a cut between two stretches, as a multiple of the variance times the logarithm of
+/// The price of a cut between two intervals, as a multiple of the variance times the logarithm of
 /// the number of samples.
 const PRICE: f64 = 3.0;
 
 /// The mean bandwidth over a span of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandwidthReading {
-    /// The span, s; above 0.
+    /// The duration of the span, s; above 0.
     pub span_s: f64,
     /// The mean bandwidth, GB/s.
     pub gbps: f64,
@@ -46,16 +47,16 @@ pub struct BandwidthReading {
 /// Consecutive readings of even bandwidth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteadyInterval {
-    /// Indices of these readings.
+    /// Indices of the readings in the interval; the end is excluded.
     pub readings: Range<usize>,
-    /// Total time, s.
+    /// Total duration of the readings, s.
     pub span_s: f64,
-    /// Mean bandwidth, GB/s.
+    /// Mean bandwidth over the interval, GB/s.
     pub gbps: f64,
 }
 
 /// For each n, sums over the first n readings: time, bandwidth times time, and squared bandwidth
-/// times time. The sum over a stretch is the difference of two sums.
+/// times time. The sum over an interval is the difference of two sums.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,
@@ -79,7 +80,8 @@ impl Sums {
         SteadyInterval { span_s, gbps: gigabytes / span_s, readings }
     }
 
-    /// Squared differences between the readings and their mean, weighted by time.
+    /// The sum of the squared differences between the bandwidths of `readings` and their mean,
+    /// weighted by time.
     fn cost(&self, readings: &Range<usize>) -> f64 {
         let of = |sums: &[f64]| sums[readings.end] - sums[readings.start];
         let (span, gigabytes, squares) = (of(&self.span), of(&self.bytes), of(&self.squares));
@@ -87,7 +89,7 @@ impl Sums {
     }
 }
 
-/// The stretches of even bandwidth in `readings`, in order, without gaps; empty without readings.
+/// The intervals of even bandwidth in `readings`, in order, without gaps; empty without readings.
 /// The caller leaves out readings without a duration or a number.
 pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     if readings.is_empty() {
@@ -112,7 +114,7 @@ pub fn phases(intervals: &[SteadyInterval]) -> Vec<Phase> {
     intervals.iter().map(phase).collect()
 }
 
-/// The cost of a cut, in the unit of [`Sums::cost`].
+/// The price of a cut between two intervals, in the unit of [`Sums::cost`].
 fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.interval(0..count);
@@ -123,12 +125,12 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }
 
-/// The partition into stretches with the lowest cost: the squared differences within the stretches,
+/// The partition into intervals with the lowest cost: the squared differences within the intervals,
 /// plus `price` for each cut.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
     // For the first 0, 1, ... readings: the minimal cost of a partition, and the index of the
-    // reading at which its last stretch starts.
+    // reading at which its last interval starts.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -146,7 +148,7 @@ fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Merges similar neighbours. While there are too many stretches, merges the neighbours that add
+/// Merges similar neighbours. While there are too many intervals, merges the neighbours that add
 /// the least cost.
 fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
     loop {
@@ -250,7 +252,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// For any readings, the stretches cover all readings, and there are at most
+        /// For any readings, the intervals cover all readings, and there are at most
         /// [`INTERVALS_MAX`].
         #[test]
         fn stretches_are_the_whole(
@@ -274,7 +276,7 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// The same readings in another unit of bandwidth: the stretches stay the same.
+        /// The same readings in another unit of bandwidth: the intervals stay the same.
         #[test]
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,

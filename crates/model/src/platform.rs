@@ -23,7 +23,7 @@ pub struct Platform {
     pub links: Vec<Link>,
     /// Bandwidth that traffic on one tier takes from another.
     pub couplings: Vec<Coupling>,
-    /// The interleaving behaviour of threads.
+    /// The evenness with which threads load interleaved tiers.
     pub interleaving: Interleaving,
     /// Power of components other than tiers, if known.
     pub power: Option<Power>,
@@ -50,7 +50,7 @@ pub struct Power {
     pub idle_w: f64,
     /// Additional power of each core that runs a thread, W.
     pub core_w: f64,
-    /// The source of the figures.
+    /// The provenance and the source of both figures.
     pub figure: Figure,
 }
 
@@ -74,7 +74,7 @@ pub struct Link {
     pub tiers: Vec<usize>,
     /// The domains whose traffic crosses the link, as indices; empty for all domains.
     pub domains: Vec<usize>,
-    /// The source of the figure.
+    /// The provenance and the source of the bandwidth.
     pub figure: Figure,
 }
 
@@ -92,13 +92,13 @@ impl Link {
 /// Bandwidth that traffic on one tier takes from another, as on a mesh that both use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupling {
-    /// The tier that carries the traffic.
+    /// The tier that carries the traffic, as an index into [`Platform::tiers`].
     pub from: usize,
-    /// The tier that loses bandwidth.
+    /// The tier that loses bandwidth, as an index into [`Platform::tiers`].
     pub to: usize,
     /// GB/s lost on `to` for each GB/s of traffic on `from`.
     pub loss: f64,
-    /// The source of the figure.
+    /// The provenance and the source of `loss`.
     pub figure: Figure,
 }
 
@@ -112,7 +112,7 @@ pub struct Interleaving {
     /// of the weights. With few streams, one tier is sometimes idle while another tier has a queue.
     /// See [`crate::equilibrium`].
     pub page_streams: u32,
-    /// The source of the figure.
+    /// The provenance and the source of `page_streams`.
     pub figure: Figure,
 }
 
@@ -140,13 +140,14 @@ impl Platform {
         self.domains.iter().map(part).collect()
     }
 
-    /// Domain fractions with all threads in one domain.
+    /// The fraction of threads in each domain if all threads are in `domain`: 1 for this domain, 0
+    /// for all others.
     pub fn only(&self, domain: usize) -> Vec<f64> {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
 
-    /// The response of tier number `tier` to `mix` from threads with the fraction `domain_parts` in
-    /// each domain.
+    /// The response of the tier with the index `tier` to `mix` from threads with the fraction
+    /// `domain_parts` in each domain.
     pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
         let curves = &self.tiers[tier].curves;
         let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);

@@ -46,7 +46,7 @@ pub trait Policy {
 /// A sample, as input of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// Readings of the tiers, in their order.
+    /// One reading for each tier, in the order of the tiers.
     pub tiers: Vec<TierReading>,
     /// True if pages migrated during the sample.
     pub migrating: bool,
@@ -77,7 +77,7 @@ pub struct Observation {
     pub mean_gbps: f64,
     /// The standard error of that mean, GB/s.
     pub error_gbps: f64,
-    /// Observations of the tiers, in their order.
+    /// One observation for each tier, in the order of the tiers.
     pub tiers: Vec<TierObservation>,
     /// The target shares that were in force during the period.
     pub target: Vec<f64>,

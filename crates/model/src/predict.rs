@@ -30,10 +30,10 @@ pub const MODEL_SPREAD: f64 = 0.025;
 /// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
 /// this value (next to no gain) or below, and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
-/// The lower limit of the end of the interval. See [`NO_GAIN`].
+/// The interval must end at this speed-up or above. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
 
-/// A predicted figure.
+/// A predicted figure: its mean, and an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The mean over all behaviours that agree with the measurements.
@@ -78,7 +78,7 @@ impl Estimate {
 /// The prediction for given weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The weights.
+    /// The weights that the row is for.
     pub weights: Weights,
     /// Reads and writes at the memory controllers, GB/s.
     pub bandwidth_gbps: Estimate,
@@ -121,7 +121,7 @@ impl Prediction {
         Self { threads, rows, best, inputs, undecided: None }
     }
 
-    /// This prediction with [`Self::undecided`].
+    /// This prediction, with [`Self::undecided`] computed from its rows.
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let undecided = widest_undecided(fits.map(|(at, row)| (at, row.speedup)));

@@ -58,7 +58,7 @@ impl FromStr for Provenance {
 /// The provenance of a figure, and its source in words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Figure {
-    /// The origin.
+    /// The origin of the figure: measured, published, simulated or assumed.
     pub provenance: Provenance,
     /// The paper, record or reason, and the place in the paper or record.
     pub source: String,

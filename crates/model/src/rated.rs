@@ -15,8 +15,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// The shape of the curve of DRAM for reads (`xeon6-cz122`, dram.csv): fraction of the maximum
-/// bandwidth, and latency divided by idle latency.
+/// The shape of the curve of DRAM for reads, from dram.csv of the platform `xeon6-cz122`. Each pair
+/// is a fraction of the maximum bandwidth, and the latency there divided by the idle latency.
 const DRAM: [(f64, f64); 8] = [
     (0.0, 1.0),
     (0.25, 1.1),
@@ -28,8 +28,8 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The shape of the curve of an expander (`xeon6-cz122`, cxl.csv): fraction of the maximum
-/// bandwidth, and latency divided by idle latency.
+/// The shape of the curve of an expander, from cxl.csv of the platform `xeon6-cz122`. Each pair is
+/// a fraction of the maximum bandwidth, and the latency there divided by the idle latency.
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 

@@ -75,7 +75,7 @@ pub struct Tier {
 pub struct QueueCounters {
     /// Maximum number of outstanding reads that are counted.
     pub reads_max: f64,
-    /// The source of the figure.
+    /// The provenance and the source of `reads_max`.
     pub figure: Figure,
 }
 
@@ -88,7 +88,7 @@ pub struct TierPower {
     pub static_w: f64,
     /// Energy of each bit read or written, on its whole path, pJ.
     pub energy_pj_per_bit: f64,
-    /// The source of the figures.
+    /// The provenance and the source of the two figures above.
     pub figure: Figure,
 }
 
@@ -166,7 +166,7 @@ impl Curves {
         self.scaled_by(|_| factor)
     }
 
-    /// The curves with the bandwidths of each mix multiplied by `factor` of the mix.
+    /// The curves with the bandwidths of each curve multiplied by `factor` of its mix.
     ///
     /// # Errors
     ///

@@ -41,7 +41,8 @@ use noise::Noise;
 /// to 1.
 const STEPS: u32 = 1000;
 
-/// Weights whose shares differ from the wanted shares by at most this count as equal to them.
+/// The least tolerance of [`Search::along`]. Weights whose shares differ from the wanted shares by
+/// at most this count as equal to them.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
@@ -62,7 +63,7 @@ const SAME: f64 = 1e-6;
 /// The space of a search, and its stop conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// The proposal, one weight for each tier.
+    /// The proposed weights, which are run after the first tier alone; one weight for each tier.
     pub proposal: Weights,
     /// If given, only these weights and the first tier alone are run.
     pub only: Option<Vec<Weights>>,
@@ -70,14 +71,15 @@ pub struct Search {
     pub runs: usize,
     /// Minimum gain that counts, as a fraction, such as 0.02.
     pub min_gain: f64,
-    /// The expected standard deviation of a run, as a fraction of its value.
+    /// The expected standard deviation of the values of runs with the same weights, as a fraction
+    /// of these values.
     pub noise: f64,
 }
 
 /// A completed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The weights.
+    /// The weights of the run.
     pub weights: Weights,
     /// The measured value: above 0, lower is better.
     pub value: f64,
@@ -122,11 +124,11 @@ pub struct Finding {
     /// The standard deviation of the values of runs with the same weights, as a fraction of these
     /// values.
     pub noise: f64,
-    /// The reason of the stop.
+    /// The reason why the search stopped.
     pub stop: Stop,
 }
 
-/// The reason of a stop.
+/// The reason why a search stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// No other weights can be better by [`Search::min_gain`] or more.
@@ -141,7 +143,7 @@ pub enum Stop {
 #[derive(Clone, Debug)]
 struct Repetitions {
     weights: Weights,
-    /// Share of the weights on the first tier.
+    /// The share of pages on the first tier.
     share: f64,
     /// Logarithms of the measured values.
     logs: Vec<f64>,
@@ -256,13 +258,13 @@ struct Judged<'a> {
     search: &'a Search,
     points: Vec<Repetitions>,
     noise: Noise,
-    /// The fitted curve; `None` in a search among listed weights.
+    /// The curve of the run time, fitted to the runs; `None` in a search among listed weights.
     curve: Option<TimeCurve>,
     /// The index in `points` of the runs with all pages on the first tier.
     first: usize,
     /// The index in `points` of the runs with the best weights.
     best: usize,
-    /// The number of runs that are left.
+    /// The number of runs that the search may still make.
     left: usize,
 }
 
@@ -288,8 +290,8 @@ impl<'a> Judged<'a> {
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
 
-    /// Weights without a run that may be better than the best by more than the minimum gain, and
-    /// the possible gain.
+    /// Weights without a run that may be better than the best weights so far by more than the
+    /// minimum gain, and the possible gain.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();
@@ -341,7 +343,8 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The logarithm of the mean value of point `at` divided by that of the best point.
+    /// The mean logarithm of the values of `points[at]`, minus the mean logarithm of the values of
+    /// the best weights.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }

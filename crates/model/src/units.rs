@@ -12,11 +12,11 @@ pub const LINE_BYTES: f64 = 64.0;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {kind}: {reason}")]
 pub struct UnitError {
-    /// The text.
+    /// The text that was refused.
     pub text: String,
     /// The expected quantity, such as "size".
     pub kind: &'static str,
-    /// The problem.
+    /// What is wrong with the text.
     pub reason: String,
     /// The allowed units, for a hint.
     pub allowed: String,
@@ -97,7 +97,7 @@ const BANDWIDTH_UNITS: [(&str, f64); 6] = [
 ];
 
 impl Bandwidth {
-    /// GB/s, 10^9 bytes a second.
+    /// The bandwidth in GB/s, 10^9 bytes a second.
     pub const fn gbps(self) -> f64 {
         self.0
     }
@@ -128,17 +128,17 @@ const TIME_UNITS: [(&str, f64); 6] =
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {
-    /// A time in seconds, clamped to 0 and about 300 years.
+    /// A time in seconds, limited to the range from 0 to about 300 years.
     pub const fn from_seconds(seconds: f64) -> Self {
         Self(seconds.clamp(0.0, TIME_MAX_S))
     }
 
-    /// Seconds.
+    /// The time in seconds.
     pub const fn seconds(self) -> f64 {
         self.0
     }
 
-    /// Whole nanoseconds.
+    /// The time in whole nanoseconds.
     pub fn nanoseconds(self) -> u64 {
         (self.0 * 1e9).round() as u64
     }
@@ -212,7 +212,8 @@ fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64
     Ok(value)
 }
 
-/// Splits `text` into a number and one of `units`, and returns the number in the base unit.
+/// Splits `text` into a number and one of `units`, pairs of a name and a scale. Returns the number
+/// multiplied by the scale.
 fn signed_quantity(
     text: &str,
     kind: &'static str,

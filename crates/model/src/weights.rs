@@ -15,7 +15,7 @@ pub struct Weights(Vec<u16>);
 /// A text that is not a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
-    /// A part that is not a whole number.
+    /// A part that is not a whole number from 0 to 255.
     #[error("\"{part}\"{} is not a whole number from 0 to 255", within(part, text))]
     Part {
         /// The whole text.

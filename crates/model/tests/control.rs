@@ -42,13 +42,13 @@ struct Fake {
     lag: Duration,
     delay: Duration,
     now: Duration,
-    /// Start and end of the migration.
+    /// Start and end of the migration; `None` without a migration.
     moving: Option<[Duration; 2]>,
     /// The factor by which counters are wrong while pages move.
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
-    /// The numbers of the observation and of the decision that fail; `None` for no failure.
+    /// The 1-based indices of the observation and of the decision that fail; `None` for no failure.
     fails_at: (Option<usize>, Option<usize>),
     spans: Vec<Duration>,
     applied: Vec<Decision>,
@@ -210,7 +210,7 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// A policy that steps through shares of the first tier, and records its observations.
+/// A policy that steps through `firsts`, shares of the first tier, and records its observations.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -562,7 +562,7 @@ fn reading(seen: &Observation) -> Reading {
     Reading { tiers: seen.tiers.iter().map(tier).collect(), migrating: false }
 }
 
-/// The next verdict of `policy`, with the pages at their target.
+/// The verdict of `policy` in period `at`, with the pages at the shares `target`.
 fn decide(policy: &mut dyn Policy, seen: &Observation, target: &[f64], at: usize) -> Verdict {
     let seen = Observation { time_s: 6.0 * at as f64, target: target.to_vec(), ..seen.clone() };
     for _ in 0..seen.quiet {

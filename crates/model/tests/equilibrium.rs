@@ -122,7 +122,8 @@ fn assert_little(platform: &Platform, shares: &[f64], threads: f64) -> Result<()
     Ok(())
 }
 
-/// The number of cases. Failures are not stored: the persistence file needs a src folder.
+/// The number of cases in each test. Failures are not stored, because the persistence file needs a
+/// src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -192,8 +193,8 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// All tiers are behind one link. Bytes queued at the link count as in flight, and are not
-    /// counted again at their tier.
+    /// All tiers are behind one link: bandwidth times latency still equals the circulating bytes.
+    /// Bytes queued at the link count as in flight, and are not counted again at their tier.
     #[test]
     fn littles_law_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,

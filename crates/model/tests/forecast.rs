@@ -193,8 +193,8 @@ fn mess_curves() {
     assert_eq!(read.curves.of(Mix::READ).unwrap().points().len(), 3);
 }
 
-/// In a run with varying demand, stretches with all threads behave like the original run; for
-/// stretches with few threads, the first tier alone suffices.
+/// In a run with varying demand, phases with all threads behave like the original run. For phases
+/// with few threads, the first tier alone suffices.
 #[test]
 fn a_run_may_come_and_go() {
     let platform = platform("gnr120-cz122");

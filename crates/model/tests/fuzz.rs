@@ -15,7 +15,7 @@ use interleaf_model::{
 use proptest::{prelude::*, sample::Index};
 use std::{fs, path::PathBuf, sync::LazyLock};
 
-/// A built-in file.
+/// A built-in file: its name and its text.
 struct Shipped {
     name: String,
     text: String,
@@ -143,7 +143,8 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     }
 }
 
-/// The ranges of the numbers in a text, except numbers in comments.
+/// The byte ranges of the numbers in a text, except numbers in comments; the end of a range is
+/// excluded.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     let mut comment = false;
@@ -223,7 +224,8 @@ fn parse_all(text: &str) {
     let _ = text.parse::<Weights>();
 }
 
-/// The number of cases. Failures are not stored: the persistence file needs a src folder.
+/// The number of cases in each test. Failures are not stored, because the persistence file needs a
+/// src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

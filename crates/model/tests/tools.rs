@@ -13,7 +13,7 @@ use interleaf_model::{
 };
 use proptest::{prelude::*, sample::Index};
 
-/// The layout of a complete run; the numbers are invented.
+/// The layout of the output of a complete run of MLC; the numbers are invented.
 const MLC: &str = "\
 Intel(R) Memory Latency Checker - v3.11
 Measuring idle latencies for random access (in ns)...
@@ -130,7 +130,8 @@ fn a_curve_goes_out_as_mess_writes_it() {
     assert_eq!(text.lines().nth(5).unwrap(), "50,1,50,0,0.5,120,0,50,120,1");
 }
 
-/// A number with `digits` decimals, as printed.
+/// A number as tools print it: a whole number below `most` with the last `digits` digits as
+/// decimals.
 fn printed(most: u64, digits: i32) -> impl Strategy<Value = f64> {
     (1..most).prop_map(move |number| number as f64 / f64::from(10_i32.pow(digits as u32)))
 }
@@ -168,7 +169,7 @@ fn mlc() -> impl Strategy<Value = Mlc> {
         })
 }
 
-/// Failures are not stored: the persistence file needs a src folder.
+/// Failures are not stored, because the persistence file needs a src folder.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -56,7 +56,8 @@ fn search(proposal: &str) -> Search {
     Search { proposal, only: None, runs: 8, min_gain: 0.02, noise: 0.01 }
 }
 
-/// Runs a search to its end: the result, and the runs.
+/// Runs a search to its end, where `value` gives the run time at a share on the first tier. Returns
+/// the result and the runs.
 fn found(search: &Search, value: &mut dyn FnMut(f64) -> f64) -> (Finding, Vec<Run>) {
     let mut runs = vec![];
     loop {

@@ -35,14 +35,14 @@ pub enum Status {
     },
     /// Not known.
     Unknown {
-        /// The reason.
+        /// The reason why the status is unknown.
         why: String,
         /// Advice to the user.
         remedy: String,
     },
     /// A program or kernel feature that moves the same pages.
     Rival {
-        /// The rival.
+        /// The rival, and what it does.
         what: String,
         /// Advice to the user.
         remedy: String,

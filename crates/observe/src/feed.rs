@@ -40,7 +40,7 @@ const LINE_MAX: usize = 4096;
 /// Maximum number of programs that are connected at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
-/// The part of a wrong line that is reported, characters.
+/// The number of characters of a wrong line that are reported.
 const QUOTED_MAX: usize = 80;
 
 /// A socket that programs feed.
@@ -66,7 +66,7 @@ pub struct State {
 
 #[derive(Debug)]
 struct Shared {
-    /// Traffic since the last reading.
+    /// Traffic since the last reading: for each domain, the traffic of each tier.
     traffic: Vec<Vec<Traffic>>,
     /// The time at which `traffic` begins, by the clock of [`now`]: the end of the last line of the
     /// previous reading. Before the first counted line it is the time at which the first program
@@ -74,13 +74,13 @@ struct Shared {
     since: Duration,
     /// The end of the last line since the last reading; `None` without such a line.
     until: Option<Duration>,
-    /// True until a line is counted: `since` is then the time of a connection, and a first
-    /// `time_ns` replaces it.
+    /// True until a line is counted. Until then, `since` is the time of a connection, and the
+    /// `time_ns` of a first line replaces it.
     is_new: bool,
     state: State,
 }
 
-/// A line of a program.
+/// A line that a program writes to the feed.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {

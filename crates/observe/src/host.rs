@@ -28,7 +28,8 @@ const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between samples.
 pub trait Clock {
-    /// Waits for a span. Returns false to stop; the wait may then be shorter.
+    /// Waits for `span`. Returns false if the control loop must stop; such a wait may be shorter
+    /// than `span`.
     fn wait(&mut self, span: Duration) -> bool;
 }
 
@@ -122,7 +123,7 @@ impl<'a> Host<'a> {
         &self.goals
     }
 
-    /// The node of each tier.
+    /// The NUMA node of each tier.
     pub fn nodes(&self) -> &[u32] {
         &self.host.nodes
     }

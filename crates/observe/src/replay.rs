@@ -29,7 +29,7 @@ const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occup
 /// Maximum size of a recording, bytes: enough for days with ten readings per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// The highest number of a domain or tier in a file: more than any machine has.
+/// The highest index of a domain or tier in a recording: more than any machine has.
 const INDEX_MAX: usize = 255;
 
 /// A recording that is replayed.
@@ -51,7 +51,7 @@ pub enum ReplayError {
         path: PathBuf,
         /// The 1-based line number.
         line: usize,
-        /// The content.
+        /// The text that is not as expected.
         text: String,
         /// A description of the expected content.
         expected: &'static str,

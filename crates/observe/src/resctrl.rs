@@ -38,7 +38,7 @@ pub enum ResctrlError {
 pub struct Monitor<'a> {
     root: &'a Root,
     folder: String,
-    /// The last reading of each cache.
+    /// For each last-level cache, its name and its count at the last reading, bytes.
     last: Vec<(String, u64)>,
 }
 
@@ -78,7 +78,8 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Creates an empty group, whose name has the process ID `own` of the calling process.
+    /// Creates an empty group. Its name has the process ID `own` and the start time of the calling
+    /// process.
     ///
     /// # Errors
     /// When the CPU cannot count, or this user may not create groups.
@@ -123,7 +124,7 @@ impl<'a> Monitor<'a> {
 
 impl Drop for Monitor<'_> {
     fn drop(&mut self) {
-        // If the removal fails, the next process tries again.
+        // If the removal fails, `remove_leftovers` in a later process tries again.
         drop(self.root.remove_folder(&self.folder));
     }
 }
@@ -190,7 +191,8 @@ mod tests {
         assert_eq!(monitor.read().unwrap(), Some(1000.0));
         caches("1500\n", "200\n");
         assert_eq!(monitor.read().unwrap(), Some(700.0));
-        // The kernel's files are removed with the folder.
+        // The test removes the files of the group itself. The kernel would remove them with the
+        // folder.
         fs::remove_dir_all(own.join("mon_data")).unwrap();
         fs::remove_file(own.join("tasks")).unwrap();
         drop(monitor);

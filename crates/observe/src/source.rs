@@ -44,8 +44,8 @@ pub struct Reading {
 /// Counts of whole domains, and of the whole machine, beside the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DomainCounts {
-    /// Bytes that each domain sent to others over the links between sockets (UPI, xGMI); empty
-    /// where they are not counted.
+    /// Bytes that each domain sent to the other domains over the links between sockets (UPI, xGMI);
+    /// empty where they are not counted.
     pub link_bytes: Vec<Option<f64>>,
     /// Issue slots of the cores of each domain; empty where they are not counted.
     pub slots: Vec<Option<Slots>>,

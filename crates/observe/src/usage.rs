@@ -17,7 +17,7 @@ use interleaf_linux::{
 use interleaf_procfs::stat::Stat;
 use std::{io, time::Duration};
 
-/// Usage up to the moment of reading.
+/// Resource usage of a process and its descendants up to the moment of reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// The number of living processes.
@@ -46,7 +46,7 @@ pub struct Storage {
     pub written_bytes: u64,
 }
 
-/// Fields of `/proc/PID/stat`.
+/// The usage of one process, from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Used {
     is_running: bool,
@@ -118,7 +118,7 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
     let ticks: Option<Vec<u64>> = line.strip_prefix("cpu ").map_or(Some(vec![]), |numbers| {
         numbers.split_whitespace().map(|number| number.parse().ok()).collect()
     });
-    // user nice system idle iowait irq softirq steal (proc_stat(5)).
+    // The fields are user, nice, system, idle, iowait, irq, softirq and steal (proc_stat(5)).
     let Some([user, nice, system, _, _, irq, softirq, stolen, ..]) = ticks.as_deref() else {
         let (path, text) = (path.into(), line.into());
         return Err(RootError::Content { path, text, expected: "the time of all CPUs" });
@@ -174,7 +174,8 @@ fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     Ok(running)
 }
 
-/// `/proc/PID/io`; `None` when the process does not exist, or the kernel keeps no account.
+/// Storage traffic from `/proc/PID/io`; `None` when the process does not exist, or the kernel does
+/// not account for storage traffic.
 fn storage(root: &Root, pid: u32) -> Result<Option<Storage>, RootError> {
     let path = format!("/proc/{pid}/io");
     let Some(text) = root.peek(&path)? else { return Ok(None) };

@@ -117,8 +117,8 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// A node with a rating that no memory has counts as unrated. Two of the ratings once crashed
-/// `balance`.
+/// A node with an impossible rating, such as a latency of half a second, counts as unrated. Two of
+/// these ratings once crashed `balance`.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A source with given readings.
+/// A source that returns these readings, one after the other.
 struct Fixed<'a>(std::slice::Iter<'a, Reading>);
 
 impl Source for Fixed<'_> {

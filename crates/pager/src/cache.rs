@@ -115,7 +115,7 @@ use thrash::ThrashDetector;
 /// Sizes and limits of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Frames of the budget.
+    /// Number of frames in the budget.
     pub frames: u32,
     /// The initial order of fault-around of each region (an allocation of the program): a fault
     /// reads 2^order pages.
@@ -169,7 +169,7 @@ pub struct Cache {
     thrash: ThrashDetector,
     /// Number of pages that are resident, or stored, or both.
     pages_with_content: u64,
-    /// Faults on absent pages. These faults wait for a free frame.
+    /// Faults on absent pages: threads wait until a frame is free for the page.
     waiting: VecDeque<WaitingFault>,
     /// Faults whose prefetches [`Cache::progress`] has not planned yet.
     unplanned: Vec<PageFault>,

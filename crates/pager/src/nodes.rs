@@ -37,12 +37,12 @@ pub struct NodeBudget {
 /// The nodes of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// The number of each node; empty if all memory counts as one node.
+    /// The number that Linux gives to each node; empty if all memory counts as one node.
     numbers: Vec<u32>,
-    /// The node whose frames the threads on each CPU use.
+    /// The node whose frames the threads on a CPU use, indexed by the number of the CPU.
     of_cpu: Vec<Node>,
-    /// Frames of each node: its fixed share, or its available memory if the shares follow the
-    /// demand.
+    /// Number of frames of each node: its fixed share, or its available memory if the shares follow
+    /// the demand.
     frames: Vec<u32>,
     /// True if the shares are fixed.
     is_fixed: bool,
@@ -106,7 +106,7 @@ impl Nodes {
 /// The cached nodes of the threads of this process.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNodes {
-    /// The node of each thread, and when it was read.
+    /// The node of each thread, and the time at which the node was read.
     known: HashMap<u32, (Node, Instant)>,
 }
 

@@ -2,6 +2,7 @@
 
 pub use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 
-/// The number of a page, counted over all regions of a process. The page numbers of large regions
-/// are not adjacent, so that no stream of accesses goes from one region to the next.
+/// The number of a page. In a pager, the number is the index of the page in the address range that
+/// is reserved for all regions. Large regions are not adjacent in this range, so that no stream of
+/// accesses goes from one region to the next.
 pub type Page = u64;

@@ -39,7 +39,7 @@ pub const READ_WRITE: u32 = 3;
 pub struct Pager {
     pub(crate) context: Arc<Context>,
     thread: Mutex<Option<Thread>>,
-    /// The entry of this pager in the table of the SIGBUS handler, in signal mode.
+    /// The entry for signal handlers, in signal mode.
     registration: Option<Registration>,
 }
 
@@ -251,8 +251,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The slot of this process in the ledger is released here, because the thread of
-        // `follow_share` may still hold a reference to the slot.
+        // The thread of `follow_share` may still hold a reference to the slot, so the slot is
+        // released here.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }

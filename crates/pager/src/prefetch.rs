@@ -77,8 +77,8 @@ impl FaultContext {
         }
     }
 
-    /// The byte that was touched, counted over all regions; `None` if the page number is not below
-    /// [`PAGES_MAX`].
+    /// The number of the touched byte, counted from the start of page 0; `None` if the page number
+    /// is not below [`PAGES_MAX`].
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
             .then(|| (self.page * PAGE_BYTES as u64 + u64::from(self.offset)) as i64)
@@ -88,9 +88,9 @@ impl FaultContext {
 /// Limits of the prefetch depth: the distance from a stream to the last page prefetched for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The first depth, pages; the depth doubles with each correct prediction.
+    /// The first prefetch depth of a stream, pages; the depth doubles with each correct prediction.
     pub initial: u64,
-    /// The largest depth, pages.
+    /// The largest prefetch depth, pages.
     pub max: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct Prefetch {
     pub map_early: Vec<Range<Page>>,
 }
 
-/// Prefetches and their outcome, pages.
+/// Numbers of prefetched pages, and of their outcomes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Prefetched pages.
@@ -201,7 +201,8 @@ impl Prefetcher {
     /// Prefetched pages of a stream were dropped untouched.
     pub fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         if stream == ADVISED_STREAM {
-            // madvise(2) hints are not throttled.
+            // The program announced these pages by `MADV_WILLNEED`. Such prefetches are not
+            // throttled.
         } else if is_history_stream(stream) {
             self.history.on_wasted(stream & !HISTORY_BIT, pages);
         } else if stream & MATRIX_BIT != 0 {

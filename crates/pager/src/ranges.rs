@@ -17,7 +17,7 @@ impl<T> Default for Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// The value of a page.
+    /// The value of a page; `None` if no range contains the page.
     pub(crate) fn get(&self, page: Page) -> Option<T> {
         let (_, (end, value)) = self.ranges.range(..=page).next_back()?;
         (page < *end).then_some(*value)

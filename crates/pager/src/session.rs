@@ -44,11 +44,11 @@ use std::{
 /// The environment variable that names the folder of the session.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
-/// An environment variable for programs with tcmalloc of gperftools. Without the variable, tcmalloc
-/// takes its memory by `sbrk(2)` instead of `mmap(2)`.
+/// The name and the value of an environment variable for programs with tcmalloc of gperftools.
+/// Without the variable, tcmalloc takes its memory by `sbrk(2)` instead of `mmap(2)`.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
-/// The format of `session.json`.
+/// The value of `schema` in `session.json`: the name and version of the format.
 pub const SCHEMA: &str = "interleaf.session/1";
 
 const LOCK: &str = "lock";
@@ -225,7 +225,8 @@ impl Session {
         })
     }
 
-    /// Opens the session in a folder. Another process keeps the session running.
+    /// Opens the session in a folder. This process does not become a keeper: another process keeps
+    /// the session running.
     ///
     /// # Errors
     /// When the folder holds no session.
@@ -243,7 +244,7 @@ impl Session {
         Ok(Self { folder: folder.into(), settings, ledger: Arc::new(ledger), keeper_lock: None })
     }
 
-    /// All sessions of `base`.
+    /// The sessions in the folder `base`, without those that cannot be opened.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -324,7 +325,7 @@ impl Session {
 }
 
 /// The folder name of a named session. The folder of a session without a name is named by a process
-/// number.
+/// ID.
 fn folder_name(name: &str) -> String {
     format!("{name}.s")
 }

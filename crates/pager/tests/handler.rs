@@ -16,7 +16,7 @@ use std::{
 };
 
 thread_local! {
-    /// Allocations and deallocations of the thread.
+    /// Number of allocations and deallocations of the thread so far.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -50,7 +50,8 @@ impl Child {
         let child =
             Self { program: program.into(), process, stdin, lines, answers: 0, is_failed: false };
         if let Some(stdin) = &child.stdin {
-            // A process that never reads fills the pipe: the write then fails and does not block.
+            // A process that never reads fills the pipe of its stdin. With `NONBLOCK`, a write to
+            // the full pipe fails instead of blocking.
             fcntl_setfl(stdin, OFlags::NONBLOCK).map_err(|why| failed(why.into()))?;
         }
         if let Some(stdout) = stdout {
@@ -201,7 +202,7 @@ fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
                 }
             }
             Err(why) => {
-                // The send fails when the receiver is gone.
+                // The result is ignored, because the send fails only when the receiver is gone.
                 let _ = lines.send(Err(why));
                 return;
             }

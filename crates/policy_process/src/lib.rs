@@ -67,14 +67,14 @@ pub struct PolicyProcesses {
 }
 
 impl PolicyProcesses {
-    /// Processes of `command` with the time limit `limit` for each answer. After `stop` is set, the
-    /// processes get no more observations.
+    /// Prepares the processes of `command`, with the time limit `limit` for each answer;
+    /// [`Self::policy`] starts them. After `stop` is set, the processes get no more observations.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
-    /// Starts the process of domain number `domain`. If the start fails, the policy keeps all pages
-    /// on the first tier.
+    /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`. If the
+    /// start fails, the policy keeps all pages on the first tier.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         let started = Child::start(&self.command.program, &self.command.arguments);

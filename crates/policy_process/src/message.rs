@@ -6,13 +6,13 @@ use interleaf_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of the messages.
+/// The schema of the messages and its version.
 const SCHEMA: &str = "interleaf.policy/1";
 
 /// Maximum number of characters of a reason, and of an invalid line in an error.
 const TEXT_MAX: usize = 200;
 
-/// The first line of a process's stdin.
+/// The first line that a policy's process gets on its stdin: the domain and its tiers.
 #[derive(Debug, Serialize)]
 pub(crate) struct StartMessage<'a> {
     schema: &'static str,
@@ -31,7 +31,7 @@ struct TierMessage<'a> {
     rated_latency_ns: f64,
 }
 
-/// A later line of a process's stdin: the observation of a period.
+/// A later line that a policy's process gets on its stdin: the observation of a period.
 #[derive(Debug, Serialize)]
 pub(crate) struct PeriodMessage<'a> {
     message: &'static str,
@@ -45,7 +45,7 @@ pub(crate) struct PeriodMessage<'a> {
     steered_bytes: Option<u64>,
 }
 
-/// A tier in a period.
+/// The observation of a tier in a period.
 #[derive(Debug, Serialize)]
 struct TierPeriodMessage {
     bandwidth_gbps: f64,
@@ -62,7 +62,7 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
 }
 
-/// A line of a process's stdout.
+/// A line that a policy's process writes to its stdout: the weights, and the reason for them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnswerMessage {

@@ -63,7 +63,7 @@ pub struct PollSet<'a> {
     pub control: Option<BorrowedFd<'a>>,
     /// The listener; `None` while no more clients are accepted.
     pub listener: Option<BorrowedFd<'a>>,
-    /// The clients, in the order of the server's list.
+    /// The clients, in the order of the server's list of clients.
     pub clients: Vec<(BorrowedFd<'a>, Interest)>,
 }
 
@@ -138,8 +138,8 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True when the thread has returned although this value was not dropped, because the server
-    /// could not continue.
+    /// True if the thread has returned before this value is dropped, because the server could not
+    /// continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -148,7 +148,8 @@ impl Worker {
     /// thread.
     pub fn wake(&self) {
         if let Some(mut control) = self.control.as_ref() {
-            // If the byte does not fit, unread bytes wake the thread already.
+            // An error is ignored. If the byte does not fit, the unread bytes before it wake the
+            // thread already.
             let _ = control.write(b"1");
         }
     }
@@ -161,7 +162,7 @@ impl Drop for Worker {
     }
 }
 
-/// The descriptors to wait for, with the same events for all clients.
+/// The descriptors to wait for. All clients have the same `interest`.
 pub fn watched<'a, C: AsFd + 'a>(
     control: &'a UnixStream,
     listener: Option<&'a impl AsFd>,

@@ -18,10 +18,10 @@ use std::{
     path::Path,
 };
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// The numbers of a message.
+/// The four numbers of a message; the caller defines their meaning.
 pub type Words = [u64; 4];
 
 /// The length of a message, bytes.
@@ -72,8 +72,8 @@ impl Wire {
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL).map(drop)
     }
 
-    /// Waits for a message; `None` at the end of the connection, or for a message of another
-    /// length.
+    /// Waits for a message, and returns its numbers and its descriptor, if it has one. Returns
+    /// `None` at the end of the connection, or for a message of another length.
     ///
     /// # Errors
     /// The errors of recvmsg(2), except `EINTR`.

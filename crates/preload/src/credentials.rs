@@ -19,7 +19,7 @@ use std::{
 /// The user and the groups of a thread.
 struct Credentials {
     groups: Vec<gid_t>,
-    /// Real, effective and saved ID.
+    /// The real, effective and saved ID of the user. `group` has those of the group.
     user: [uid_t; 3],
     group: [gid_t; 3],
 }
@@ -152,8 +152,8 @@ fn follow() {
     });
 }
 
-/// True if a signal could be sent to a thread of this process; with signal 0, true if the thread
-/// exists.
+/// True if a signal could be sent to the thread of this process with the ID `number`; with signal
+/// 0, true if the thread exists.
 fn is_sent(number: u32, signal: c_int) -> bool {
     // SAFETY: threads of other processes do not receive the signal.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }

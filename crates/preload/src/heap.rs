@@ -31,7 +31,8 @@ const LINEAR_CLASSES: usize = LINEAR / 16;
 
 const CLASSES: usize = LINEAR_CLASSES + 4 * (BLOCK_MAX / LINEAR).ilog2() as usize;
 
-/// States of the lock of the heap, a futex.
+/// States of the lock of the heap, a futex. In the state `CONTENDED`, the lock is held, and other
+/// threads may wait for it.
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
@@ -79,7 +80,8 @@ pub(crate) fn lock() -> Guard {
     Guard(())
 }
 
-/// Releases the lock of the heap, whose guard was forgotten.
+/// Releases the lock of the heap after a fork. The guard was forgotten before the fork
+/// (`process.rs`).
 ///
 /// # Safety
 /// The calling thread holds the lock. In a child, the thread that forked held the lock.
@@ -95,7 +97,7 @@ impl Drop for Guard {
     }
 }
 
-/// The list for blocks of this size, and the size of its blocks.
+/// The index of the list for a block of `bytes` bytes, and the size of the blocks in that list.
 const fn class(bytes: usize) -> (usize, usize) {
     if bytes <= LINEAR {
         let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
@@ -119,7 +121,7 @@ const fn wanted(layout: Layout) -> usize {
     bytes.next_power_of_two()
 }
 
-/// New zero pages; null if the kernel has no memory.
+/// Maps `bytes` bytes of new zero pages; null if the kernel has no memory.
 fn map(bytes: usize) -> *mut u8 {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

@@ -17,7 +17,8 @@ fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     Some(address / PAGE_BYTES * PAGE_BYTES..end)
 }
 
-/// Locks pages: the pager pins pages of regions, and `kernel` locks all others.
+/// Locks pages: the pager pins pages of regions, and `kernel` locks all others. If `touches` is
+/// true, the pinned pages are also touched, so that they become resident.
 fn lock(
     address: usize,
     bytes: usize,

@@ -246,7 +246,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     unsafe { move_block(memory, has, bytes) }
 }
 
-/// Moves a block of `has` bytes into a new block.
+/// Moves a block of `has` bytes into a new block of `bytes` bytes.
 ///
 /// # Safety
 /// `memory` is a block of at least `has` bytes. The block is freed if the new block is allocated.

@@ -91,7 +91,8 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// Maps memory at addresses that overlap the range of regions.
+/// Maps memory at addresses that overlap the address range of regions. The pager maps it if
+/// `can_extend` is true and all addresses are in that range, else the kernel.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,

@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicU8, AtomicUsize, Ordering::*},
 };
 
-/// Declares the table of next definitions, and how they are looked up.
+/// Declares the table of next definitions, and the function that looks them up.
 macro_rules! definitions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The definitions of these functions that the loader finds after this library's
@@ -69,7 +69,8 @@ pub(crate) const fn name(text: &[u8]) -> &CStr {
 
 type ForkFunction = unsafe extern "C" fn() -> pid_t;
 
-/// States of the table of next definitions: not looked up yet, being looked up, complete.
+/// States of the table of next definitions: not looked up yet (`NEW`), being looked up (`BUSY`),
+/// complete (`READY`).
 const NEW: u8 = 0;
 const BUSY: u8 = 1;
 const READY: u8 = 2;
@@ -141,7 +142,7 @@ type Symbol = libc::Elf64_Sym;
 #[cfg(target_pointer_width = "32")]
 type Symbol = libc::Elf32_Sym;
 
-/// The section number of a symbol that its object does not define (`elf.h`).
+/// The section index of a symbol that its object does not define (`elf.h`).
 const SHN_UNDEF: u16 = 0;
 
 /// A flag of [`dladdr1`]: the extra information is the symbol (`dlfcn.h`).
@@ -163,7 +164,7 @@ pub(crate) fn after(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
-/// The definition of a function that the program uses.
+/// The definition of a function that the program uses: the first in the loader's search order.
 fn first(name: &CStr) -> usize {
     // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
@@ -185,8 +186,8 @@ pub(crate) fn find_fork() {
     FORK.store(after(c"_Fork"), Relaxed);
 }
 
-/// `_Fork(3)` of the C library, which updates the thread number in the child. The C library has no
-/// `_Fork` before version 2.34.
+/// `_Fork(3)` of the C library, which updates the thread ID that the C library stores, in the
+/// child. The C library has no `_Fork` before version 2.34.
 pub(crate) fn fork() -> pid_t {
     if FORK.load(Relaxed) == 0 {
         find_fork();

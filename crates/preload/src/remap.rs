@@ -115,7 +115,7 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// New writable pages, at `to` if it is given.
+/// Maps new writable pages, at the address `to` if it is given.
 fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
     let Some(to) = to else { return pager.allocate(bytes, 1) };
     let new = to..to.checked_add(bytes)?;
@@ -157,7 +157,8 @@ fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) 
     }
 }
 
-/// Moves a mapping of the kernel into a region.
+/// Copies private writable memory of the kernel into a new region of `new_bytes` bytes, and unmaps
+/// the old memory. `None` if `old` is other memory, or if no region can be allocated.
 fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
     let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
     if !mapping.is_anonymous
@@ -175,7 +176,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     Some(new.start as *mut c_void)
 }
 
-/// The protection of the memory at an address.
+/// The protection of the memory at an address; readable and writable if nothing is mapped there.
 fn protection_of(address: usize) -> u32 {
     let found = maps::all().into_iter().find(|it| it.addresses.contains(&address));
     found.map_or(READ_WRITE, |it| it.protection)

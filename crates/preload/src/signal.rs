@@ -63,8 +63,8 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// A thread of this process that has SIGBUS blocked. The pager's threads block SIGBUS too, but are
-/// not started yet.
+/// The ID of a thread of this process that has SIGBUS blocked; `None` if there is none. The pager's
+/// threads block SIGBUS too, but are not started yet.
 fn blocked_by() -> io::Result<Option<String>> {
     let folder = files::open(c"/proc/self/task")?;
     let mut buffer = Vec::with_capacity(32 << 10);
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
-/// Installs a handler for a signal.
+/// Installs a handler for a signal. Returns the former handler.
 fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     // SAFETY: all zeros is a valid action, and the handler is the program's.
     unsafe {

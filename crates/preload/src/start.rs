@@ -106,8 +106,9 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
     Ok(Some(Extended { pager, bytes_min, shared_folder }))
 }
 
-/// True if this process is the first of the session. The process that started it writes its PID
-/// into the ledger at once. This process may allocate even sooner, so it waits for the PID.
+/// True if this process is the first of the session. `interleaf extend` writes the PID of the first
+/// process into the ledger as soon as it has started that process. This process may allocate even
+/// sooner, so this function waits for the PID.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.ledger.first_process() {
@@ -141,7 +142,7 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // Many small allocations together count as a large one.
+    // All unextended allocations together count as one large allocation.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }

@@ -20,7 +20,7 @@ use std::{
 /// is the C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
-/// Bytes of allocations that could be extended, and were not.
+/// Total size of the allocations that could be extended and were not, bytes.
 pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 
 /// The state of an extended process.
@@ -47,15 +47,15 @@ thread_local! {
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Points at the number of the process that owns the address space. The number is in a page of its
-/// own. The kernel wipes the page in a child of `fork(2)`, and a child of `vfork(2)` shares the
-/// page with its parent.
+/// Points at the PID of the process that owns the address space. The PID is in a page of its own.
+/// The kernel wipes the page in a child of `fork(2)`, and a child of `vfork(2)` shares the page
+/// with its parent.
 pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether a handler of SIGBUS handles faults.
+/// Records whether a handler of SIGBUS handles faults.
 pub(crate) fn set_serves_in_signal(serves: bool) {
     SERVES_IN_SIGNAL.store(serves, Relaxed);
 }
@@ -165,7 +165,8 @@ pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds an allocation that is not extended to [`UNEXTENDED`], and publishes the total.
+/// Adds an allocation of at least [`BYTES_MIN`] that is not extended to [`UNEXTENDED`], and
+/// publishes the total in the ledger.
 pub(crate) fn count_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;

@@ -52,11 +52,12 @@ const ENTRY: usize = 16;
 
 /// A loaded object (program or library) that has thread-local storage.
 struct Module {
-    /// The number of the object, from 1 on.
+    /// The loader's ID of the object's thread-local storage, from 1 on.
     id: usize,
-    /// The block's distance from the thread pointer.
+    /// The distance of the object's block of thread-local storage from the thread pointer, bytes.
     offset: isize,
-    /// The address and the bytes of a block's initial content, and the bytes of the whole block.
+    /// `image` is the address of the block's initial content, `image_bytes` the length of this
+    /// content, and `bytes` the length of the whole block.
     image: usize,
     image_bytes: usize,
     bytes: usize,
@@ -229,8 +230,8 @@ struct ThreadStart {
     work: Work,
 }
 
-/// A started thread. The kernel sets `number` to 0 when the thread has ended, and wakes the
-/// waiters.
+/// A started thread. `number` is its thread ID, which the kernel sets to 0 when the thread has
+/// ended, and wakes the waiters.
 pub(crate) struct StartedThread {
     number: AtomicU32,
     _memory: ThreadMemory,

@@ -16,7 +16,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// Size from which allocations are extended, and the budget, bytes.
+/// Allocations of at least `LEAST` bytes are extended. The budget is `MEMORY` bytes.
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
@@ -116,7 +116,7 @@ fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
 
-/// Like `same`, in a fault handling mode.
+/// Like `same`, in the fault handling mode `faults`.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
@@ -206,8 +206,9 @@ fn numbers_in_signals() {
     same_by("numeric.c", &[], FaultMode::Signal);
 }
 
-/// A program with threads, children, and handlers of SIGBUS and of other signals, which may block
-/// any signals. It makes system calls on pages that are not mapped.
+/// A program with threads, children, and handlers of SIGBUS and of other signals. Its threads and
+/// handlers may block any signals. The program makes system calls on pages that are not mapped:
+/// with faults handled in signals, these fail with `EFAULT`.
 #[test]
 fn signals() {
     same_by("signals.c", &["file"], FaultMode::Thread);

@@ -26,8 +26,8 @@ impl Version {
         }
     }
 
-    /// The files with limits. Above `memory.high` the kernel reclaims memory of the group and
-    /// throttles its processes.
+    /// The file with the hard limit, and in version 2 also `memory.high`. Above `memory.high` the
+    /// kernel reclaims memory of the group and throttles its processes.
     pub const fn limit_files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],

@@ -57,8 +57,8 @@ impl Files {
         fs::write(self.at(path), text)
     }
 
-    /// A file of a process, such as its `stat`, `maps` or `cgroup`; `None` when there is no such
-    /// process. Allocates.
+    /// The content of the file `name` of a process, such as `stat`, `maps` or `cgroup`. `None` when
+    /// there is no such process or file. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -66,7 +66,8 @@ impl Files {
         self.read(&format!("proc/{pid}/{name}"))
     }
 
-    /// A file of a thread of this process; `None` when there is no such thread. Allocates.
+    /// The content of the file `name`, such as `stat`, of a thread of this process. `None` when
+    /// there is no such thread or file. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -82,8 +83,8 @@ pub fn is_absent(why: &io::Error) -> bool {
         || why.raw_os_error().is_some_and(|number| [libc::ESRCH, libc::ENODEV].contains(&number))
 }
 
-/// Reads a file into `buffer` and returns the filled part: the whole file if it is shorter than the
-/// buffer. Allocates nothing.
+/// Reads a file into `buffer` and returns the filled part. A file longer than the buffer is cut to
+/// the buffer's length. Allocates nothing.
 ///
 /// # Errors
 /// When the file cannot be opened or read.

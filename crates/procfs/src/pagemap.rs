@@ -123,8 +123,9 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArguments>(b'f', 16);
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
 /// Calls `found` with the address ranges of resident pages among `addresses`, in order, by
-/// `PAGEMAP_SCAN` on an open `/proc/PID/pagemap`. `buffer` holds the regions of one system call: a
-/// full buffer costs another call, and 1024 regions are enough. Nothing is allocated.
+/// `PAGEMAP_SCAN` on an open `/proc/PID/pagemap`. `buffer` holds the regions that one system call
+/// returns. If the buffer is full, another call follows, so a small buffer is slow: 1024 regions
+/// are enough. Nothing is allocated.
 ///
 /// # Errors
 /// When the process has ended, or the kernel is older than 6.7 (`ENOTTY`).

@@ -2,18 +2,19 @@
 
 use crate::words::{decimal, hexadecimal};
 
-/// The value of a field such as `Mems_allowed_list`; `None` if the line is missing.
+/// The value of the field `name`, such as `Mems_allowed_list`, without surrounding spaces; `None`
+/// if there is no such line.
 pub fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     status.split(|byte| *byte == b'\n').find_map(value).map(<[u8]>::trim_ascii)
 }
 
-/// A size such as `RssAnon: 12 kB` in bytes.
+/// The size in a field such as `RssAnon: 12 kB`, bytes.
 pub fn bytes(status: &[u8], name: &str) -> Option<u64> {
     decimal(field(status, name)?.strip_suffix(b"kB")?.trim_ascii())?.checked_mul(1024)
 }
 
-/// A set of signals such as `SigBlk: 0000000000000040`: bit `n - 1` is signal `n`.
+/// The set of signals in a field such as `SigBlk: 0000000000000040`: bit `n - 1` is signal `n`.
 pub fn signals(status: &[u8], name: &str) -> Option<u64> {
     hexadecimal(field(status, name)?)
 }

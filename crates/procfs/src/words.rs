@@ -1,4 +1,4 @@
-//! Numbers and words in bytes.
+//! Parsers of numbers and words in byte strings, which may not be UTF-8.
 
 /// The words of a line, separated by spaces, tabs and newlines.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

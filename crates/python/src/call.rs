@@ -92,7 +92,7 @@ pub(crate) fn long<T: Send + 'static>(
     let own = Arc::clone(&steps);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
-        // After a signal, the caller has returned and the message is dropped.
+        // If the caller has returned because of a signal, `send` fails and the result is dropped.
         let _ = sender.send(done);
     };
     let spawned = thread::Builder::new().name("interleaf".into()).spawn(work);

@@ -33,7 +33,7 @@ pub(crate) struct PlatformHandle {
 
 #[pymethods]
 impl PlatformHandle {
-    /// The built-in platform with this name, or the platform in this file.
+    /// The built-in platform `name`, or the platform in the file `name`.
     #[staticmethod]
     fn find(py: Python<'_>, name: String) -> PyResult<Self> {
         let (platform, source) = call::short(py, || interleaf_catalog::platform_and_source(&name))?;

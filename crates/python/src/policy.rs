@@ -49,7 +49,8 @@ pub(crate) struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Creates the policy of the domain with number `domain` by calling `factory(domain, tiers)`.
+    /// Creates the policy of the domain with the index `domain` by calling `factory(domain,
+    /// tiers)`.
     pub(crate) fn new(
         factory: &Py<PyAny>,
         raised: &Raised,

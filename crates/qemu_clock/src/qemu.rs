@@ -22,7 +22,8 @@ pub struct Info {
     system_emulation: bool,
 }
 
-/// Memory of a `QEMUTimer`, which has 48 bytes in QEMU 11.1; a later version may be larger.
+/// Memory for a `QEMUTimer`, which has 48 bytes in QEMU 11.1. The rest is room for a larger timer
+/// of a later version.
 #[repr(C, align(16))]
 struct QemuTimer([u8; 256]);
 
@@ -61,7 +62,7 @@ pub(crate) unsafe fn is_system(info: *const Info) -> bool {
     unsafe { (*info).system_emulation }
 }
 
-/// The arguments of the plugin.
+/// Copies the arguments of the plugin.
 ///
 /// # Safety
 ///
@@ -92,8 +93,8 @@ impl DeviceId {
     }
 }
 
-/// A function that a timer calls while QEMU's lock is held. The function gets the guest's time, ns,
-/// and returns the time at which the timer is due again.
+/// A function that a timer calls while QEMU's lock is held. The function gets the guest's time, ns.
+/// It returns the time at which the timer is due again; `None` if the timer stays unset.
 pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 
 /// A proof that this thread holds QEMU's lock, which functions of devices require.
@@ -113,7 +114,7 @@ impl Locked {
     }
 }
 
-/// A timer of the guest's time, which lives as long as QEMU.
+/// A timer of QEMU that measures the guest's time. The timer lives as long as QEMU.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer(*mut QemuTimer);
 

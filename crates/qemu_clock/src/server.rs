@@ -15,7 +15,8 @@ impl Doorbells {
         connect(socket, b'D').map(Self)
     }
 
-    /// Calls `arm` for each doorbell of the guest, until the server ends.
+    /// Calls `arm` for each doorbell of the guest, until the server ends. When `arm` has returned,
+    /// answers the server, which waits for this answer.
     pub(crate) fn hear(mut self, mut arm: impl FnMut()) {
         let mut byte = [0];
         while self.0.read_exact(&mut byte).is_ok() {

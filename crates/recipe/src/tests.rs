@@ -30,7 +30,7 @@ fn the_built_in_recipes_are_complete() {
         let name = &recipe.name;
         assert!(recipe.has_environment() || !recipe.packages.is_empty(), "{name}");
         assert!(recipe.has_environment() || !recipe.programs.is_empty(), "{name}");
-        // A command, or the text of a file such as a script, names each file.
+        // Each file of the recipe is named by a command, or by the text of a file such as a script.
         let words: Vec<_> = recipe.command.iter().chain(recipe.prepare.iter().flatten()).collect();
         let texts: Vec<_> = recipe.files.iter().map(|file| &file.text).collect();
         for file in &recipe.files {

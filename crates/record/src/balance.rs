@@ -128,7 +128,7 @@ impl BalancePeriod {
         of_node("reached_share", self.reached_share.as_ref().map_or(nodes, Vec::len))
     }
 
-    /// The document of a period of domain number `at` on the running machine.
+    /// The document of a period of the domain with the index `at`, on the running machine.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
@@ -138,8 +138,8 @@ impl BalancePeriod {
         Self { reached_bytes, ..document }
     }
 
-    /// The document of a period of domain number `at` of `layout`, on a real or a simulated
-    /// machine. `nodes` has the node of each tier.
+    /// The document of a period of the domain with the index `at` in `layout`, on a real or a
+    /// simulated machine. `nodes` has the node of each tier.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],

@@ -60,7 +60,7 @@ pub struct BenchDocument {
 impl Check for BenchDocument {}
 
 impl BenchDocument {
-    /// The runtime of each round, if there are several rounds.
+    /// A figure of the runtime of each round, if there are several rounds.
     pub fn figures(&self) -> Vec<Figure> {
         let rounds = self.round_seconds.iter().enumerate();
         let points = rounds.map(|(at, seconds)| ((at + 1) as f64, *seconds));

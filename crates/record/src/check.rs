@@ -81,7 +81,8 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
 /// Integers up to this are exact in JSON (RFC 8259, section 6), and their sums fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// Limits of other numbers: products and quotients of a few of them stay finite.
+/// The largest and the smallest magnitude of other numbers. Products and quotients of a few such
+/// numbers stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 

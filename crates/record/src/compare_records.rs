@@ -173,9 +173,10 @@ impl CompareDocument {
     }
 }
 
-/// Points with their settings as keys. The delays of a curve are chosen while it is measured, so
-/// two curves have different delays. Two points of each curve are compared: the point with the
-/// lowest load and the point with the highest bandwidth.
+/// Returns each point with its setting as key. Of a loaded-latency curve, only two points are
+/// returned: the point with the lowest load and the point with the highest bandwidth. The delays of
+/// a curve are chosen while it is measured, so the other points of two curves have different
+/// settings.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {

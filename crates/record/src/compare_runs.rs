@@ -223,7 +223,8 @@ impl ComparedWorkload {
         runs.iter().map(cost).collect()
     }
 
-    /// The logarithm of the configuration's speed-up in each of the first `rounds` rounds.
+    /// The logarithm of the speed-up of a configuration over the first configuration, for each of
+    /// the first `rounds` rounds.
     fn log_speedups(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         paired::log_speedups(&self.costs(0, rounds), &self.costs(configuration, rounds))
     }

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.dimm/1";
 
-/// Width of a bin, and the latency from which on all reads are in the last bin, ns.
+/// `BIN_NS` is the width of a bin of latencies, ns. All reads with a latency from `BINS_UP_TO_NS`
+/// on are in the last bin.
 const BIN_NS: usize = 8;
 const BINS_UP_TO_NS: usize = 4096;
 
@@ -142,7 +143,7 @@ impl Check for DimmDocument {
 }
 
 impl DimmDocument {
-    /// Loaded latency: mean latency against bandwidth, a line for each mix.
+    /// The figure of loaded latency: mean latency against bandwidth, a line for each mix.
     pub fn figures(&self) -> Vec<Figure> {
         let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
         mixes.dedup();
@@ -286,7 +287,7 @@ pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
 }
 
 impl PowerPartsDocument {
-    /// `None` when no time was simulated.
+    /// Divides each energy by the simulated time; `None` when no time was simulated.
     fn new(energy: &Energy) -> Option<Self> {
         let watts = |joules: f64| rounded(joules / energy.seconds);
         (energy.seconds > 0.0).then(|| Self {

@@ -113,7 +113,8 @@ pub struct NodeDocument {
 pub struct SessionProcesses(Vec<Process>);
 
 impl SessionProcesses {
-    /// Updates the processes from the ledger, and frees the slots of those that have exited.
+    /// Updates the processes from the ledger, and frees the ledger's slots of processes that have
+    /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
         // Running processes are read first. A process that exits after that is among the recovered
         // processes.

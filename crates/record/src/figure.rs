@@ -146,8 +146,8 @@ impl Scale {
         self == Self::LinearFromZero
     }
 
-    /// The position of a point in units of the axes: powers of ten along a logarithmic one. `None`
-    /// if the point cannot be drawn.
+    /// The position of a point in units of the axes. The unit of a logarithmic axis is a power of
+    /// ten. `None` if the point cannot be drawn.
     pub fn position(self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         let along = |is_log: bool, value: f64| match is_log {
             true if value > 0.0 => Some(libm::log10(value)),

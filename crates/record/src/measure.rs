@@ -375,7 +375,8 @@ impl MeasureDocument {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
-    /// The points of loaded-latency curves, curve by curve, each by increasing load.
+    /// The points of loaded-latency curves, one curve after the other. The points of a curve are in
+    /// the order of increasing load.
     pub fn loaded(&self) -> Vec<&MeasuredPoint> {
         let mut points: Vec<&MeasuredPoint> = self.points_of_kind(PointKind::Loaded).collect();
         let curve = |point: &MeasuredPoint| {
@@ -540,7 +541,7 @@ impl MeasuredPoint {
         if whys.is_empty() { Quality::Good } else { Quality::Noisy(whys.join(", ")) }
     }
 
-    /// The spread; `None` with too few repetitions.
+    /// The spread of the repetitions; `None` with too few repetitions.
     pub fn known_spread(&self) -> Option<f64> {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }

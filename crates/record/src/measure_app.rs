@@ -298,7 +298,7 @@ impl AppDocument {
         self.phases = self.detect_phases();
     }
 
-    /// Phases of even bandwidth.
+    /// The phases of the run. The bandwidth is even within a phase.
     fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();
@@ -327,7 +327,8 @@ impl AppDocument {
         intervals.iter().map(phase).collect()
     }
 
-    /// The share of the memory on the first tier, when the command had the most memory.
+    /// The share of the command's memory that was on the first tier when the command had the most
+    /// memory.
     pub fn first_tier_share(&self) -> Option<f64> {
         self.whole.as_ref()?.tiers.first()?.resident_share
     }

@@ -226,8 +226,8 @@ impl PlanDocument {
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))
     }
 
-    /// The unit of work that the energy is for. Of several demands, the work that takes a second on
-    /// the baseline.
+    /// The unit of work that the energy is for. With several demands, it is the work that takes a
+    /// second on the baseline.
     pub fn task(&self) -> String {
         match self.demands.is_empty() {
             true => task_of(&self.result_unit),

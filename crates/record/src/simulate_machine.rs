@@ -289,7 +289,7 @@ impl SimulatedPeriod {
     }
 }
 
-/// Periods at the start that are always shown.
+/// Number of periods at the start that are always shown.
 const FIRST_PERIODS: usize = 3;
 
 /// Decisions that do not change the target.

@@ -355,7 +355,7 @@ impl SweepDocument {
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
-    /// The CSV file.
+    /// The text of the CSV file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -481,7 +481,7 @@ impl SweepDocument {
 /// A function that returns a name of a row: the platform, the workload or the threads.
 type Name = fn(&SweepRow) -> String;
 
-/// The names of a row, joined.
+/// The names of a row, joined by commas.
 fn part_label(names: &[Name], row: &SweepRow) -> String {
     names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }

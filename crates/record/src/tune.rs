@@ -250,7 +250,8 @@ impl TuneDocument {
         }
     }
 
-    /// Adds the plan for weights that are run first.
+    /// Adds the plan for `weights`, which are among the first weights to be run, unless the
+    /// document has a plan for these weights.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {

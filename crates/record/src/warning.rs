@@ -49,14 +49,14 @@ pub enum Warning {
     NoLoadForHistograms,
     /// Other programs used CPUs during the run.
     OtherPrograms {
-        /// Mean number of CPUs.
+        /// Mean number of CPUs that other programs used.
         cpus: f64,
         /// True if figures of the whole machine are in the result.
         are_counted: bool,
     },
     /// The hypervisor took CPUs from the machine during the run.
     HypervisorTook {
-        /// Mean number of CPUs.
+        /// Mean number of CPUs that the hypervisor took.
         cpus: f64,
     },
     /// The counters of slots were shared with other events, so their counts were scaled up.
@@ -83,7 +83,7 @@ pub enum Warning {
     },
     /// Allocations of a tuned command bypassed the placement.
     Bypassed {
-        /// The fraction of the memory.
+        /// The fraction of the memory that bypassed the placement.
         share: f64,
         /// The weights of the run.
         weights: String,

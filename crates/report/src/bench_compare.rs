@@ -47,7 +47,7 @@ pub fn markdown(document: &BenchCompareDocument) -> String {
     format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
 }
 
-/// The document as HTML, for the body of a page.
+/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
@@ -101,7 +101,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
 }
 
 /// A line for each pattern and ratio of footprint to budget: the peak memory of each kind of memory
-/// except DRAM. These peaks should be equal.
+/// except DRAM. The peaks should be equal, because swap and mapped files are limited to the memory
+/// that the pager used.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();

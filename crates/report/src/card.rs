@@ -138,7 +138,7 @@ fn beside(point: &CardPoint, first: &CardPoint) -> String {
     )
 }
 
-/// IOPS as fio writes them, such as `1310k IOPS`.
+/// IOPS with a unit: `850 IOPS`, `131k IOPS`, `1.31 million IOPS`.
 fn iops(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{:.2} million IOPS", 1e-6 * value),

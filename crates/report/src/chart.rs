@@ -15,14 +15,15 @@ use ratatui::{
     widgets::{Axis, Chart, Dataset, GraphType, Widget as _},
 };
 
-/// Largest width of a chart with its axes and labels, and height of a chart, in characters.
+/// `WIDTH_MAX` is the largest width of a chart with its axes and labels, in characters. `HEIGHT` is
+/// the height of each chart, in lines.
 const WIDTH_MAX: u16 = 100;
 const HEIGHT: u16 = 16;
 
 /// Number of labels along each axis, including both ends.
 const LABELS: usize = 3;
 
-/// Colours of series: numbers among the 16 colours of terminals, readable on black and on white.
+/// Colours of series: indices of the 16 colours of terminals, readable on black and on white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
 /// Returns a figure with numeric axes as a text, without the labels of points. The text is empty if
@@ -58,8 +59,8 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
             SeriesKind::Line => GraphType::Line,
             SeriesKind::Points | SeriesKind::Bars => GraphType::Scatter,
         };
-        // Here the colour of a cell is the number of its series. `Pen::character` replaces the
-        // number by a colour or a letter.
+        // Here the colour of a cell is the index of its series. `Pen::character` replaces the index
+        // by a colour or a letter.
         let style = Style::new().fg(Color::Indexed(at as u8));
         Dataset::default().marker(Marker::Braille).graph_type(kind).style(style).data(points)
     });

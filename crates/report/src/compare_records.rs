@@ -126,7 +126,7 @@ pub fn markdown(document: &CompareDocument) -> String {
     text
 }
 
-/// The document as HTML, for the body of a page.
+/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &CompareDocument, figures: &str) -> String {
     let verdict = escaped(&verdict(document));
     let record = |which: &str, own: &RecordDocument| {

@@ -18,7 +18,8 @@ pub fn title(document: &CompareRunsDocument) -> String {
     names.join(" against ")
 }
 
-/// The line of progress after a finished run.
+/// The line of progress after a finished run of a workload. `name` is the name of the
+/// configuration.
 pub fn run(workload: &ComparedWorkload, name: &str, run: &ComparedRun) -> String {
     let unit = if workload.unit.is_empty() { String::new() } else { format!(" {}", workload.unit) };
     format!("{}, round {}, {name}: {}{unit}", workload.name, run.round, number(run.value))
@@ -49,7 +50,7 @@ pub fn markdown(document: &CompareRunsDocument) -> String {
     format!("# {title}\n\n{verdicts}\n{results}\n{about}")
 }
 
-/// The document as HTML, for the body of a page.
+/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &CompareRunsDocument, figures: &str) -> String {
     let list = |lines: Vec<String>| {
         let items = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
@@ -290,7 +291,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Outliers, runs with other results, and the reason why the comparison ended.
+/// Outliers, configurations whose results differ from those of the first configuration, and the
+/// reason why the comparison ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;

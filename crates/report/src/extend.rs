@@ -432,7 +432,7 @@ fn needs(document: &ForecastDocument) -> String {
     format!("footprint {}{parts}", rounded(document.footprint_bytes))
 }
 
-/// The traffic by budget.
+/// The bytes that the drive reads and writes, and the miss ratio of an LRU cache, by budget.
 fn traffic(document: &ForecastDocument) -> Table {
     let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
     for row in &document.curve {

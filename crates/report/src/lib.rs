@@ -48,7 +48,7 @@ pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
 
-/// `value` with three or four significant digits, with an exponent only below 10^-4.
+/// `value` with at least three significant digits, and with an exponent only below 10^-4.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {

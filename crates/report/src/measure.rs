@@ -19,8 +19,8 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // The other figures are not drawn, because their tables are easier to read: they are bars
-        // or have many lines.
+        // Draw only these figures. The others are bars or have many lines, so their tables are
+        // easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {
@@ -191,8 +191,8 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
-/// The first point of a kind for each pair of nodes; `None` for a machine with a single memory
-/// node.
+/// A table with the `value` of the first point of a kind, for each pair of the CPUs' node and the
+/// memory's node. `None` for a machine with a single memory node.
 fn matrix(document: &MeasureDocument, kind: PointKind, value: Value) -> Option<Table> {
     let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
     let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The text for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// The document's names of the second level of the top-down analysis of pipeline slots: a pair for
-/// each name of the first level.
+/// The document's names of the second level of the top-down analysis of pipeline slots. There is a
+/// pair for each name of the first level: retiring, bad speculation, frontend bound, backend bound.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -89,7 +89,7 @@ pub fn markdown(document: &ProfileDocument) -> String {
     text + &notes.map(|note| format!("- {note}\n")).collect::<String>()
 }
 
-/// The document as HTML, for the body of a page, with its figures.
+/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &ProfileDocument, figures: &str) -> String {
     let mut overview = Table::new(&["", "the run as a whole"]);
     for (name, what) in lines(document) {
@@ -334,7 +334,7 @@ fn shown(value: f64) -> String {
     number(value)
 }
 
-/// All samples. The cell of a value that was not counted is empty.
+/// All samples. `number` formats the values. The cell of a value that was not counted is empty.
 fn samples(app: &AppDocument, number: impl Fn(f64) -> String) -> Table {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut header = words(&["time_s", "span_s", "counted_s"]);

@@ -78,7 +78,7 @@ pub fn markdown(document: &PlanDocument) -> String {
     text
 }
 
-/// The document as HTML, for the body of a page.
+/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &PlanDocument, figures: &str) -> String {
     let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&verdict(document)));
     if let Some(close) = close(document) {
@@ -410,8 +410,8 @@ fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
     format!("{speed:.2} ({low:.2} to {high:.2})")
 }
 
-/// Returns the configuration of a row. The recommended configuration is marked in this column,
-/// because a narrow terminal never leaves this column out.
+/// Returns the name of a row's configuration. The mark of the recommended configuration follows its
+/// name, because a narrow terminal never leaves out the column of the names.
 fn name(document: &PlanDocument, row: &PlanRow) -> String {
     match is_recommended(document, row) {
         true => format!("{} (recommended)", row.configuration),

@@ -11,7 +11,8 @@ use interleaf_record::{
     predict::{PredictDocument, PredictRow, weights_text},
 };
 
-/// Ratios (DRAM to CXL) shown by default.
+/// Weights of the first and the second tier whose rows are shown by default, on a platform with two
+/// tiers.
 const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
@@ -137,7 +138,8 @@ pub fn csv(document: &PredictDocument) -> String {
     table.csv()
 }
 
-/// The rows as a table of HTML.
+/// The tables of the document as HTML: the shown rows, all rows if they are more, and the best
+/// weights by load if the document has them.
 pub fn html_tables(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let shown: Vec<&PredictRow> = shown_rows(document, false);

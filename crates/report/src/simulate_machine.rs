@@ -336,7 +336,8 @@ fn best_policy(document: &SimulateDocument) -> String {
     format!("{policy} is best of {count} policies: {speedup:.2} times {first} alone; ")
 }
 
-/// The first local tier of the domain of `workload`.
+/// The first local tier of the domain of `workload`; without domains, the first tier of the
+/// platform.
 fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -> &'a str {
     let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));
     let near = own.and_then(|domain| domain.tiers.first());

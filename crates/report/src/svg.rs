@@ -12,7 +12,8 @@ use axis::Axis;
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 use std::{collections::BTreeSet, fmt::Write as _};
 
-/// Font size of texts, font size of titles, and height of a line of text, in SVG units.
+/// In SVG units: `TEXT` is the font size of texts, `TITLE` the font size of titles, and `LINE` the
+/// height of a line of text.
 const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
@@ -367,7 +368,8 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// Draws invisible circles around points, which show the values on hover.
+    /// Draws invisible circles around points, which show the values on hover. `series` has the
+    /// positions of the points, and `figure` the values.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
         if !self.with_hints {
             return;
@@ -441,7 +443,8 @@ fn positions(series: &Series, scale: Scale) -> Series {
     Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
 }
 
-/// True if each point has its own label, such as the name of a configuration.
+/// True if each point has a label that no other point of the series has, such as the name of a
+/// configuration.
 fn names_points(series: &Series) -> bool {
     let distinct: BTreeSet<&String> = series.labels.iter().collect();
     !distinct.is_empty() && distinct.len() == series.x.len()

@@ -60,9 +60,9 @@ pub fn page(document: &SweepDocument) -> Page {
     Page { notes: notes.into_iter().chain(partial).collect(), ..page }
 }
 
-/// Returns the policy with the best mean, and the means of the other policies. The best static
-/// weights are the reference of the regret. They are left out of a comparison by regret, unless
-/// they are the only policy.
+/// Returns a sentence with the policy whose mean of the first metric is best, and the means of the
+/// other policies. The best static weights are the reference of the regret. They are left out of a
+/// comparison by regret, unless they are the only policy.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();

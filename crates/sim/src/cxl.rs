@@ -10,8 +10,8 @@
 //! controller) and returns it when its response is sent. The host has a limit of outstanding lines,
 //! a lower limit for non-temporal stores, and a limit of bandwidth over all of its expanders.
 //!
-//! Example: a read of 64 bytes occupies 4.6 slots of 17 bytes on the wire, 78.2 bytes. Of a link's
-//! 31.5 GB/s, 25.8 GB/s are data.
+//! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. A read of 64 bytes needs
+//! 4.6 slots, which are 78.2 bytes. Of the link's 31.5 GB/s, 25.8 GB/s are then data.
 
 mod expander;
 mod port;
@@ -29,9 +29,9 @@ use port::{Port, PortView};
 /// The load on one of several expanders of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExpanderLoad {
-    /// The mix, with reads and writes in any order.
+    /// The mix of reads and writes.
     pub mix: Mix,
-    /// The number of expanders that share the host's lines and bandwidth.
+    /// The number of expanders that share the host's limits of outstanding lines and of bandwidth.
     pub expanders: u32,
     /// The seed of all randomness.
     pub seed: u64,
@@ -42,7 +42,8 @@ pub struct ExpanderLoad {
 pub struct ExpanderOutcome {
     /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
-    /// The fraction of time in which the link to the expander, and the link from it, carried slots.
+    /// The fractions of time in which the link carried messages: first the direction to the
+    /// expander, then the direction from it.
     pub link_busy: [f64; 2],
     /// Read latencies, from the host's request to its data.
     pub latency: Histogram,
@@ -59,7 +60,7 @@ impl Expander {
         let mut port = Port::new(self, load);
         let parts = self.parts();
         // The DRAM is soldered beside the controller, so ranks need no margin between their data.
-        // The time to open rows before a bus turnaround is assumed.
+        // `preparation_ps`, the time to open rows before a bus turnaround, is an assumption.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))

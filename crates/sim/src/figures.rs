@@ -23,7 +23,7 @@ pub type Sourced = Spanned<[String; 2]>;
 /// Femtoseconds of a nanosecond.
 const FS_PER_NS: f64 = 1e6;
 
-/// Reads the pairs of one file.
+/// Reads the figures of one file: pairs of a value with its unit, and a source.
 pub struct FigureReader<'a> {
     /// The text of the file.
     pub text: &'a TomlText<'a>,
@@ -32,7 +32,7 @@ pub struct FigureReader<'a> {
 }
 
 impl FigureReader<'_> {
-    /// Reads a number of `unit` within `range`.
+    /// Reads the value of `pair`, a number of `unit` within `range`. Error messages name `field`.
     ///
     /// # Errors
     /// If the pair has no known source, another unit, or a number outside of the range.
@@ -65,7 +65,8 @@ impl FigureReader<'_> {
         Ok(number)
     }
 
-    /// Reads a whole number of `unit` within `range`.
+    /// Reads the value of `pair`, a whole number of `unit` within `range`. Error messages name
+    /// `field`.
     ///
     /// # Errors
     /// The errors of [`number`](Self::number), and a number with decimals.
@@ -85,7 +86,7 @@ impl FigureReader<'_> {
         Err(self.text.error(field, pair, problem, "write a number without decimals"))
     }
 
-    /// Reads a time of 0 to `most_ns` nanoseconds, in femtoseconds.
+    /// Reads the value of `pair`, a time of 0 to `most_ns` nanoseconds. Returns femtoseconds.
     ///
     /// # Errors
     /// The errors of [`number`](Self::number).

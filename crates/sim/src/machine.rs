@@ -67,7 +67,7 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// The initial shares of tasks, by domain.
+    /// For each domain: the share of a task's pages that is first allocated on each tier.
     start: Vec<Vec<f64>>,
     /// By task: the target shares of the tiers, and the order that assigns pages to them; `None`
     /// before the first decision.
@@ -77,7 +77,8 @@ pub struct SimMachine<'a> {
     /// Bytes that the bandwidth of migration has allowed so far, and that have not moved yet. They
     /// are less than a page group.
     carried_bytes: f64,
-    /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` those in use.
+    /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` the bytes of each
+    /// tier that tasks use.
     limit_bytes: Vec<u64>,
     used_bytes: Vec<u64>,
     equilibrium: Solved<'a>,
@@ -91,11 +92,11 @@ pub struct SimMachine<'a> {
     moved_bytes: u64,
 }
 
-/// The bandwidth and the latency of the running tasks in equilibrium. They are kept until the
-/// running tasks, their pages or the background traffic change.
+/// The bandwidth and the latency of the running tasks in equilibrium. The solution is kept until
+/// the running tasks, their pages or the background traffic change.
 #[derive(Default)]
 struct Solved<'a> {
-    /// The indices of the running tasks, and of their current phases.
+    /// For each running task: its index, and the index of its current phase.
     running: Vec<(usize, usize)>,
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
@@ -133,8 +134,8 @@ impl Counters {
 }
 
 impl<'a> SimMachine<'a> {
-    /// The machine of `scenario` at its start. `start` are the initial shares of each domain: all
-    /// pages on the first tier, or interleaved.
+    /// The machine of `scenario` at its start. For each domain, `start` is the share of a task's
+    /// pages that is first allocated on each tier: all pages on the first tier, or interleaved.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -161,7 +162,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine in which the tasks of each domain have fixed `shares`, and no page migrates.
+    /// The machine in which the tasks of each domain have fixed `shares`. No page migrates, because
+    /// no aggregation interval of DAMON ends.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
@@ -178,8 +180,8 @@ impl<'a> SimMachine<'a> {
         self.energy_j
     }
 
-    /// The share of each tier in the accesses of the steered tasks, as a mean that is weighted by
-    /// threads. `None` while no such task runs.
+    /// The share of each tier in the accesses of the steered tasks (tasks whose pages decisions may
+    /// move), as a mean that is weighted by threads. `None` while no such task runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
@@ -209,7 +211,7 @@ impl<'a> SimMachine<'a> {
         self.tasks.iter().all(TaskState::has_ended)
     }
 
-    /// Simulates `span_ns`.
+    /// Simulates the next `span_ns` nanoseconds.
     fn advance(&mut self, span_ns: u64) {
         let end = self.now_ns + span_ns;
         while self.now_ns < end {
@@ -266,8 +268,8 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // `Scenario::check` has made sure that the bytes of all tasks fit. Only the end of a
-            // group may not fit, and then overcommits the last tier.
+            // `Scenario::check` has made sure that the bytes of all tasks fit. Still, a group may
+            // be larger than the free memory of each tier. The last tier is then overcommitted.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
             pages.assign(group, tier);
@@ -359,8 +361,8 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of entry `entry` of `running`, divided by its speed alone on the machine with all
-    /// pages on the first tier.
+    /// The speed of the task at index `entry` of `equilibrium.running`, divided by its speed alone
+    /// on the machine with all pages on the first tier.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;
@@ -368,7 +370,8 @@ impl<'a> SimMachine<'a> {
         program.speed(phase, gbps) * (1.0 - self.stall())
     }
 
-    /// Time until the next event, ns, at most `limit_ns`.
+    /// Time until the next event, ns, at most `limit_ns`. An event is the start or the end of a
+    /// task, a phase or a device, or the end of an aggregation interval of DAMON.
     fn step(&self, limit_ns: u64) -> u64 {
         let mut step = limit_ns;
         let mut until = |at_ns: u64| {
@@ -444,7 +447,8 @@ impl<'a> SimMachine<'a> {
         tiers.iter().zip(reads).map(part).collect()
     }
 
-    /// Adds the energy of `step_ns`.
+    /// Adds the energy of the whole machine in `step_ns` nanoseconds, on a platform with power
+    /// figures.
     fn count_energy(&mut self, step_ns: u64) {
         if let Some(watts) = power::watts(self) {
             self.energy_j += watts * step_ns as f64 * 1e-9;
@@ -471,7 +475,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Migrates as much as the bandwidth allows in the step that has just ended.
+    /// Migrates queued page groups, as many as the bandwidth of migration allows in the step that
+    /// has just ended.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {

@@ -1,5 +1,5 @@
 //! Mutated scenario, device and expander files and DIMM traces: no parser panics, each error names
-//! the file and the line, and accepted scenarios can be simulated.
+//! the file with the line or the field, and accepted scenarios can be simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -121,7 +121,8 @@ static SMALL: LazyLock<Platform> = LazyLock::new(|| {
     platform_toml::parse("small.toml", PLATFORM, &curves).unwrap()
 });
 
-/// Bounds on a case, since an accepted scenario may be long and have many pages.
+/// Bounds on the duration, the groups and the cycles of a simulated scenario, because a mutated
+/// scenario may be long and have many pages.
 const DURATION_MAX_S: f64 = 3.0;
 const GROUPS_MAX: usize = 200;
 const CYCLES_MAX: u32 = 20;
@@ -284,7 +285,8 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The number of cases. Failures are not stored: the persistence file needs a src folder.
+/// A configuration of proptest with this number of cases. Failures are not stored, because the file
+/// of failures needs a src folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,5 @@
-//! Properties of the simulated machine that hold for every scenario.
+//! Properties of the simulated machine, checked on servers of the repository and on random
+//! scenarios.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

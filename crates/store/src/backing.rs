@@ -27,7 +27,7 @@ const DEVICE_OFFSET: u64 = 1 << 20;
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// The length of a sparse store file. A store uses no more of a file.
+/// The length of a sparse store file, and the most bytes that a store uses of one file.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.
@@ -37,7 +37,7 @@ pub(super) struct BackingFile {
     pub(super) name: Arc<str>,
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// Offset of the first page.
+    /// Offset of the first page in the file or device, bytes.
     pub(super) base: u64,
     /// Capacity for pages, bytes.
     pub(super) bytes: u64,
@@ -58,8 +58,8 @@ pub(super) enum BackingKind {
 }
 
 impl BackingFile {
-    /// Opens an unnamed file in a folder, or an empty block device; with `force`, also a device
-    /// with content. Nothing is written to the device.
+    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is an empty block device;
+    /// with `force`, also a device with content. Nothing is written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
@@ -191,7 +191,8 @@ impl BackingFile {
         Ok(Self { name, path, file, base: 0, bytes: FILE_BYTES, kind, is_handed_over: false })
     }
 
-    /// Opens a second file of the same kind at the same path, for pages of another process.
+    /// Makes another file in the same folder, or another file in memory, for pages of a forked
+    /// child. A device is refused, because it has room for one store only.
     pub(super) fn open_another(&self) -> Result<Self, StoreRefused> {
         let no = |why: String| StoreRefused {
             store: self.name.to_string(),
@@ -205,8 +206,8 @@ impl BackingFile {
         }
     }
 
-    /// Opens the same file once more. The file stays in use until all of its open file descriptions
-    /// are closed.
+    /// Opens the same file once more, for a forked child. The new open file description has a lock
+    /// of its own, so the file stays in use until both descriptions are closed.
     pub(super) fn reopen(&self) -> Result<Self, StoreRefused> {
         let fault = |why: io::Error| StoreRefused {
             store: self.name.to_string(),
@@ -270,7 +271,8 @@ impl Drop for BackingFile {
     }
 }
 
-/// Free bytes for a store at a path; for a device, all bytes but those before the pages.
+/// Bytes that a store at `path` can use: the free space of the file system if `path` is a folder.
+/// If `path` is a device, these are all bytes except the first `DEVICE_OFFSET`.
 ///
 /// # Errors
 /// When the path does not exist.
@@ -313,7 +315,7 @@ fn alignment(file: &File) -> Option<u64> {
     is_said.then(|| u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align)))
 }
 
-/// Makes a sparse file of the maximum length, and returns that length.
+/// Extends an empty file to the maximum length without allocating space. Returns the length.
 fn lengthen(file: &File) -> io::Result<u64> {
     // A length above the user's limit would raise SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// The result of a job, by its token: transferred bytes, or the error.
+/// The token of a job, and its result: the transferred bytes, or the error.
 pub type JobResult = (u64, Result<usize, Errno>);
 
 /// Carries out jobs (transfers of one file) and timers.
@@ -32,7 +32,7 @@ pub trait Engine: Send {
     /// this memory, and no other code uses the memory of a read.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
-    /// Reports a token as done, with 0 bytes, after `time`.
+    /// Starts a timer: after `time`, [`Engine::done`] reports `token` with 0 bytes.
     fn wait(&mut self, token: u64, time: Duration);
 
     /// Submits all jobs that were started.
@@ -51,20 +51,20 @@ pub trait Engine: Send {
     fn inherited(&self) -> Vec<RawFd>;
 }
 
-/// Entries of the submission queue of a ring.
+/// Number of entries in the submission queue of a ring.
 const DEPTH: u32 = 256;
 
-/// Entries of the completion queue of a ring; the kernel allocates overflow entries for further
-/// completions.
+/// Number of entries in the completion queue of a ring; the kernel allocates overflow entries for
+/// further completions.
 const COMPLETIONS: u32 = 4096;
 
-/// `io_uring(7)`.
+/// An engine that uses `io_uring(7)`.
 pub struct Ring {
     ring: IoUring,
     /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
-    /// The list of memory pieces of each job, by token. The kernel reads the list when it takes the
-    /// job's entry.
+    /// The list of memory pieces of each job, keyed by the token of the job. The kernel reads the
+    /// list when it takes the job's entry.
     pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }
@@ -106,7 +106,7 @@ impl Ring {
     /// Completes finished requests that wait for a system call of this thread.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
-            // After a failure, the requests wait for the next call.
+            // If the call fails, the requests wait for the next call of this function.
             let _ = self.ring.submit();
         }
     }
@@ -157,7 +157,7 @@ impl Engine for Ring {
                 Ok(_) => {}
                 Err(why) => match why.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // The kernel takes more requests after completions were read.
+                    // The kernel takes more requests after `done` has read completions.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(why),
                 },
@@ -201,7 +201,7 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all jobs in flight: their memory may be reused afterwards.
+    /// Waits for all jobs in flight, because their memory may be reused after the drop.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {
@@ -234,7 +234,7 @@ enum Task {
 }
 
 impl Threads {
-    /// Starts the threads.
+    /// Starts the threads, which wait for jobs.
     ///
     /// # Errors
     /// When a thread cannot be started.

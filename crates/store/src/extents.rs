@@ -7,8 +7,8 @@ use std::{fs::File, ops::Range};
 /// these free and allocate blocks for `FALLOC_FL_ZERO_RANGE`, and discard in the background.
 const EXT4: u64 = 0xef53;
 
-/// Extents are merged in ranges of this size, so that an interrupted merge has done most of its
-/// work.
+/// Extents are merged in ranges of this number of bytes, one after the other. If the merge is
+/// interrupted, the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
 /// Merges the extents of a range whose content is not needed any more. The content becomes zeros.

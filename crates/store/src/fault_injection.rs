@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// The faults. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a number n: on
-/// average, one in n transfers has the fault. 0 means none.
+/// The faults to inject. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a
+/// number n: on average, one in n transfers has the fault. 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
@@ -71,7 +71,8 @@ impl FromStr for FaultPlan {
 /// An injected result of a job.
 enum InjectedResult {
     Fails(Errno),
-    /// The result is held back, with the drive's result once it is known.
+    /// The result is held back until a timer ends. The value is the drive's result, `None` until
+    /// the drive has finished.
     Held(Option<Result<usize, Errno>>),
 }
 
@@ -84,7 +85,7 @@ pub struct FaultyEngine {
 }
 
 impl FaultyEngine {
-    /// Wraps a drive.
+    /// An engine that passes jobs to `drive`, and injects the faults of `plan`.
     pub fn new(drive: Box<dyn Engine>, plan: FaultPlan) -> Self {
         Self { drive, plan, state: plan.seed, injected: HashMap::new() }
     }

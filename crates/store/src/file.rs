@@ -83,11 +83,12 @@ struct PendingTransfer {
     offset: u64,
     bytes: usize,
     parts_left: u32,
-    /// The store and the error of a part that failed.
+    /// The name of the store and the error of a part that failed.
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. A part without `tried` only reports the transfer as done.
+/// A part of a transfer, in one file. A transfer of pages that no file holds has one part without
+/// `tried`, which only reports the transfer as done.
 #[derive(Debug)]
 struct TransferPart {
     token: u64,
@@ -222,7 +223,8 @@ impl FileStore {
         }
     }
 
-    /// Passes the bytes of a part that are not transferred yet to the engine.
+    /// Passes the part with index `at` in `parts` to the engine: the bytes that are not transferred
+    /// yet.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
@@ -231,7 +233,8 @@ impl FileStore {
         }
     }
 
-    /// Starts the transfer of a run of pages in one layer. Returns the number of its parts.
+    /// Starts the transfer of `bytes`, a range of the store whose pages are all in `layer`. Returns
+    /// the number of parts, one for each file that holds some of these pages.
     fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
         let mut begun = 0;
         for part in self.stripes.parts(bytes) {
@@ -258,8 +261,8 @@ impl FileStore {
         begun
     }
 
-    /// Handles the engine's result for a part of a transfer. Returns the transfer if it is
-    /// finished.
+    /// Handles the engine's result for the part with index `at` in `parts`. Returns the transfer if
+    /// it is finished.
     fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
@@ -338,8 +341,8 @@ impl FileStore {
         }
     }
 
-    /// Freezes all stored pages. Returns the layers and files of the child, with a new layer for
-    /// the child's writes.
+    /// Freezes all stored pages, for a child that is about to be forked. Returns the layers and
+    /// files of the child, with a new layer for the child's writes.
     fn share(&mut self) -> io::Result<(Layers, LayerFiles)> {
         if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -370,7 +373,7 @@ impl FileStore {
         Ok(Self::build(self.stripes, layers, files, self.options)?)
     }
 
-    /// New files at the same paths, for pages of one process only.
+    /// Makes new files at the paths of the present files, for pages of one process only.
     fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
         let first = self.files.values().next();
         let open = |file: &BackingFile| {

@@ -32,7 +32,7 @@ use std::{io, os::fd::BorrowedFd};
 /// Maximum number of pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
 pub const PIECES_MAX: usize = 1024;
 
-/// The number of a page of the store: its offset divided by the page size.
+/// The index of a page in the store: the offset of the page divided by the page size.
 pub type Page = u64;
 
 /// Offsets and lengths of transfers are multiples of this number of bytes.
@@ -50,18 +50,18 @@ pub struct Piece {
 /// A transfer between one range of the store and one or several pieces of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer<'a> {
-    /// The identifier of the transfer, for [`Store::done`].
+    /// The identifier of the transfer, which [`Store::done`] returns with the result.
     pub token: u64,
     /// True if the transfer writes to the store.
     pub is_write: bool,
     /// The offset in the store, bytes.
     pub offset: u64,
-    /// The memory, at most [`PIECES_MAX`] pieces, in the order of the store.
+    /// The pieces of memory, at most [`PIECES_MAX`], in the order of the bytes in the store.
     pub pieces: &'a [Piece],
 }
 
 impl Transfer<'_> {
-    /// The bytes of the transfer.
+    /// The length of the transfer, bytes.
     pub fn bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.bytes).sum()
     }
@@ -78,7 +78,7 @@ pub struct TransferError {
     pub is_write: bool,
     /// The offset in the store, bytes.
     pub offset: u64,
-    /// The bytes of the transfer.
+    /// The length of the transfer, bytes.
     pub bytes: usize,
     /// The error of the last try.
     pub why: io::Error,
@@ -102,7 +102,7 @@ impl From<StoreRefused> for io::Error {
     }
 }
 
-/// Makes the store of a child, in the child.
+/// A function that [`Store::fork`] returns. Called in the forked child, it makes the child's store.
 pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
 /// A store of pages. A page that was never written reads as zeros.
@@ -117,8 +117,7 @@ pub trait Store: Send {
     /// When the transfer cannot be started. The transfer then counts as failed.
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
-    /// Erases a range, so that it reads as zeros. The store may skip ranges that are never read
-    /// again.
+    /// Erases a range of the store, so that it reads as zeros.
     fn erase(&mut self, offset: u64, bytes: u64);
 
     /// Submits all transfers that were started.
@@ -127,7 +126,8 @@ pub trait Store: Send {
     /// When transfers cannot be submitted any more.
     fn submit(&mut self) -> io::Result<()>;
 
-    /// The finished transfers and their results; an incomplete transfer has failed.
+    /// The tokens of the transfers that finished since the last call, with their results. A
+    /// transfer of which only a part was done has failed.
     fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;
 
     /// A descriptor that is readable when transfers are finished.

@@ -1,11 +1,11 @@
 //! Frees the blocks of store files in the background.
 //!
-//! A store file has no name, so its last close frees its blocks, in the process that closes it.
-//! This is mostly in `do_exit`, while the shell waits for the program. On ext4 without a journal,
-//! mounted with `discard`, the kernel issues one synchronous discard for each extent
-//! (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because random writes into
-//! preallocated space make an extent of nearly each page. Freeing 128 MiB took 25 s on a virtual
-//! drive.
+//! A store file has no name, so its last close frees its blocks, in the process that closes it. The
+//! last close is mostly in `do_exit` of the program, while the shell waits for the program. On ext4
+//! without a journal, mounted with `discard`, the kernel issues one synchronous discard for each
+//! extent (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because random writes
+//! into preallocated space make an extent of nearly each page. Freeing 128 MiB took 25 s on a
+//! virtual drive.
 //!
 //! - [`merge_extents`] merges many extents into few before their blocks are freed.
 //!   `FALLOC_FL_ZERO_RANGE` marks written extents as unwritten, and adjacent unwritten extents are
@@ -34,8 +34,7 @@ use std::{
     thread,
 };
 
-/// The name of a releaser's socket in the folder of a session; the releaser's process number
-/// follows.
+/// The name of a releaser's socket in the folder of a session; the releaser's process ID follows.
 const SOCKET_PREFIX: &str = "release.";
 
 /// The message that requests to release a store file; the file is attached.
@@ -80,10 +79,10 @@ impl Releaser {
     }
 }
 
-/// Runs a releaser, which holds the files that it receives until no pager has them open. The
-/// releaser writes a byte to the keeper (the process that keeps the session running) when it
-/// listens. It accepts files until the keeper has closed its end of the connection, and returns
-/// when all files are released.
+/// Runs a releaser, which holds the files that it receives until no pager has them open, and then
+/// closes them. The releaser writes a byte to the keeper (the process that keeps the session
+/// running) when it listens. It accepts files until the keeper has closed its end of the
+/// connection, and returns when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.

@@ -12,7 +12,7 @@ use std::{os::fd::RawFd, time::Duration};
 /// need.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
-/// A transfer of one file.
+/// A transfer between one file and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The file.
@@ -21,44 +21,45 @@ pub struct Job {
     pub is_write: bool,
     /// The offset in the file, bytes.
     pub offset: u64,
-    /// The memory.
+    /// The pieces of memory, in the order of the bytes in the file.
     pub pieces: Vec<Piece>,
 }
 
 /// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Number and timing of the tries of a failing drive.
+/// Number and timing of the tries of a transfer that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Total number of tries.
+    /// Total number of tries of a transfer.
     pub tries: u32,
     /// The wait before the second try; each later wait is ten times as long, 1 s at most.
     pub first: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Waits of 10 ms, 100 ms and 1 s. Together these are longer than the switch of a path takes,
-    /// and shorter than a user waits before assuming that the program hangs.
+    /// Waits of 10 ms, 100 ms and 1 s. Together these are longer than a multipath drive takes to
+    /// switch to another path, and shorter than a user waits before assuming that the program
+    /// hangs.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
 }
 
-/// The next step of a job.
+/// The next step of a job after a result of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// The job is done.
     Done,
-    /// Submit the rest now.
+    /// Submit the rest of the job now.
     Go,
-    /// Submit the rest after a wait.
+    /// Submit the rest of the job after a wait.
     Later(Duration),
     /// The job has failed.
     Lost(Errno),
 }
 
-/// A job and its failed tries.
+/// A job, the number of its failed tries, and the number of waits for a busy drive.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not done yet.

@@ -37,7 +37,7 @@ struct LayerUse {
     is_frozen: bool,
     is_in_use: bool,
     pages: u64,
-    /// Number of pages in use, by allocation unit.
+    /// Number of pages in use in each allocation unit, indexed by the unit.
     units: Vec<u32>,
 }
 
@@ -67,12 +67,13 @@ impl Layers {
         Self { of: vec![], layers: Vec::from([top]), unit_pages }
     }
 
-    /// The layers of pages to read.
+    /// Splits `pages` into runs of pages that are in the same layer, for a read.
     pub fn read(&self, pages: Range<Page>) -> Vec<LayerRun> {
         runs(pages, |page| self.layer(page))
     }
 
-    /// The layers of pages to write. Allocation units that become used are appended to `units`.
+    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Returns the
+    /// layers of `pages` after that. Allocation units that become used are appended to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -96,8 +97,9 @@ impl Layers {
         }
     }
 
-    /// Freezes all layers that have pages, for a child. Returns the number of the new layer, if a
-    /// layer was added; `None` when there are too many layers.
+    /// Freezes all layers that have pages, for a child. Returns `Some(Some(layer))` if a new
+    /// writable layer was added, and `Some(None)` if an empty layer existed already. Returns `None`
+    /// when there are too many layers.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
         let is_empty = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
@@ -269,7 +271,7 @@ mod tests {
         expected: BTreeMap<Page, u32>,
     }
 
-    /// Processes, each a child of an earlier one, and all files.
+    /// Simulated processes, each a child of an earlier one, and the files of all processes.
     struct World {
         processes: Vec<Process>,
         files: Vec<BTreeMap<Page, u32>>,

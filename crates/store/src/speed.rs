@@ -36,7 +36,7 @@ pub struct StoreSpeed {
     pub read_gbps: f64,
     /// Bandwidth of sequential writes of 1 MiB, 16 at a time, GB/s.
     pub write_gbps: f64,
-    /// Random reads of single pages, by queue depth.
+    /// Random reads of single pages, one entry for each queue depth.
     pub random: Vec<RandomReads>,
 }
 
@@ -62,8 +62,9 @@ pub enum SpeedError {
     Transfer(#[from] TransferError),
 }
 
-/// Measures `bytes` of a store: writes, reads, and random reads at each of `depths`. Each of these
-/// takes at most `limit`. The former content of the store is lost.
+/// Measures the first `bytes` of a store: sequential writes, sequential reads, and random reads at
+/// each queue depth of `depths`. Each of these takes at most `limit`. The former content of the
+/// store is lost.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -110,13 +111,14 @@ const _: () = assert!(align_of::<AlignedPage>() == PAGE_BYTES);
 struct Bench<'a> {
     store: &'a mut dyn Store,
     memory: Vec<AlignedPage>,
-    /// Transfers so far, used as tokens.
+    /// Number of transfers so far, which is used as the token of the next transfer.
     moved: u64,
 }
 
 impl Bench<'_> {
-    /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started.
-    /// Returns the number of transfers and their time.
+    /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
+    /// n-th transfer moves `bytes` bytes at the offset `offset(n)` of the store. Returns the number
+    /// of transfers and their time.
     fn run(
         &mut self,
         is_write: bool,
@@ -179,8 +181,8 @@ fn gbps(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e9 / time.as_secs_f64()
 }
 
-/// The next number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's xorshift
-/// generators, scrambled", 2016).
+/// The next pseudorandom number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's
+/// xorshift generators, scrambled", 2016).
 fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

@@ -18,7 +18,8 @@ pub struct StripePart {
     pub file: usize,
     /// Offset of the part in the file.
     pub offset: u64,
-    /// The pieces of the range, in order. In the file, the pieces follow each other without gaps.
+    /// The pieces of the range that this part has, as offsets in the whole store, in order. In the
+    /// file, the pieces follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 

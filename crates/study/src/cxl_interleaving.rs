@@ -223,8 +223,8 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// Read-only load from nearly zero to the maximum. Each point has the best of the weights of figure
-/// 4.
+/// The curve of figure 4: read-only loads from nearly zero to the maximum. Each point has the best
+/// of the weights of figure 4.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
@@ -245,7 +245,8 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     ends.into_iter().filter_map(row).collect()
 }
 
-/// Rows of sections IV.B and IV.C: results and speed-ups of the six workloads.
+/// Adds the rows of sections IV.B and IV.C to `rows`: results and speed-ups of the six workloads.
+/// Returns the speed-ups.
 fn speedups(
     platform: &Platform,
     rows: &mut Vec<ReproduceRow>,
@@ -333,8 +334,8 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
     ]
 }
 
-/// Remark on the errors at points with pages on both tiers. The error of a tier alone is 0 by
-/// construction.
+/// Returns a remark on the errors at MLC's points with pages on both tiers. Points with a single
+/// tier are left out, because their error is 0 by construction.
 fn mlc_remark(study: &StudyDocument) -> String {
     let mixed = study.rows.iter().filter(|row| row.section == MLC_SECTION);
     let mixed = mixed.filter(|row| !row.what.contains("1:0") && !row.what.contains("0:1"));

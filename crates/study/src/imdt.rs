@@ -40,7 +40,7 @@ const SOURCE: &str = "Mironov, Alexeev, Mulligan, D'mello, Kudryavtsev: Evaluati
 const EFFICIENCY: &str = include_str!("../../../reproduce/imdt/efficiency.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 
-/// Footprints of the curves, in units of the cache, which is the node's DRAM.
+/// Footprints at which the efficiency is computed, in units of the cache, which is the node's DRAM.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
 /// Degrees of the polynomial workloads in figure 2. A higher degree needs more operations per byte.
@@ -66,7 +66,7 @@ impl PublishedEfficiency {
         f64::midpoint(self.low, self.high)
     }
 
-    /// The published figure, or the published range.
+    /// The published figure, or the published range, as text.
     fn text(&self) -> String {
         match self.low == self.high {
             true => number(self.low),
@@ -75,12 +75,14 @@ impl PublishedEfficiency {
     }
 }
 
-/// An ordering that the paper states: the first workload is more efficient than the second.
+/// An ordering that the paper states: `first` is more efficient than `second`. Each is the key of a
+/// workload and the ratio of its footprint to DRAM.
 struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// The minimum of the first efficiency divided by the second, for the ordering to hold.
+    /// The ordering holds if the efficiency of `first` divided by that of `second` is at least
+    /// this.
     least: f64,
 }
 
@@ -168,7 +170,8 @@ fn compared(
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
 
-/// The reason for an error above 5 % of the predicted efficiency.
+/// The reason for an error above 5 % of the efficiency predicted at the footprint `ratio`, in units
+/// of DRAM. `is_below` is true if the prediction is below the published range.
 fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     match (key, ratio > 1.0, is_below) {
         ("stream", true, _) => {

@@ -34,7 +34,7 @@ const OUTSIDE: &str = include_str!("../../../reproduce/nvram/outside.csv");
 
 const DRAM: &str = "flashtec-dram";
 const MRAM: &str = "all-mram";
-/// The card with parts of 1 Gb, as on nvNITRO cards.
+/// The name of the card with parts of 1 Gb, as on nvNITRO cards.
 const MRAM_1GB: &str = "all-mram-1gb";
 
 const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -65,7 +65,7 @@ struct CardPoint {
     is_memory_ideal: bool,
 }
 
-/// IOPS, mean latency, and the component that limits the card.
+/// The result of a simulated point: IOPS, mean latency, and the component that limits the card.
 struct Simulated {
     iops: f64,
     latency_us: f64,
@@ -158,7 +158,8 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// All combinations of card, access and queue depth to simulate.
+/// All points to simulate: each combination of card, access and queue depth, with and without the
+/// limits of the card's memory, and one point of the card [`MRAM_1GB`].
 fn points() -> Vec<CardPoint> {
     let mut points = vec![];
     for card in [DRAM, MRAM] {

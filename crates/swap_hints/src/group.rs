@@ -17,7 +17,8 @@ use std::{
 /// Mappings shorter than this are not scanned.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
-/// The pause between two scans is the longer of a minimum and a multiple of the scan's duration.
+/// The pause between two scans is the longer of `SCAN_PAUSE` and the duration of the last scan
+/// times `SCAN_PAUSE_FACTOR`.
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 

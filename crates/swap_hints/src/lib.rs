@@ -21,17 +21,17 @@ use interleaf_pager::{
 };
 use std::{collections::VecDeque, ops::Range};
 
-/// Newly resident neighbours count as part of a sweep from this number of pages on: fewer may be
-/// needed again soon.
+/// A run of newly resident pages counts as part of a sweep if it has at least this number of pages.
+/// A shorter run may be needed again soon.
 const SWEEP_MIN: u64 = 16;
 
 /// Decides which hints to give for one process.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,
-    /// Resident pages at the last scan.
+    /// The pages that were resident at the last scan.
     resident: Vec<Range<Page>>,
-    /// Pages that sweeps have left behind, oldest first.
+    /// Pages that sweeps have passed and that were not paged out yet, oldest first.
     behind: VecDeque<Range<Page>>,
 }
 

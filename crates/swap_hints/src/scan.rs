@@ -34,7 +34,7 @@ pub struct ScannedProcess {
 }
 
 impl ScannedProcess {
-    /// Opens a process.
+    /// Opens a descriptor (pidfd) and the page map of a process.
     ///
     /// # Errors
     /// When the process has ended, or belongs to another user.

@@ -1,14 +1,15 @@
 //! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
 //!
 //! Usually the standard library starts the pager's threads. But a program whose memory is extended
-//! without its knowledge may make its first large allocation anywhere, and the pager starts then.
-//! The program may hold the lock of the dynamic loader (in a constructor of a plug-in) or a lock of
-//! its own allocator, or run a signal handler. A thread of the standard library could wait for ever
-//! there: it registers a thread-local destructor, for which the C library takes the loader's lock,
-//! and `pthread_create(3)` allocates. The library that is preloaded into such a program therefore
-//! starts the pager's threads in another way ([`set_spawn`]). The code of the pager's threads uses
-//! no thread-local variable that has a destructor. It therefore uses neither thread handles nor
-//! `std::sync::mpsc`, which [`channel`] replaces.
+//! without its knowledge may make its first large allocation anywhere, and this allocation starts
+//! the pager. At that point the program may hold the lock of the dynamic loader (in a constructor
+//! of a plug-in) or a lock of its own allocator, or run a signal handler. A thread of the standard
+//! library could then wait for ever: it registers a thread-local destructor, for which the C
+//! library takes the loader's lock, and `pthread_create(3)` allocates. The library that is
+//! preloaded into such a program therefore starts the pager's threads in another way
+//! ([`set_spawn`]). The code of the pager's threads uses no thread-local variable that has a
+//! destructor. It therefore uses neither thread handles nor `std::sync::mpsc`, which [`channel`]
+//! replaces.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 

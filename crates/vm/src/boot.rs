@@ -28,9 +28,9 @@ const QEMU: &str = "qemu-system-x86_64";
 /// slower than two idle cores, so only a hanging guest reaches the limit.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Emulation with all processors in one thread. With one thread per processor, 2 of about 330 boots
-/// crashed under QEMU 7.2. With a single thread, none of 250 boots crashed, and boots took no
-/// longer.
+/// QEMU's accelerator: emulation (TCG) of all processors of the guest in one thread. With one
+/// thread per processor, 2 of about 330 boots crashed under QEMU 7.2. With a single thread, none of
+/// 250 boots crashed, and boots took no longer.
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have a fallback. QEMU
@@ -66,8 +66,8 @@ const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certifi
 /// Names in `/bin` that link to the guest's program.
 const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "touch", "work"];
 
-/// Called with each line of the guest's report, and with `None` from time to time. Returns true to
-/// kill the machine.
+/// Called with each line of the guest's report, and with `None` at short intervals while no line
+/// arrives. Returns true to kill the virtual machine.
 pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 
 /// Interval at which a [`Watch`] is called without a line.
@@ -91,9 +91,9 @@ pub struct Boot<'a> {
     pub command_line: &'a str,
     /// Time limit. Default: half an hour.
     pub limit: Duration,
-    /// The socket of a vfio-user device. The guest's memory is then shared, and QEMU comes from
-    /// [`Unpacked`]. Unless `clock` is given, the guest has the host's clock, as the device has.
-    /// Default: none.
+    /// The socket of a vfio-user device that QEMU presents to the guest. With a device, the guest's
+    /// memory is shared, and QEMU comes from [`Unpacked`]. The guest then has the host's clock, as
+    /// the device has, unless `clock` is given. Default: no device.
     pub device: Option<&'a Path>,
     /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock. The
     /// clock then counts instructions. Default: none.
@@ -262,9 +262,10 @@ impl<'a> Boot<'a> {
         Ok(command)
     }
 
-    /// The QEMU arguments for a device behind a socket, and for the plugin. The time limit of a
-    /// message is 60 s, because QEMU closes the connection after it; the default is 5 s. With the
-    /// guest's clock, the vCPU waits in each write for the device's reply.
+    /// The QEMU arguments for the device behind `socket`, and for the plugin that follows the
+    /// guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`, 60 s
+    /// here and 5 s by default. With the guest's clock, the vCPU waits in each write for the
+    /// device's reply.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();

@@ -40,10 +40,10 @@ pub struct Expected {
     pub migration_gbps: f64,
 }
 
-/// The best placement of the hot pages in a phase.
+/// The placement of the hot pages with which the threads of a phase are fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Weights that sum to 100.
+    /// The percentage of the hot pages on each tier. The percentages sum to 100.
     pub weights: Weights,
     /// Speed with these weights, relative to all pages on the first tier.
     pub speed: f64,
@@ -51,7 +51,7 @@ pub struct Best {
     pub tier_bandwidth_gbps: Vec<f64>,
 }
 
-/// The final state of a policy.
+/// The target and the placement at the end of a simulated run of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
     /// Time from which the target stays within 3 percentage points of its last value; `None` if no
@@ -137,8 +137,8 @@ impl Expected {
         Ok(scenario)
     }
 
-    /// Runs a policy that decides every `period`, for the duration `within`. Model-based policies
-    /// get the exact curves of the platform.
+    /// Simulates a policy that decides every `period`, for the duration `within`. Model-based
+    /// policies get the exact curves of the platform.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::{fmt, fs, io, path::PathBuf, str::FromStr};
 
 use crate::qemu;
 
-/// A series of kernels.
+/// A selection of kernel releases. The latest installed release of the selection is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
     /// The latest installed release with this major and minor number.

@@ -13,7 +13,7 @@ pub enum Outcome {
     Completed(Record),
     /// The kernel panicked. A kernel also panics when `/init` exits.
     Panicked {
-        /// The kernel's message.
+        /// The kernel's panic message.
         why: String,
         /// The guest's report before the panic.
         record: Record,
@@ -25,7 +25,7 @@ pub enum Outcome {
     /// The run exceeded its time limit and was killed.
     TimedOut {
         limit: Duration,
-        /// The guest's report until then.
+        /// The guest's report before the virtual machine was killed.
         record: Record,
     },
     /// QEMU rejected its command line, or failed otherwise.

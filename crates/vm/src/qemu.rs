@@ -41,7 +41,8 @@ impl Unpacked {
         ]
     }
 
-    /// A folder without modules, because the modules of an installed QEMU are of another version.
+    /// The folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). It has no
+    /// modules, because those of an installed QEMU are of another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")

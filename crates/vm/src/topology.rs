@@ -31,7 +31,7 @@ use serde::Deserialize;
 pub struct Topology {
     /// True if the firmware has an HMAT, with the latencies and bandwidths of `paths`.
     pub hmat: bool,
-    /// The nodes, numbered in this order.
+    /// The nodes. They are numbered from 0, in the order of the file.
     #[serde(rename = "node")]
     pub nodes: Vec<Node>,
     /// Paths between nodes. Default: none.

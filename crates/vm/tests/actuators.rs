@@ -55,16 +55,17 @@ fn on_node_0(record: &Record, reading: &str) -> f64 {
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The largest distance from the target, in percentage points, that `actuate` printed after it
-/// reached the target.
+/// The largest distance of the placement from the target, in percentage points, that `actuate`
+/// printed after the placement had reached the target.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
     found.next_back().unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The target is 60:40, kept for a while, then 20:80, with all pages on node 0 at the start. A
-/// program that starts during the run joins the scope. All settings are restored.
+/// All pages are on node 0 at the start. The pages reach the target 60:40, stay there for a while,
+/// and then reach 20:80. A program that starts during the run joins the scope. All settings are
+/// restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
     // The scope is process 1 and its children: the guest's init starts all programs.
@@ -128,8 +129,9 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// Without `--leave`, the error names `damon_stat` as the user of DAMON. A killed actuator leaves a
-/// running kdamond. `--restore` removes the kdamond and then switches `damon_stat` on again.
+/// Without `--leave`, `actuate` fails, and its error names the kernel's module `damon_stat` as the
+/// user of DAMON. A killed actuator leaves a running kdamond. `--restore` removes the kdamond and
+/// then switches `damon_stat` on again.
 #[test]
 fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";
@@ -176,7 +178,8 @@ fn cold_pages_are_demoted() {
     });
 }
 
-/// With `--hottest`, swept pages stay on the first node and cold pages migrate.
+/// Two programs have pages on node 0: `sweep` writes to its pages, and `cold` is stopped. With
+/// `--hottest`, the pages of `sweep` stay on node 0 and the pages of `cold` migrate.
 #[test]
 fn the_hottest_stay_on_the_first_node() {
     let actuate = "run actuate @sweep @cold --way vaddr --weights 50:50 --hottest --leave";
@@ -192,7 +195,8 @@ fn the_hottest_stay_on_the_first_node() {
     nothing_changed(&record);
 }
 
-/// In the ratio, a huge page counts as a single page. 64 huge pages reach the ratio too.
+/// A huge page counts as a single page when pages are divided by the weights. The 64 huge pages of
+/// 128 MiB reach the ratio of the weights too.
 #[test]
 fn huge_pages_reach_the_ratio() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";

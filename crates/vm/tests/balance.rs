@@ -41,7 +41,7 @@ const NEAR_PHYSICAL: f64 = 6.0;
 /// Number of periods after settling in which pages may still migrate. A search may end by returning
 /// to its previous step, and pages then migrate back during the next period.
 const LATER: usize = 1;
-/// The same number of periods with DAMON on physical addresses. It is larger because each period
+/// Like `LATER`, with DAMON on physical addresses. The number is larger because each period
 /// migrates only a fraction of the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
@@ -49,12 +49,13 @@ const LATER_PHYSICAL: usize = 5;
 /// samples pages at random, so it may find the last percent of a migration some periods later.
 const AT_REST: f64 = 0.05;
 
-/// Number of samples of the placement after settling, and periods between two samples. The samples
-/// take a minute in all, if the host is fast enough for periods to end on time.
+/// `READINGS` is the number of samples of the placement after settling, and `APART` the number of
+/// periods between two samples. The samples take a minute in all, if the host is fast enough for
+/// periods to end on time.
 const READINGS: usize = 5;
 const APART: usize = 3;
 
-/// Settings that must be restored.
+/// Steps that read the settings that the daemon must restore.
 const SETTINGS: [&str; 4] = [
     "read /proc/sys/kernel/numa_balancing",
     "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
@@ -76,12 +77,13 @@ fn run(active: f64) -> Expected {
     }
 }
 
-/// The percentage of pages on the first tier that is best for this fraction of active threads.
+/// The percentage of pages on the first tier with which the threads are fastest, if the fraction
+/// `active` of them is active.
 fn best(active: f64) -> f64 {
     100.0 * run(active).best().unwrap()[0].weights.shares()[0]
 }
 
-/// The daemon's configuration.
+/// The text of the daemon's configuration file.
 fn config(policy: PolicyKind, scope: &str, actuator: &str) -> String {
     format!(
         "schema = \"interleaf.balance/1\"\n\
@@ -175,8 +177,9 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// Checks the periods from `later` periods after settling. Target and pages are within `near`
-/// percentage points of the optimum, and almost no page migrates.
+/// Checks the periods that begin `later` periods after settling. The first period whose reason
+/// contains `rests` is the time of settling. Target and pages are within `near` percentage points
+/// of the optimum, and almost no page migrates.
 fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     let best = best(1.0);
     let periods = periods(record);
@@ -242,8 +245,8 @@ fn dmi(series: Series) {
 }
 
 /// The policy `guided` goes to the weights that the curves propose, verifies the result and stays
-/// there. At low demand all pages return to the first tier. With high demand they go back to the
-/// first proposal.
+/// there. At low demand all pages return to the first tier. With high demand the pages go back to
+/// the weights that the policy proposed first.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [
@@ -279,7 +282,7 @@ fn machine(series: Series, actuator: &str) {
     nothing_is_left(&record);
 }
 
-/// Runs all tests in parallel, because guests sleep most of the time.
+/// Runs `dmi`, `guided` and `machine` in parallel, because guests sleep most of the time.
 fn all(series: Series, actuator: &str) {
     thread::scope(|scope| {
         scope.spawn(|| dmi(series));

@@ -99,7 +99,7 @@ fn note(topology: &str, record: &Record) {
     file.write_all(line.as_bytes()).unwrap();
 }
 
-/// The error of a step that failed.
+/// The error message of a step that must have failed.
 fn refused<'a>(record: &'a Record, text: &str) -> &'a str {
     match &step(record, text).ending {
         Some(Ending::Failed(why)) => why,
@@ -133,7 +133,8 @@ fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// The kernel divides 32 pages by share of bandwidth, rounds down, and cancels common factors.
+/// The weights are 32 pages, divided among the nodes by their shares of the bandwidth. The kernel
+/// rounds each weight down, and cancels common factors.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
@@ -194,7 +195,8 @@ fn range(count: usize) -> String {
     if count == 1 { "0".to_string() } else { format!("0-{}", count - 1) }
 }
 
-/// Checks bandwidth in MiB/s and latency in ns from the nearest processors to each node.
+/// Checks the kernel's figures for each node: bandwidth in MiB/s and latency in ns, from the
+/// nearest processors to the node.
 fn coordinates(record: &Record, machine: &Topology) {
     let text = format!("read {NODES}/node*/access0/initiators/read_*");
     if !machine.hmat {

@@ -57,7 +57,7 @@ struct Bench {
     modules: Vec<PathBuf>,
     /// True if the card follows the guest's clock.
     follows_guest: bool,
-    /// Keeps the folder of the socket.
+    /// The folder of the server's socket. Dropping this field removes the folder.
     _folder: tempfile::TempDir,
 }
 
@@ -105,8 +105,8 @@ impl Bench {
         boot.until = until;
         let plugin = plugin();
         boot.clock = self.follows_guest.then_some(&plugin);
-        // An instruction takes 2^1 ns. The latencies that tests compare contain the time of the
-        // driver's instructions.
+        // An instruction takes 2^1 ns instead of the default 2^2 ns, because the latencies that
+        // tests compare contain the time of the driver's instructions.
         boot.clock_shift = 1;
         boot.run().unwrap()
     }

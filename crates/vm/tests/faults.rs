@@ -17,7 +17,7 @@ const SERIES: [Series; 2] = [Series::Of(6, 17), Series::Newest];
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// Settings that the daemon may change.
+/// Steps that read the settings that the daemon may change.
 const READINGS: [&str; 5] = [
     "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds",
     "read /sys/module/damon_stat/parameters/enabled",
@@ -51,7 +51,8 @@ fn guest_record(series: Series, config: &str, steps: &str) -> Option<Record> {
     guest_record_on(series, "two-nodes-hmat", &[("/balance.toml", config)], steps)
 }
 
-/// Like `guest_record`, on the topology `on`, with these files.
+/// Like `guest_record`, on the topology `on`. `files` are text files, each with its path in the
+/// guest.
 fn guest_record_on(
     series: Series,
     on: &str,
@@ -80,8 +81,8 @@ fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a StepRecord> {
     record.steps.iter().filter(|taken| taken.step == text).collect()
 }
 
-/// Checks that the settings equal those of the first reading and that no journal exists, in all
-/// readings except those whose 0-based numbers are in `but`.
+/// Checks that the settings equal those of the first reading and that no journal exists. The
+/// readings at the 0-based positions in `but` are not checked.
 fn unchanged_but(record: &Record, but: &[usize]) {
     for reading in READINGS {
         let readings = all(record, reading);
@@ -96,8 +97,8 @@ fn unchanged_but(record: &Record, but: &[usize]) {
     }
 }
 
-/// Checks that the settings are changed in reading `at`. Otherwise the check of restored settings
-/// would be meaningless.
+/// Checks that the settings are changed in the reading at the 0-based position `at`. Otherwise the
+/// check of restored settings would be meaningless.
 fn changed_at(record: &Record, at: usize) {
     let now = |reading| all(record, reading)[at].output.join("");
     assert_eq!(now(READINGS[0]), "1", "{record}");
@@ -123,7 +124,7 @@ fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     }
 }
 
-/// The pages on node 0 in the output of a step `pages`.
+/// The number of pages on node 0 in the output of a step `pages`.
 fn on_node_0(taken: &StepRecord) -> u32 {
     let mut words = taken.output[0].split_whitespace();
     words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
@@ -135,8 +136,8 @@ fn on_node_0(taken: &StepRecord) -> u32 {
 fn signals_end_the_daemon_and_settings_are_restored() {
     let second = format!("run {BALANCE} --way vaddr");
     let one = |signal: &str| {
-        // After the first daemon, the pages are at the target already. Only the first run waits for
-        // them.
+        // Only the first of the three daemons finds pages that are not at the target. Therefore
+        // only the steps of the first daemon wait until the target is reached.
         let reached = if signal == "TERM" { "await sweep reached\n" } else { "" };
         format!(
             "start {signal} {BALANCE}\nawait {signal} {{\"schema\"\n{reached}\
@@ -240,9 +241,9 @@ fn other_users_of_damon_are_reported() {
 }
 
 /// New programs join the scope. Programs that exit or are OOM-killed leave it. After all programs
-/// have exited, the next program is steered. The daemon reports who joined and left, even for a
-/// period that is cut short. The group `hog` has its own memory limit, because without a limit the
-/// kernel may kill other programs too.
+/// have exited, the next program is steered. The daemon reports which programs joined and left,
+/// even for a period that is cut short. The group `hog` has its own memory limit, because without a
+/// limit the kernel may kill other programs too.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -270,8 +271,8 @@ fn programs_come_and_go() {
     });
 }
 
-/// Short-lived children run beside the program. Exited processes are dropped, and the program's
-/// pages reach the target.
+/// Short-lived children of another program run beside the program `sweep`. Exited processes leave
+/// the scope, and the pages of `sweep` reach the target.
 #[test]
 fn children_that_exit_all_the_time_are_dropped() {
     let steps = format!(
@@ -362,7 +363,8 @@ fn a_full_node_is_reported() {
     });
 }
 
-/// While the first node is nearly full, cold pages are demoted, and the daemon reports it.
+/// While the first node is nearly full, cold pages are demoted, and the daemon reports that the
+/// node is nearly full.
 #[test]
 fn a_full_first_node_is_emptied_of_cold_pages() {
     let steps = format!(

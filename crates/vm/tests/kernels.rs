@@ -81,7 +81,8 @@ fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     }
 }
 
-/// The steps, in an order in which no step changes the result of a later step.
+/// The steps that try the kernel's features, in an order in which no step changes the result of a
+/// later step.
 fn steps() -> String {
     let mut steps = format!(
         "list {WEIGHTS}\n\
@@ -120,7 +121,8 @@ fn steps() -> String {
         writeln!(steps, "write {} 1", scheme(&format!("{folder}/nr_filters"))).unwrap();
         try_words(&mut steps, &scheme(&format!("{folder}/0/type")), &FILTERS);
     }
-    // A context without a scheme, which can start: first while `damon_stat` runs, then without it.
+    // A context without a scheme, which can be started. One step tries to start it while
+    // `damon_stat` runs, and a later step after `damon_stat` is switched off.
     for (path, text) in [
         (damon("contexts/0/schemes/nr_schemes"), "0"),
         (damon("contexts/0/operations"), "paddr"),
@@ -157,13 +159,15 @@ impl Answers<'_> {
         }
     }
 
-    /// The first line of a file; a dash if the file cannot be read.
+    /// The first line of a file, as read by the step at the 0-based position `nth` among the steps
+    /// that read this file; a dash if the file cannot be read.
     fn value(&self, path: &str, nth: usize) -> &str {
         let lines = self.of(&format!("read {path}"), nth);
         lines.ok().and_then(|lines| lines.first()).map_or(NOTHING, String::as_str)
     }
 
-    /// The contents of all files that match a pattern.
+    /// The contents of all files that match a pattern, joined by `between`; a dash if there are
+    /// none. `nth` is the 0-based position among the steps that read this pattern.
     fn values(&self, pattern: &str, nth: usize, between: &str) -> String {
         let lines = self.of(&format!("read {pattern}"), nth).unwrap_or_default();
         let values = lines.iter().filter(|line| !line.contains("/auto: "));
@@ -308,7 +312,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md")
 }
 
-/// The cells of a table's line.
+/// The contents of the cells in a line of a Markdown table.
 fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()
 }
@@ -346,7 +350,8 @@ fn holds(series: Series) {
     let Some(record) = harness::guest_record(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
-    // Tests run in parallel, and each test may write the page.
+    // Only one test at a time may read and write the page. Tests run in parallel, and each test may
+    // write it.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let text = fs::read_to_string(page()).unwrap();

@@ -35,7 +35,7 @@ fn run(phases: &[(f64, f64)]) -> Expected {
     }
 }
 
-/// The command line of this run.
+/// The command line of the program `load` for this run.
 fn command(run: &Expected) -> String {
     let mut text = format!(
         "load --platform /platforms/gnr120-cz122.toml --demand /workloads/lbm.toml \
@@ -71,7 +71,7 @@ fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
 }
 
-/// Bandwidth in emulated time, GB/s.
+/// The bandwidth of all tiers together in emulated time, GB/s.
 fn gbps(fed: &[(f64, Fed)]) -> f64 {
     let gbps = |(seconds, fed): &(f64, Fed)| fed.bytes() as f64 * 1e-9 / seconds / SPEED;
     fed.iter().map(gbps).sum()

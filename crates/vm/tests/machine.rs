@@ -111,7 +111,8 @@ fn on_6_17() {
     );
 }
 
-/// A later release may support more, so only the beginnings are compared.
+/// On the newest kernel, only the beginnings of the texts are compared, because a later release may
+/// support more.
 #[test]
 fn on_the_newest() {
     let Some(documents) = two_nodes(Series::Newest, true, true) else { return };

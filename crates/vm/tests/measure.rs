@@ -42,7 +42,7 @@ fn document(record: &Record, step: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{record}"))
 }
 
-/// The points of this kind in a document.
+/// The points of `document` whose kind is `kind`.
 fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
     let all = document["points"].as_array().unwrap();
     all.iter().filter(|point| point["kind"] == kind).collect()

@@ -16,8 +16,8 @@ use interleaf_vm::{
 
 const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Steps that switch NUMA balancing off and start a program that keeps writing to 200 MiB of node
-/// 0.
+/// Steps that switch NUMA balancing and khugepaged off, start a program that keeps writing to 200
+/// MiB of node 0, and execute `steps`. `more` are more options of the program.
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
@@ -123,7 +123,7 @@ fn a_full_node_is_reported() {
         // memory as a reserve.
         let free = count(shown(&record, free), "Node 1 MemFree:").unwrap();
         assert!(free < 16 << 10, "{record}");
-        // The program runs until the signal ends it.
+        // The migration did not end the program: it ran until the signal.
         assert_eq!(step(&record, "wait sweep").ending, Some(Ending::Signal(15)), "{record}");
     });
 }

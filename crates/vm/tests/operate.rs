@@ -12,8 +12,8 @@ use serde_json::Value;
 /// in memory, so the kernel maps much more of the program text than from a drive.
 const MEMORY_MAX_KB: u64 = 4_000;
 
-/// From its first period on, a monitor receives the same periods that the daemon prints. The socket
-/// is removed when the daemon exits.
+/// A monitor that starts after the daemon's first period receives all periods that the daemon
+/// printed, from the first period on. The socket is removed when the daemon exits.
 #[test]
 fn a_daemon_is_watched() {
     let steps = "start sweep touch 16MiB --bind 0 --sweep\n\

@@ -21,7 +21,8 @@ fn with_readings(steps: &str) -> String {
     format!("{reading}{steps}\n{reading}")
 }
 
-/// Checks that these settings are equal before and after the steps, and that no journal remains.
+/// Checks that the weights and the setting of NUMA balancing are equal before and after the steps,
+/// and that no journal remains.
 fn nothing_changed(record: &Record) {
     for reading in [format!("read {WEIGHTS}/*"), "read /proc/sys/kernel/numa_balancing".into()] {
         let readings: Vec<_> = record.steps.iter().filter(|taken| taken.step == reading).collect();
@@ -256,8 +257,8 @@ fn a_policy_steers_a_command() {
         assert_eq!(document["signal"], 15, "{record}");
         let periods = document["balance"]["periods"].as_array().unwrap();
         let last = periods.last().unwrap_or_else(|| panic!("{record}"));
-        // Rated at 500 and 200 GiB/s, which is 71:29. The kernel's weights for these bandwidths are
-        // 22:9.
+        // The nodes are rated at 500 and 200 GiB/s, which is 71:29. The kernel's weights for these
+        // bandwidths are 22:9.
         assert_eq!(last["target_weights"], serde_json::json!([71, 29]), "{record}");
         // In a slow guest, some periods have no sample of the placement.
         let mut shares = periods.iter().filter_map(|it| it["reached_share"][0].as_f64());

@@ -43,7 +43,8 @@ const SMALL: usize = 8;
 /// The smallest footprint, bytes: the factor of the smallest cube fits.
 const LEAST: u64 = 64 << 10;
 
-/// The largest error of an element of the solution, whose elements are 1 or -1.
+/// The largest error that `verify` accepts of an element of the solution, whose elements are 1 or
+/// -1.
 const TOLERANCE: f64 = 1e-8;
 
 /// The places of the matrix elements that are not zero, in and above the diagonal, by columns.

@@ -20,7 +20,8 @@ pub(crate) type Number = Complex<f64>;
 /// Bytes of a number.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// The largest error of a value, relative to the root mean square of all values.
+/// The largest error of a value that `verify` accepts, relative to the root mean square of all
+/// values.
 const TOLERANCE: f64 = 1e-9;
 
 /// An axis: its length and its transform.
@@ -29,7 +30,7 @@ struct Axis {
     fft: Arc<dyn Fft<f64>>,
 }
 
-/// The numbers, transformed in place.
+/// The complex numbers, which each round transforms in place.
 pub struct Transform {
     data: Array,
     scratch: Array,
@@ -59,9 +60,9 @@ impl Axis {
     }
 }
 
-/// A geometric sequence of `length` numbers, or its transform, at one index. The absolute value
-/// falls to a tenth along the sequence. The angle from one number to the next is a whole number of
-/// turns divided by `length`, so the angles are exact for any length.
+/// The element with index `at` of a geometric sequence of `length` numbers, or of its transform.
+/// The absolute value falls to a tenth along the sequence. The angle from one number to the next is
+/// a whole number of turns divided by `length`, so the angles are exact for any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
@@ -83,12 +84,12 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
 
 impl Transform {
     /// Allocates one long transform. Its numbers, its scratch and the twiddle factors together are
-    /// as large as the footprint. The twiddle factors are in the library's own memory, from the
-    /// ordinary allocator.
+    /// at most as large as the footprint. The twiddle factors are in the library's own memory, from
+    /// the ordinary allocator.
     ///
     /// # Errors
     ///
-    /// Too small or too large a footprint, or several threads.
+    /// When the footprint is too small or too large, or several threads are requested.
     pub fn long(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft", footprint, 4096)?;
         if threads > 1 {

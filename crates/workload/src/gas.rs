@@ -4,9 +4,9 @@
 //! The equations of Euler for density, momentum and energy are solved with finite volumes. States
 //! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
 //! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
-//! 1961). AstroPhi reconstructs with parabolas, and computes the flux from Roe's averages. Its
-//! accesses are the same: it reads two neighbours in each direction. Its operations per byte are of
-//! the same order.
+//! 1961). AstroPhi reconstructs with parabolas, and computes the flux from Roe's averages. Both
+//! programs have the same accesses: they read two neighbours of a cell in each direction. Their
+//! operations per byte are of the same order.
 //!
 //! Boundaries are periodic, so mass and energy are conserved. The initial state equals its mirror
 //! image, and so does each later state, bit for bit. Conservation and symmetry are verified. The
@@ -19,7 +19,7 @@ use crate::{
 };
 use std::f64::consts::TAU;
 
-/// Density, momentum along three axes, energy.
+/// The number of fields of a cell: density, momentum along three axes, and energy.
 const FIELDS: usize = 5;
 
 /// Bytes for each cell: all fields of its old and of its new state.
@@ -36,11 +36,12 @@ const COURANT: f64 = 0.15;
 /// compared with its mirror image.
 const TOLERANCE: f64 = 1e-9;
 
-/// Floating-point operations of a cell in a step: 13 conversions to a [`State`], 6 faces, and the
-/// sum of the fluxes.
+/// Floating-point operations of a cell in a step: 13 conversions to a [`State`] of 12 operations
+/// each, 6 faces with the operations in the brackets each, and 35 to sum the fluxes.
 pub(crate) const FLOPS: u64 = 13 * 12 + 6 * (40 + 2 * 18 + 2 * 4 + 25) + 35;
 
-/// Density, velocities, pressure.
+/// The density, the three velocities and the pressure of a cell. Some functions return the five
+/// fields of a cell or their fluxes in the same type.
 type State = [f64; FIELDS];
 
 /// The states of the cells before and after a round.
@@ -158,8 +159,8 @@ fn flux(state: &State, axis: usize) -> (State, State, f64) {
     (fields, flux, across.abs() + (GAMMA * pressure / density).sqrt())
 }
 
-/// The flux through the face between the second and the third of four cells, and the speed of the
-/// fastest wave at this face.
+/// The flux through the face between the second and the third of four cells in a row along `axis`,
+/// and the speed of the fastest wave at this face.
 fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     let [a, b, c, d] = cells;
     let left: State = std::array::from_fn(|at| b[at] + half_slope(a[at], b[at], c[at]));
@@ -173,8 +174,8 @@ fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     (std::array::from_fn(of), speed)
 }
 
-/// The fields of a cell after a step of length `time`, and the speed of the fastest wave at its
-/// faces.
+/// The fields of the cell with index `at` after a step of length `time` (a cell has the width 1),
+/// and the speed of the fastest wave at its faces.
 fn step(fields: &[&[f64]; FIELDS], side: usize, at: usize, time: f64) -> (State, f64) {
     let here = state_of(fields, at);
     let mut change = [0.0; FIELDS];

@@ -131,7 +131,7 @@ fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: 
     }
 }
 
-/// A whole number from -4 to 4.
+/// A pseudo-random whole number from -4 to 4, for the index `at`.
 fn small(at: usize) -> f64 {
     ((word(at) >> 32) % 9) as f64 - 4.0
 }

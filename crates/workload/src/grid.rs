@@ -22,7 +22,8 @@ use std::fmt::Display;
 /// Elements of a chunk of a vector.
 const PART: usize = 4096;
 
-/// The side of the largest cube of cells that is at most the footprint: even, and at least `least`.
+/// The number of cells along an edge of the largest cube that fits into the footprint, with
+/// `cell_bytes` bytes for each cell. The number is even, and at least `least`.
 fn side(footprint: u64, cell_bytes: u64, least: usize) -> usize {
     let fits = |side: &usize| (*side as u64).pow(3) * cell_bytes <= footprint;
     let largest = libm::cbrt((footprint / cell_bytes) as f64) as usize + 2;

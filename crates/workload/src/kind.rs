@@ -107,7 +107,7 @@ impl Unit {
 pub struct Setting {
     /// Bytes of all arrays together.
     pub footprint: u64,
-    /// Threads.
+    /// The number of threads that share a round.
     pub threads: usize,
     /// The memory of the arrays.
     pub memory: Memory,
@@ -121,7 +121,7 @@ pub struct Setting {
     pub tile: usize,
     /// For polynomial: its degree.
     pub degree: u32,
-    /// For random, the seed of the sequence; for graphs, the seed of the graph.
+    /// For random, the seed of the sequence of addresses; for graphs, the seed of the graph.
     pub seed: u64,
     /// For graphs: the distribution of the edges.
     pub graph: Shape,

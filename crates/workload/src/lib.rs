@@ -51,7 +51,8 @@ pub trait Kernel {
     /// One pass over the arrays.
     fn round(&mut self) -> Work;
 
-    /// Additional measurements after the rounds: name, work, and seconds of each.
+    /// Additional measurements after the rounds: the name, the work and the seconds of each
+    /// measurement.
     fn beside(&mut self) -> Vec<(&'static str, Work, f64)> {
         vec![]
     }
@@ -73,7 +74,7 @@ pub trait Kernel {
 pub struct Work {
     /// Bytes of the arrays that the program read and wrote.
     pub bytes: u64,
-    /// Operations with floating point.
+    /// Floating-point operations.
     pub flops: u64,
     /// Accesses to single words, counted by `stride` and `random`; 0 for other workloads.
     pub accesses: u64,

@@ -32,7 +32,7 @@ pub(crate) const PANEL: usize = 256;
 /// Matrices of at most this many columns are factored column by column, larger ones by halves.
 const SMALL: usize = 16;
 
-/// The largest error of an element of L (U x), compared with A x.
+/// The largest error that `verify` accepts of an element of L (U x), compared with A x.
 const TOLERANCE: f64 = 1e-6;
 
 /// The algorithm and the storage of the matrix.
@@ -178,8 +178,8 @@ impl Lu {
         product
     }
 
-    /// Calls `visit` for each contiguous part of a column: the column, the first row of the part,
-    /// and its elements.
+    /// Calls `visit` for each contiguous part of a column. Its arguments are the index of the
+    /// column, the index of the part's first row, and the elements of the part.
     fn each_column(&self, mut visit: impl FnMut(usize, usize, &[f64])) {
         let tile = self.tile;
         for (of_columns, panel) in self.matrix.of::<f64>().chunks(tile * self.side).enumerate() {

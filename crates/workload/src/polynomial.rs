@@ -14,7 +14,7 @@ use crate::{
 /// Elements that are computed side by side: independent sums hide the latency of an operation.
 const LANES: usize = 32;
 
-/// The array, and the polynomial.
+/// The array, and the degree of the polynomials that the rounds evaluate at its elements.
 #[derive(Debug)]
 pub struct Polynomial {
     array: Array,
@@ -27,7 +27,7 @@ pub struct Polynomial {
 }
 
 impl Polynomial {
-    /// Allocates an array of the size of the footprint.
+    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages.
     ///
     /// # Errors
     /// When the footprint is too small or too large.

@@ -24,7 +24,8 @@ const BYTES: u64 = size_of::<Number>() as u64;
 /// Amplitudes of a piece of work: 64 KiB, which fit into a cache.
 const PIECE: usize = 4096;
 
-/// The largest error of an amplitude, relative to the root mean square of all amplitudes.
+/// The largest error of an amplitude that `verify` accepts, relative to the root mean square of all
+/// amplitudes.
 const TOLERANCE: f64 = 1e-9;
 
 /// The state vector.
@@ -37,7 +38,7 @@ pub struct Qft {
 }
 
 /// Two slices of amplitudes that a gate on a qubit combines: the qubit is 0 in `zero`, and 1 in
-/// `one`. In the first amplitude of both slices, the qubits below it have the value `low`.
+/// `one`. In the first amplitude of both slices, the lower qubits have the value `low`.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -60,8 +61,8 @@ impl Qft {
         Ok(Self { state, qubits, threads, rounds: 0 })
     }
 
-    /// Applies the Hadamard gate on a qubit and the phase shifts by the lower qubits; or their
-    /// inverse.
+    /// Applies the Hadamard gate on a qubit and the phase shifts by the lower qubits. With
+    /// `is_inverse`, applies the inverse of both.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
         // `table` has the phases for the first piece of a block of amplitudes. In a later piece,

@@ -24,7 +24,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// Allocates an array of the size of the footprint.
+    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages. With
+    /// `is_writing`, each access also adds 1 to its word.
     ///
     /// # Errors
     /// When the footprint is too small or too large.

@@ -29,7 +29,7 @@ impl Measured {
         self.seconds.iter().sum()
     }
 
-    /// Work per second.
+    /// The work of all rounds divided by their time, in `unit`.
     pub fn rate(&self, unit: Unit) -> f64 {
         rate(&self.work, self.total(), unit)
     }

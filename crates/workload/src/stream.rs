@@ -148,8 +148,9 @@ impl Stream {
     }
 }
 
-/// The initial values of an element. They are small integers, so the arithmetic of the rounds is
-/// exact. All elements of a page and of its neighbouring pages have different values.
+/// The initial values of the elements of a, b and c with index `at`. They are small integers, so
+/// the arithmetic of the rounds is exact. All elements of a page and of its neighbouring pages have
+/// different values.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]

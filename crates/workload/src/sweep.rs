@@ -7,10 +7,10 @@ use crate::{
     mixed, team, word,
 };
 
-/// Words of a page.
+/// The number of 64-bit words of a page.
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// One array that is only read.
+/// One array, which the rounds only read, and the checksums of these reads.
 #[derive(Debug)]
 pub struct Sweep {
     array: Array,
@@ -25,8 +25,9 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Allocates and fills an array of the size of the footprint. `stride` is in bytes; with `None`
-    /// a round reads every word.
+    /// Allocates and fills an array. Its size is the footprint, rounded down to whole strides, or
+    /// to whole pages without a stride. `stride` is in bytes and is rounded up to whole pages. With
+    /// `None` a round reads every word.
     ///
     /// # Errors
     /// When the footprint is too small or too large.

@@ -21,7 +21,7 @@ const KERNEL: [usize; 2] = [8, 4];
 /// Bytes of an `f64`.
 const F64: usize = size_of::<f64>();
 
-/// The trace so far.
+/// The touches of a workload so far, in order.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.
@@ -52,8 +52,8 @@ impl Trace {
         }
     }
 
-    /// Touches a part of a matrix in strips of columns. Within a row, a strip touches only the
-    /// blocks that the strip before it did not touch.
+    /// Touches a part of a matrix in strips of columns; a strip is `strip` bytes wide. Within a
+    /// row, a strip touches only the blocks that the strip before it did not touch.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -169,7 +169,8 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
     Some(trace.touches)
 }
 
-/// Triad: b and c are read, a is written, block by block.
+/// The triad loop of STREAM: b and c are read and a is written, block by block. Each of the three
+/// arrays has `array` bytes.
 fn stream(trace: &mut Trace, array: usize) {
     for at in (0..array).step_by(trace.block) {
         let bytes = trace.block.min(array - at);
@@ -179,11 +180,13 @@ fn stream(trace: &mut Trace, array: usize) {
     }
 }
 
-/// The Fourier transform of a cube: lines along each of three axes, by planes.
+/// The Fourier transform of a cube: the lines along each of its three axes are transformed, one
+/// plane of lines after another.
 fn cube(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 16) as f64).cbrt().round() as usize;
     let (row, plane) = (side * 16, side * side * 16);
-    // The first two axes visit planes in order. The third axis visits one row of each plane.
+    // The transforms along the first two axes visit the planes of the cube in order. The transform
+    // along the third axis visits one row of each plane, then the next row of each plane.
     for _ in 0..2 {
         (0..side).for_each(|at| trace.touch(at * plane, plane, true));
     }
@@ -192,8 +195,9 @@ fn cube(trace: &mut Trace, bytes: usize) {
     }
 }
 
-/// Matrix multiplication by rows, with the loops over NC columns, KC rows of B, and MC rows of A.
-/// Panels are packed, and results accumulated, in strips of a few columns over many rows.
+/// Multiplication of matrices stored by rows. The loops step over NC columns of B, KC rows of B,
+/// and MC rows of A ([`PANEL`]). Panels are packed, and results accumulated, in strips of a few
+/// columns over many rows.
 fn rows(trace: &mut Trace, side: usize) {
     let (matrix, row) = (side * side * F64, side * F64);
     let [columns, depth, height] = PANEL;
@@ -219,7 +223,8 @@ fn rows(trace: &mut Trace, side: usize) {
     }
 }
 
-/// Matrix multiplication by tiles.
+/// Multiplication of matrices stored by tiles. The three matrices A, B and C = A B follow each
+/// other in memory.
 fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     let (tiles, bytes, matrix) = (side / tile, tile * tile * F64, side * side * F64);
     for i in 0..tiles {
@@ -291,8 +296,8 @@ fn gates(trace: &mut Trace, bytes: usize) {
     distances.iter().for_each(|distance| qubit(*distance));
 }
 
-/// Two steps on a cube of cells. For each plane, a step reads five planes of each field, and writes
-/// one.
+/// Two steps of gas dynamics on a cube of cells. For each plane of cells, a step reads five planes
+/// of each field of the old state, and writes one plane of each field of the new state.
 fn cells(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 80) as f64).cbrt().round() as usize;
     let (plane, field) = (side * side * F64, side.pow(3) * F64);

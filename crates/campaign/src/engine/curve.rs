@@ -1,4 +1,4 @@
-//! The curve: latency of a pointer chase while other threads load the same memory.
+//! The curve: latency of a pointer chase while other threads load memory on the same nodes.
 
 use super::{
     Backing, Bench, NodeCpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
@@ -25,12 +25,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum number of attempts to reach a requested bandwidth, and the accepted relative error.
+/// `TRIES` is the maximum number of attempts to reach a requested bandwidth, `NEAR` the accepted
+/// relative error.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
-/// The maximum number of points of a curve with automatic loads; the second constant is for
-/// --quick.
+/// The maximum number of points of a curve with automatic loads: `POINTS_MAX`, or
+/// `QUICK_POINTS_MAX` with --quick.
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 

@@ -20,7 +20,7 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// The number of accesses at each load; the second constant is for --quick.
+/// The number of accesses at each load: `SAMPLES`, or `QUICK_SAMPLES` with --quick.
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 

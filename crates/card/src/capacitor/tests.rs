@@ -1,7 +1,7 @@
 use super::*;
 use crate::{card::Card, power::PowerSpec};
 
-/// The capacitor of the built-in card, when new.
+/// The capacitor of the built-in card `flashtec-dram`, when new.
 fn maxwell() -> CapacitorSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => save.capacitor,

@@ -18,7 +18,7 @@ use toml::Spanned;
 
 const SCHEMA: &str = "interleaf.card/1";
 
-/// The built-in files.
+/// The files of the built-in cards: file name and text.
 const FILES: [(&str, &str); 3] = [
     ("flashtec-dram.toml", include_str!("../../../../devices/cards/flashtec-dram.toml")),
     ("all-mram.toml", include_str!("../../../../devices/cards/all-mram.toml")),

@@ -37,7 +37,7 @@ pub struct CostInputs {
 pub struct CostSettings {
     /// Bytes of an I/O.
     pub io_bytes: u32,
-    /// Bytes written a second.
+    /// Bytes that the host writes a second.
     pub write_rate: f64,
     /// The distribution of the writes over the addresses.
     pub locality: Locality,
@@ -69,21 +69,24 @@ pub struct CardFigures {
     pub write: IoEnergy,
     /// Power without I/O, with refresh and the leakage of the capacitor, W.
     pub idle_w: f64,
-    /// Power without I/O and without refresh, W.
+    /// Power without I/O and without refresh, with the leakage of the capacitor, W.
     pub idle_without_refresh_w: f64,
     /// Power while the card writes at the rate of the settings, W.
     pub writing_w: f64,
     /// Power that keeps the capacitor charged, W; `None` without a capacitor.
     pub capacitor_w: Option<f64>,
-    /// Energy of a save, J; `None` if the card does not save.
+    /// Energy to save the memory to NAND, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the aged capacitor delivers behind its converter, J.
+    /// Energy that the aged capacitor delivers behind its converter, J; `None` without a capacitor.
     pub capacitor_j: Option<f64>,
-    /// Years until the first cell fails with wear levelling; `None` without a limit.
+    /// Years until the first memory cell fails, with wear levelling; `None` if writes do not wear
+    /// out the memory.
     pub levelled_years: Option<f64>,
-    /// Years until the first cell fails without wear levelling; `None` without a limit.
+    /// Years until the first memory cell fails, without wear levelling; `None` if writes do not
+    /// wear out the memory.
     pub unlevelled_years: Option<f64>,
-    /// Years until the NAND has done as many saves as its blocks withstand.
+    /// Years until the NAND has done as many saves as its blocks withstand; `None` if the card does
+    /// not save.
     pub nand_years: Option<f64>,
     /// The price, if the user gave prices.
     pub price: Option<CardPrice>,
@@ -94,7 +97,7 @@ pub struct CardFigures {
 pub struct ComparisonRow {
     /// The name of the figure.
     pub name: String,
-    /// The unit.
+    /// The unit of the values.
     pub unit: String,
     /// A value for each card; `None` if the card has no such figure.
     pub values: Vec<Option<f64>>,
@@ -167,7 +170,8 @@ impl CardFigures {
     }
 }
 
-/// Returns the figures of each card, and the rows of a table that compares the cards.
+/// Returns the figures of each card, and the rows of a table that compares the cards. The table has
+/// rows of prices only if `prices` are given.
 pub fn compare(
     cards: &[CostInputs],
     settings: &CostSettings,

@@ -6,11 +6,12 @@ const YEAR_S: f64 = 365.25 * 86_400.0;
 /// The distribution of writes over the addresses of a memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Locality {
-    /// Evenly over the capacity.
+    /// Writes are spread evenly over the capacity.
     Uniform,
-    /// `part` of the writes go to `bytes` of the memory, evenly.
+    /// The fraction `part` of the writes is spread evenly over a range of `bytes` bytes. The other
+    /// writes are spread evenly over the capacity.
     Hot {
-        /// The fraction of the writes, 0 to 1.
+        /// The fraction of the writes that go to the hot range, 0 to 1.
         part: f64,
         /// The size of the hot range, bytes, above 0.
         bytes: u64,
@@ -20,7 +21,7 @@ pub enum Locality {
 /// The properties of a memory that decide its lifetime under writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wear {
-    /// Writes that a cell withstands.
+    /// The number of writes that a cell withstands.
     pub cycles: f64,
     /// The capacity, bytes.
     pub capacity: u64,

@@ -55,10 +55,10 @@ const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
 /// table 8).
 ///
-/// The currents of the part are not public, so they are assumed. Standby is that of DDR3
-/// (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3 times 1066 / 1600, the ratio
-/// of the transfer rates in MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of 8
-/// bytes in 7.5 ns. Sensing a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
+/// The currents of the part are not public, so they are assumed. The standby current is that of
+/// DDR3 (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3 times 1066 / 1600, the
+/// ratio of the transfer rates in MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of
+/// 8 bytes in 7.5 ns. Sensing a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
 pub const fn stt_mram_currents() -> Currents {
     Currents {
         vdd_mv: 1500,
@@ -134,7 +134,7 @@ impl CardEnergy {
         }
     }
 
-    /// Power without I/O and without refresh, W: link, controller, memory.
+    /// The power of link, controller and memory together, without I/O and without refresh, W.
     pub fn idle_w(&self) -> f64 {
         self.spec.link_w + self.spec.controller_w + self.standby_w
     }

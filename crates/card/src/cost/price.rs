@@ -53,7 +53,7 @@ const ITEMS: [(&str, Item); 6] = [
 ];
 
 impl Item {
-    /// True if the price is for a GB.
+    /// True if the price is for a GB, false if it is for a piece.
     pub fn is_by_capacity(self) -> bool {
         matches!(self, Self::Dram | Self::SttMram | Self::Nand)
     }
@@ -86,11 +86,12 @@ pub struct Prices {
 /// The price of a card by its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardPrice {
-    /// The currency.
+    /// The currency of the prices.
     pub currency: String,
-    /// Each part with its price.
+    /// The parts of the card for which the file has a price, each with the price of its amount in
+    /// the card.
     pub parts: Vec<(Item, f64)>,
-    /// The price of all parts of the card together, divided by the capacity in GB.
+    /// The price of all `parts` together, divided by the capacity in GB.
     pub per_gb: f64,
     /// Parts of the card for which the file has no price; `per_gb` lacks these parts.
     pub missing: Vec<Item>,

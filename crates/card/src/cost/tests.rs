@@ -62,8 +62,8 @@ fn wear_follows_rate_and_locality() {
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
-    // A write of less than a row wears the whole row. A hot range as large as the memory is no hot
-    // spot.
+    // A write of less than a row wears the whole row. A hot range as large as the memory does not
+    // shorten the lifetime.
     assert_eq!(
         wear.unlevelled_years(1e6, Locality::Hot { part: 1.0, bytes: 8 }),
         wear.unlevelled_years(1e6, hot)
@@ -89,8 +89,8 @@ fn the_table_compares_both_kinds_of_cards() {
     assert_eq!((mram.save_j, mram.capacitor_w, mram.nand_years), (None, None, None));
     assert_eq!((dram.levelled_years, dram.unlevelled_years), (None, None));
     assert_eq!(dram.nand_years, Some(250.0));
-    // 100 MB/s, of which 90 % go to 1 MiB, write each cell 86 times a second: 10^9 writes in 0.37
-    // years.
+    // Of 100 MB/s, 90 % go to 1 MiB and write each of its cells 86 times a second: 10^9 writes in
+    // 0.37 years.
     let unlevelled = mram.unlevelled_years.expect("a limit");
     assert!((0.3..0.4).contains(&unlevelled), "{unlevelled}");
     assert!(mram.levelled_years.expect("a limit") > 300.0);
@@ -153,7 +153,8 @@ fn wrong_prices_name_line_and_field() {
     assert!(error(&mixed).contains("EUR beside another currency"), "{}", error(&mixed));
 }
 
-/// Counts the commands of the memory channel in a run, and keeps the clock of the last command.
+/// Counts the commands of the memory channel in a run. The second field is the clock of the last
+/// command.
 struct Counter(CommandCounts, u64);
 
 impl WriteObserver for Counter {
@@ -191,8 +192,8 @@ fn the_energy_of_an_io_is_that_of_the_commands_of_a_run() {
         let ios = outcome.completed as f64;
         let computed = (energy.standby_w() + energy.refresh_w()) * seconds
             + ios * energy.of_io(4096, is_write).memory;
-        // A row that waits for the data bus is open for longer than the formula of `CardEnergy`
-        // assumes.
+        // The test allows an error of 3 %, because a row that waits for the data bus is open for
+        // longer than the formula of `CardEnergy` assumes.
         let error = computed / measured - 1.0;
         assert!(error.abs() < 0.03, "{name} {}: {computed} J, not {measured} J", access.name());
     }

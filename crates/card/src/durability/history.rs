@@ -7,7 +7,8 @@ use super::{SegmentTimes, Survival, WriteTimes};
 pub enum Damage {
     /// The block contains data older than an acknowledged write.
     Lost,
-    /// The block contains data older than a write that a completed FLUSH or FUA covered.
+    /// The block contains data older than a write whose durability a completed FLUSH or FUA
+    /// promised.
     LostAfterFlush,
     /// The block contains a part of a write, or undefined data.
     Torn,
@@ -20,11 +21,11 @@ pub struct DamageInterval {
     pub from: u64,
     /// The first moment without the damage, fs.
     pub until: u64,
-    /// The number of the block.
+    /// The 0-based index of the block.
     pub block: u64,
-    /// The damage.
+    /// The kind of damage.
     pub damage: Damage,
-    /// The number of the write that is lost or torn.
+    /// The 1-based number of the write that is lost or torn.
     pub write: u32,
 }
 
@@ -43,7 +44,8 @@ pub(super) struct Piece {
     pub(super) order: u64,
 }
 
-/// A block that a piece covers: the number of the block, and the index of the piece.
+/// A block that a piece covers: the index of the block on the medium, and the index of the piece in
+/// the list of pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) block: u64,
@@ -51,7 +53,8 @@ pub(super) struct Entry {
 }
 
 impl Piece {
-    /// The piece of write `write` in `range`.
+    /// The part of the write with the number `write` that lies in the byte range `range`. The times
+    /// of the piece follow from `segments` and `survival`.
     pub(super) fn of(
         write: u32,
         range: core::ops::Range<u64>,
@@ -89,8 +92,10 @@ impl Piece {
     }
 }
 
-/// The kinds of events that change the content of a block, or a promise about the content: a piece
-/// begins to reach the memory or is whole in the memory; its write is acknowledged or flushed.
+/// The kinds of events that change the content of a block, or a promise about the content. `Begun`:
+/// a piece begins to reach the memory. `Acknowledged`: the write of a piece is acknowledged.
+/// `Promised`: a completed FLUSH or FUA promises the durability of the write. `Whole`: a piece is
+/// whole in the memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Begun,
@@ -99,7 +104,8 @@ enum Change {
     Whole,
 }
 
-/// Finds the spans of time in which a power failure would damage a block.
+/// Finds the spans of time in which a power failure would damage a block, and adds them to
+/// `intervals`.
 ///
 /// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
 /// are the moments from which a flush covers each write. The content of the block is the last piece

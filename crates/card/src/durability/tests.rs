@@ -106,8 +106,8 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
     timed(&mut builder, (0, 512), (0, 20), |_| (10, 80, 80));
     let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
     let timeline = builder.finish();
-    // The controller's buffer still has the older write. It reaches the memory last, and overwrites
-    // the newer write.
+    // The controller's buffer still has the older write. The older write reaches the memory last,
+    // and overwrites the newer write.
     let interval =
         DamageInterval { from: 50, until: u64::MAX, block: 0, damage: Damage::Lost, write: newer };
     assert_eq!(timeline.damage(), [interval]);

@@ -16,7 +16,8 @@ impl Engine {
         self.fetch();
     }
 
-    /// Reads entries of submission queues, as long as the controller has room for commands.
+    /// Reads entries of submission queues, as long as the controller has room for commands and may
+    /// send a further read of entries.
     pub(super) fn fetch(&mut self) {
         let (entries, burst) = (self.card.nvme.entries, self.card.nvme.arbitration_burst);
         loop {
@@ -59,7 +60,8 @@ impl Engine {
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 
-    /// The host sends the requested data from the time `ready`; returns the time of their arrival.
+    /// From the time `ready` on, the host sends the `bytes` bytes that were requested. Returns the
+    /// time at which they have arrived, fs.
     #[inline]
     pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
         let packets = self.packets.completions(0, bytes);
@@ -85,7 +87,8 @@ impl Engine {
         self.fetch();
     }
 
-    /// Gives work of `time` to the core that is free first; returns the end of the work.
+    /// Gives work that takes `time` fs to the core that is free first. Returns the time at which
+    /// the work ends.
     #[inline]
     fn core_works(&mut self, time: u64) -> u64 {
         if self.settings.ideal.has(Component::Cores) {
@@ -109,15 +112,15 @@ impl Engine {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {
                 self.wait_for_engine(slot, observer);
             }
-            // The data of completed writes are safe already, so a flush completes at once.
+            // The data of completed writes are safe already, so a flush needs no transfer.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
             // The controller reads the list of ranges to deallocate from host memory.
             Operation::Deallocate => self.request_list(slot),
         }
     }
 
-    /// Starts the completion of a command on a core. The data of a write are safe now, and the data
-    /// of a read are sent to the host.
+    /// Starts the completion of a command on a core. The data of a read have been sent to the host.
+    /// The data of a write are safe, except on a card that acknowledges early.
     pub(super) fn safe<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         observer.completing(&flight.io, flight.safe, self.now);
@@ -167,8 +170,9 @@ impl Engine {
         }
     }
 
-    /// Sends posted writes to the host, and returns the time of their arrival. Each packet takes a
-    /// header credit, and all packets together take `data_credits` data credits.
+    /// Sends `packets` posted writes, which have `bytes` bytes together, to the host. Returns the
+    /// time of their arrival, fs. Each packet takes a header credit, and all packets together take
+    /// `data_credits` data credits.
     #[inline]
     pub(super) fn post(&mut self, bytes: u64, packets: u32, data_credits: u32) -> u64 {
         let start = self.credits[0].take_from(self.up.starts(self.now), packets);

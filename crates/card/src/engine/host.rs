@@ -8,7 +8,8 @@ use crate::{
 };
 
 impl Engine {
-    /// The processor of the command's queue writes the entry and the doorbell.
+    /// From the time `at` on, the processor of the command's queue writes the submission queue
+    /// entry and the doorbell.
     pub(super) fn host_submits(&mut self, at: u64, slot: u32) {
         let queue = &mut self.queues[usize::from(self.flights[slot as usize].io.queue)];
         queue.outstanding += 1;
@@ -34,7 +35,7 @@ impl Engine {
         self.event_queue.push(DOORBELL_ARRIVED, arrives, queue.into());
     }
 
-    /// Writes a doorbell, and returns the time at which the write arrives at the card.
+    /// Writes a doorbell, and returns the time at which the write arrives at the card, fs.
     fn ring(&mut self) -> u64 {
         let sent = self.down.send(self.now, DOORBELL, 1);
         self.up.answer(self.now, 1, &self.packets);
@@ -69,8 +70,9 @@ impl Engine {
         queue.processor = queue.processor.max(free);
     }
 
-    /// The processor has handled an entry. After the last entry of a batch, it writes the doorbell
-    /// of the completion queue.
+    /// The processor has handled the completion queue entry of the command in `slot`. If `last` is
+    /// true, the entry is the last of its batch, so the processor writes the doorbell of the
+    /// completion queue.
     pub(super) fn completed(&mut self, slot: u32, last: bool) -> IoCompletion {
         if last {
             self.ring();

@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// Requests bursts for the commands of `active[kind]`: reads and writes of zeroes (0), or
-    /// writes (1). Returns true if at least one was requested.
+    /// writes (1). Returns true if at least one burst was requested.
     fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) -> bool {
         let limit = self.card.chunk_bytes();
         let mut has_requested = false;
@@ -118,7 +118,7 @@ impl Engine {
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // When data of a write arrive, `data_arrived` returns a tag and calls
+                // When data of a write arrive, `data_arrived` gives a tag back and calls
                 // `request_data` again.
                 return has_requested;
             }
@@ -226,8 +226,8 @@ impl Engine {
         }
     }
 
-    /// A chunk of a write is in a buffer, with its ECC computed: returns the read tag of the chunk,
-    /// and stores the data.
+    /// A chunk of a write is in a buffer, with its ECC computed. Gives the read tag of the chunk
+    /// back to the pool, and stores the data.
     pub(super) fn data_arrived<O: WriteObserver>(
         &mut self,
         slot: u32,
@@ -296,7 +296,8 @@ impl Engine {
         });
     }
 
-    /// The time at which a write whose data are all in the memory channel is acknowledged.
+    /// The time at which a write can be completed, fs. All data of the write are in the memory
+    /// channel.
     fn acknowledges_at(&self, slot: u32) -> u64 {
         if self.settings.acknowledge_early {
             return self.now;
@@ -312,7 +313,8 @@ impl Engine {
         }
     }
 
-    /// Sends data of a read to the host. The data are in a buffer, and ECC has checked them.
+    /// Sends `bytes` bytes of a read to the host. The data are in a buffer, and ECC has checked
+    /// them.
     pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let packets = self.packets.writes(bytes);
         let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;
@@ -327,12 +329,12 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engine has moved all data of a command. If the slot is [`RETRY`], a buffer is free
-    /// again.
+    /// Handles the event that the DMA engine has moved all data of the command in `slot`. If `slot`
+    /// is [`RETRY`], the event only tells that a buffer is free again.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
-                // Another retry has replaced this one, because a buffer returned earlier.
+                // Another retry has replaced this one, because a buffer came back earlier.
                 return;
             }
             self.retry = u64::MAX;

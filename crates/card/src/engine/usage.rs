@@ -1,4 +1,4 @@
-//! The use of each component over a span of time.
+//! Counters of the use of each component, and the utilisation between two readings of them.
 
 use super::Engine;
 use crate::settings::Component;
@@ -7,7 +7,7 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 /// Counters of an engine at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
-    /// The time, fs.
+    /// The time of the reading, fs.
     pub at: u64,
     /// The time for which each component was busy, in the order of [`Component::ALL`], fs. For the
     /// host's processors it is the time of the busiest one; for cores, channels and pools, the mean
@@ -56,7 +56,7 @@ impl Utilisation {
         self.busy[component as usize]
     }
 
-    /// The fraction of the time for which requests waited for a unit of a pool.
+    /// The fraction of the time for which requests waited for a unit of a pool, 0 to 1.
     pub fn waited(&self, component: Component) -> f64 {
         self.waited[component as usize]
     }
@@ -72,7 +72,7 @@ impl Utilisation {
         self.bound_with_credits_of(Component::LinkUp)
     }
 
-    /// [`Self::bound_by`], where `link` is the direction whose packets need the credits.
+    /// Like [`Self::bound_by`]. `link` is the direction of the link whose packets need the credits.
     pub(crate) fn bound_with_credits_of(&self, link: Component) -> Option<Component> {
         use Component::{
             Buffers, Cores, Credits, DmaEngines, Host, LinkDown, LinkUp, Memory, ReadTags,
@@ -96,7 +96,7 @@ impl Utilisation {
 }
 
 impl Engine {
-    /// The counters at the time `at`, which must not be before the last event.
+    /// The counters at the time `at` (fs), which must not be before the last event.
     pub fn usage(&self, at: u64) -> Usage {
         let processors = self.queues.iter().map(|queue| queue.processor_busy);
         let cores = self.cores_busy / self.cores.len().max(1) as u64;

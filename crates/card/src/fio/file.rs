@@ -24,10 +24,10 @@ use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
 use interleaf_model::format::FileError;
 use std::collections::BTreeMap;
 
-/// The section with options for all jobs that follow it.
+/// The name of a section with options for all jobs that follow it.
 const GLOBAL: &str = "global";
 
-/// Maximum number of jobs of a file.
+/// Maximum number of job sections of a file.
 const SECTIONS_MAX: usize = 256;
 
 /// A section of a job file.
@@ -76,7 +76,7 @@ pub fn parse(
     Ok(groups)
 }
 
-/// The jobs of a file, each with the options of the `[global]` sections before it.
+/// The job sections of a file, each with the options of the `[global]` sections before it.
 fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     let mut global = Section::new("", 0, None);
     let mut sections: Vec<Section> = vec![];
@@ -112,7 +112,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// The name in the header `[name]` of a section.
+/// The name in the header `[name]` of a section. `at` is the number of the line, for errors.
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
@@ -132,7 +132,7 @@ impl Section {
         }
     }
 
-    /// Reads `option=value` or `option`.
+    /// Reads a line `option=value` or `option`. `at` is the number of the line, for errors.
     fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());

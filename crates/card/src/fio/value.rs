@@ -7,8 +7,8 @@ use core::{ops::RangeInclusive, str::FromStr};
 /// The longest simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
-/// The units of sizes, as powers of two. With its default `kb_base` of 1024, fio reads `Ki` as
-/// 1000, so IEC prefixes are refused here.
+/// The units of sizes, each with its factor, a power of two. With its default `kb_base` of 1024,
+/// fio reads `Ki` as 1000, so IEC prefixes are refused here.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
     ("kb", 1 << 10),
@@ -21,7 +21,7 @@ const SIZE_UNITS: [(&str, u64); 9] = [
     ("b", 1),
 ];
 
-/// Units of time in ns. A number without a unit is in seconds, as in fio.
+/// The units of time, each with its length in ns. A number without a unit is in seconds, as in fio.
 const TIME_UNITS: [(&str, u64); 7] = [
     ("us", 1_000),
     ("ms", 1_000_000),
@@ -88,7 +88,8 @@ impl FromStr for Size {
 /// The allowed sizes, for error messages.
 const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
 
-/// A size in bytes: a whole number, which `k`, `m`, `g` or `t` multiplies by a power of 1024.
+/// Reads a size, and returns it in bytes. The text is a whole number, which a unit `k`, `m`, `g` or
+/// `t` multiplies by a power of 1024.
 ///
 /// # Errors
 /// When `text` is not such a size, or not below 2^63.
@@ -119,7 +120,7 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
     }
 }
 
-/// A block size, bytes: a multiple of 512 up to 1 MiB.
+/// Reads a block size, and returns it in bytes: a multiple of 512 up to 1 MiB.
 ///
 /// # Errors
 /// When `text` is not such a size.
@@ -135,8 +136,8 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// The size of an access, bytes: a size that [`block`] accepts, or for a load or store a power of
-/// two from 8 to 4096.
+/// Reads the size of an access, and returns it in bytes. It is a size that [`block`] accepts, or
+/// for a load or store a power of two from 8 to 4096.
 ///
 /// # Errors
 /// When `text` is neither.
@@ -148,7 +149,8 @@ pub fn access(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-/// A time in ns: a whole number and a unit; without a unit seconds.
+/// Reads a time, and returns it in ns. The text is a whole number with a unit; without a unit it is
+/// in seconds.
 ///
 /// # Errors
 /// When `text` is not a time, or longer than an hour.
@@ -164,7 +166,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
     ns.ok_or_else(|| wrong(format!("{text} is longer than 1h")))
 }
 
-/// A time above 0, ns.
+/// Reads a time above 0, and returns it in ns.
 ///
 /// # Errors
 /// The errors of [`time`], and a time of 0.
@@ -178,7 +180,7 @@ pub fn runtime(text: &str) -> Result<u64, ValueError> {
     }
 }
 
-/// A Boolean value: 0, 1, true, false; "" is true.
+/// Reads a Boolean value: 0, 1, true or false. The text "" is true.
 ///
 /// # Errors
 /// When `text` is another value.

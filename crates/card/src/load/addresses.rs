@@ -1,4 +1,4 @@
-//! The order in which a thread uses its blocks.
+//! The order in which a thread of a load accesses its blocks.
 
 use rand_pcg::{
     Pcg64Mcg,
@@ -16,14 +16,14 @@ pub(crate) fn next_seed(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// A sequence of block numbers.
+/// The rule by which a sequence of block indices goes on.
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
-    /// One after the other.
+    /// All blocks, one after the other.
     Sequential,
-    /// Uniformly random, with repetition.
+    /// Uniformly random blocks, with repetition.
     Random,
-    /// Random, each block once in a pass.
+    /// Blocks in random order. In a pass over all blocks, each is used once.
     Permuted(Permutation),
 }
 
@@ -43,7 +43,7 @@ impl Permutation {
         Self { half_bits, keys: std::array::from_fn(|_| random.next_u64()) }
     }
 
-    /// The number to which the permutation maps `index`, below `count`.
+    /// The number below `count` to which the permutation of `0..count` maps `index`.
     #[inline]
     pub(super) fn of(&self, index: u64, count: u64) -> u64 {
         let mut at = index;
@@ -67,7 +67,7 @@ impl Permutation {
     }
 }
 
-/// The sequence of block numbers that one thread accesses.
+/// The sequence of block indices that one thread accesses.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     blocks: Blocks,
@@ -89,7 +89,7 @@ impl Addresses {
         Self { blocks, count: count.max(1), next: 0, random }
     }
 
-    /// The number of the next block.
+    /// The 0-based index of the next block.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let index = self.next;

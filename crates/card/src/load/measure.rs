@@ -74,7 +74,7 @@ impl Latencies {
         if self.count() == 0 { 0 } else { self.min_ns }
     }
 
-    /// The largest latency, ns.
+    /// The largest latency, ns; 0 without latencies.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
@@ -99,9 +99,9 @@ impl Latencies {
 /// The measurements of one direction, or of all I/Os.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionResult {
-    /// Completed I/Os.
+    /// The number of I/Os that completed during the measurement.
     pub ios: u64,
-    /// Bytes of the completed I/Os.
+    /// The number of bytes of these I/Os.
     pub bytes: u64,
     /// I/Os per second.
     pub iops: f64,
@@ -124,7 +124,8 @@ impl DirectionResult {
         sum / f64::max(ios, 1.0)
     }
 
-    /// Adds the I/Os of `other`, measured in the same time.
+    /// Adds the measurements of `other`, which come from the same span of time, so that rates add
+    /// up.
     pub fn add(&mut self, other: &Self) {
         self.ios += other.ios;
         self.bytes += other.bytes;
@@ -145,7 +146,7 @@ impl DirectionResult {
 /// The cause that limits the number of I/Os per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// A saturated component.
+    /// The component that is saturated.
     Component(Component),
     /// The latency: with more outstanding I/Os, there would be more I/Os per second.
     Depth,
@@ -167,11 +168,12 @@ impl Bound {
 /// The measurements of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// Reads.
+    /// The measurements of all reads.
     pub read: DirectionResult,
-    /// Writes.
+    /// The measurements of all writes.
     pub write: DirectionResult,
-    /// Reads and writes of each group, in the order of the load.
+    /// For each group, in the order of the load: the measurements of its reads, then those of its
+    /// writes.
     pub groups: Vec<[DirectionResult; 2]>,
     /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,
@@ -179,9 +181,9 @@ pub struct Outcome {
     pub end_fs: u64,
     /// The mean number of outstanding I/Os during the measurement.
     pub outstanding: f64,
-    /// I/Os submitted in the whole run.
+    /// The number of I/Os submitted in the whole run.
     pub submitted: u64,
-    /// I/Os completed in the whole run.
+    /// The number of I/Os completed in the whole run.
     pub completed: u64,
     /// The utilisation of each component.
     pub utilisation: Utilisation,
@@ -189,7 +191,7 @@ pub struct Outcome {
     pub bound_by: Bound,
     /// The engine's counters at the start and at the end of the measurement.
     pub usage: [Usage; 2],
-    /// Events of the engine in the whole run.
+    /// The number of events that the engine handled in the whole run.
     pub events: u64,
 }
 

@@ -26,7 +26,7 @@ struct Thread {
     interval: Option<u64>,
     /// With a rate: the time of the next I/O, fs.
     due: u64,
-    /// Tags of I/Os that are not outstanding.
+    /// The tags of the thread that no outstanding I/O uses.
     idle: Vec<u32>,
 }
 
@@ -39,12 +39,13 @@ struct Io {
     decided: u64,
 }
 
-/// The threads during a run.
+/// The threads of all groups during a run, and the measurements so far.
 #[derive(Debug)]
 pub(super) struct Threads {
     threads: Vec<Thread>,
     ios: Vec<Io>,
-    /// Threads with a rate, by the time of their next I/O.
+    /// For each thread with a rate, the time of its next I/O (fs) and its index in `threads`; the
+    /// earliest time is on top.
     paced: BinaryHeap<Reverse<(u64, u32)>>,
     start: u64,
     stop: Stop,
@@ -194,8 +195,8 @@ impl Threads {
         }
     }
 
-    /// Each paced thread that is due submits an I/O. A thread without a free tag submits as soon as
-    /// one of its I/Os completes.
+    /// Each thread whose rate demands an I/O up to the time `due` submits it. A thread without a
+    /// free tag submits as soon as one of its I/Os completes.
     fn submit_due(&mut self, engine: &mut Engine, due: u64) {
         while let Some(Reverse((at, thread))) = self.paced.peek().copied() {
             if at > due {
@@ -208,7 +209,8 @@ impl Threads {
         }
     }
 
-    /// A thread submits an I/O at `at`. Returns false if all its I/Os are outstanding.
+    /// The thread with the index `number` submits an I/O at the time `at`. Returns false if all its
+    /// I/Os are outstanding.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };
@@ -245,8 +247,8 @@ impl Threads {
         true
     }
 
-    /// Adds the outstanding I/Os times the time since the last call to `outstanding_fs`, up to
-    /// `at`.
+    /// Adds to `outstanding_fs` the number of outstanding I/Os times the time from `counted_until`
+    /// to `at`. Time before the start of the measurement is not counted.
     #[inline]
     fn count_time(&mut self, at: u64) {
         let from = self.counted_until.max(self.start);
@@ -256,7 +258,8 @@ impl Threads {
         self.counted_until = self.counted_until.max(at);
     }
 
-    /// Counts a completion, and submits the thread's next I/O.
+    /// Counts a completion. The thread of the I/O then submits its next I/O, unless its rate
+    /// demands a later time.
     #[inline]
     fn complete(&mut self, engine: &mut Engine, completion: &IoCompletion) {
         let now = completion.completed;
@@ -275,7 +278,8 @@ impl Threads {
         }
         let thread = &mut self.threads[io.thread as usize];
         thread.idle.push(completion.tag);
-        // A paced thread that is behind its rate and had no free tag submits at this completion.
+        // A thread without a rate submits at each completion. A thread with a rate submits only if
+        // its next I/O is overdue and all its tags were in use.
         let waits = thread.interval.is_none() || thread.due <= now && thread.idle.len() == 1;
         if waits {
             self.submit(engine, now, io.thread);

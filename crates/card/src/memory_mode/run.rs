@@ -29,13 +29,13 @@ enum AccessKind {
     Persist,
 }
 
-/// An outstanding access.
+/// An outstanding access: a load, a store or a read-back.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     thread: u32,
     access: AccessKind,
     since: u64,
-    /// Row segments of the access that are not complete.
+    /// The number of row segments of the access that are not complete.
     pending: u32,
     /// Bytes of each row segment of the access.
     segment: u32,
@@ -44,7 +44,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct AccessThread {
     addresses: Addresses,
-    /// Stores since the last read-back, which makes stores persistent.
+    /// The number of stores since the last read-back, which makes stores persistent.
     stores: u32,
     /// The address of the last store, which the next read-back reads.
     stored: u64,
@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests a row segment of a load or a read-back from the card.
+    /// Requests the row segment at `address` of a load or a read-back from the card.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -206,7 +206,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Writes a row segment to the card, once credits for all its packets are free.
+    /// Writes the row segment at `address` of a store to the card, once credits for all its packets
+    /// are free.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {
@@ -244,7 +245,9 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
-    /// Counts a row segment as complete. The last segment of an access completes the access.
+    /// Counts a row segment of the access in slot `number` as complete. The last segment of an
+    /// access completes the access. Its latency is recorded only if `counted` is true, which it is
+    /// after the ramp time.
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;
@@ -269,8 +272,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(ISSUED, now, number as u64);
     }
 
-    /// The counters at `at`. They are 0 for processors, cores, DMA engines, buffers and read tags,
-    /// which accesses do not use.
+    /// The counters at the time `at`, fs. They are 0 for processors, cores, DMA engines, buffers
+    /// and read tags, which accesses do not use.
     fn usage(&self, at: u64) -> Usage {
         let busy = |component| match component {
             Component::LinkUp => self.up.busy,

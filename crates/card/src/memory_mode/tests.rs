@@ -96,8 +96,8 @@ fn threads_are_outstanding_accesses_of_their_own() {
         let [four, one] = [threads, load(percent, 8)].map(|load| run("all-mram", &load));
         let ratio = four.bytes_per_s() / one.bytes_per_s();
         assert!((ratio - 1.0).abs() < 0.05, "{percent}: {ratio}");
-        // By Little's law, rate times latency is the number of outstanding accesses: 4 threads of
-        // 2.
+        // By Little's law, rate times latency is the number of outstanding accesses: 4 threads with
+        // 2 accesses each.
         let outstanding = (four.loads.iops + four.stores.iops) * four.mean_ns() * 1e-9;
         assert!((outstanding / 8.0 - 1.0).abs() < 0.03, "{percent}: {outstanding}");
     }

@@ -3,7 +3,7 @@
 use super::fault::FaultClass;
 use core::str::FromStr;
 
-/// An algorithm.
+/// An algorithm of the memory test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// Writes the pattern, cuts the power, and reads back.
@@ -25,11 +25,11 @@ pub enum Algorithm {
 /// The fraction of the faults of a class that an algorithm finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// All faults of the class.
+    /// The algorithm finds all faults of the class.
     All,
-    /// Some, depending on the cells and their values.
+    /// The algorithm finds some faults of the class, depending on their cells and values.
     Some,
-    /// No fault of the class.
+    /// The algorithm finds no fault of the class.
     None,
 }
 
@@ -49,7 +49,7 @@ pub enum Background {
     Direct,
     /// The inverse of the background: `1` of a march test.
     Inverse,
-    /// A word in which only the bit of this number is set.
+    /// A word in which only the bit with this index is set.
     Bit(u32),
     /// A word of zeros.
     Zero,
@@ -95,12 +95,12 @@ impl Algorithm {
         Self::Random,
     ];
 
-    /// The name, as options and records have it.
+    /// The name of the algorithm in options and records.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
     }
 
-    /// The steps of one cycle.
+    /// The steps of one cycle of the algorithm.
     pub fn steps(self) -> Vec<TestStep> {
         use Background::{Bit, Direct, Inverse, Zero};
         use MarchOrder::{Down, Up};
@@ -179,7 +179,7 @@ const fn mixed(value: u64) -> u64 {
 impl FromStr for Algorithm {
     type Err = String;
 
-    /// Reads the name; the error lists all names.
+    /// Reads the name of an algorithm. The error lists all names.
     fn from_str(text: &str) -> Result<Self, String> {
         NAMES.iter().find(|(name, _)| *name == text).map(|(_, algorithm)| *algorithm).ok_or_else(
             || {

@@ -38,7 +38,7 @@ const fn mask(cell: MemoryCell) -> u32 {
     1 << cell.bit
 }
 
-/// Sets or clears the bit of a cell in a value.
+/// Returns `value` with the bit of a cell set or cleared.
 const fn with(value: u32, cell: MemoryCell, is_set: bool) -> u32 {
     if is_set { value | mask(cell) } else { value & !mask(cell) }
 }
@@ -123,7 +123,7 @@ impl TestArray {
         Accessed::One(self.word(address))
     }
 
-    /// True if the cell is in this word.
+    /// True if the cell is in the word with the index `word`.
     fn is_in(&self, cell: MemoryCell, word: usize) -> bool {
         self.word(cell.address) == word
     }
@@ -137,8 +137,8 @@ impl TestArray {
         self.words[word] = with(self.words[word], cell, value);
     }
 
-    /// Stores a value as the faults of the word's cells allow, then applies the coupling faults
-    /// whose aggressors changed.
+    /// Stores `value` in the word with the index `word`, changed by the faults of its cells. Then
+    /// applies the coupling faults whose aggressors changed.
     fn store(&mut self, word: usize, value: u32) {
         let old = self.words[word];
         let mut new = value;
@@ -178,7 +178,8 @@ impl TestArray {
         }
     }
 
-    /// Applies the faults that act on each read to a word, then returns the word.
+    /// Returns the word with the index `word`. First applies the faults that change a word at each
+    /// read.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {
             match self.faults[at] {

@@ -11,7 +11,7 @@ pub struct MemoryCell {
     pub bit: u32,
 }
 
-/// A class of faults, by van de Goor's names.
+/// A class of faults, with van de Goor's name (Testing Semiconductor Memories, 1991).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultClass {
     /// SAF: a cell always has one value.
@@ -43,10 +43,10 @@ impl FaultClass {
     ];
 }
 
-/// A fault to inject. The documentation of each variant has the syntax of its text.
+/// A fault to inject. Each variant shows the text from which it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// `stuck-at:ADDRESS.BIT=0|1`
+    /// `stuck-at:ADDRESS.BIT=0|1`: the value that the cell always has.
     StuckAt {
         /// The faulty cell.
         cell: MemoryCell,
@@ -60,7 +60,8 @@ pub enum InjectedFault {
         /// True for the change from 0 to 1, false for the change from 1 to 0.
         up: bool,
     },
-    /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: aggressor, then victim.
+    /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: aggressor, victim, the change of the
+    /// aggressor.
     CouplingInversion {
         /// The cell that changes.
         aggressor: MemoryCell,
@@ -69,7 +70,8 @@ pub enum InjectedFault {
         /// True if a change of the aggressor from 0 to 1 has the effect, false for 1 to 0.
         up: bool,
     },
-    /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`
+    /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`: aggressor, victim, the change of
+    /// the aggressor, the value of the victim.
     CouplingIdempotent {
         /// The cell that changes.
         aggressor: MemoryCell,
@@ -80,7 +82,8 @@ pub enum InjectedFault {
         /// The value to which the victim is forced.
         value: bool,
     },
-    /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`
+    /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`: aggressor, victim, the state of the
+    /// aggressor, the value of the victim.
     CouplingState {
         /// The cell with the state.
         aggressor: MemoryCell,
@@ -105,7 +108,8 @@ pub enum InjectedFault {
         /// The address of the word that is accessed instead.
         other: u64,
     },
-    /// `address-many:ADDRESS/ADDRESS=or|and`: the first address accesses both words.
+    /// `address-many:ADDRESS/ADDRESS=or|and`: the first address accesses the words of both
+    /// addresses.
     AddressMany {
         /// The faulty address.
         address: u64,

@@ -14,7 +14,7 @@ use interleaf_sim::dimm::device::Device;
 /// A memory test, with the fields of the test program of the card's board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
-    /// The type of test.
+    /// The algorithm ("type of test" in the test program).
     pub algorithm: Algorithm,
     /// Number of cycles, at least 1.
     pub cycles: u64,
@@ -24,9 +24,9 @@ pub struct MemoryTest {
     pub stop: u64,
     /// The value that [`Algorithm::Pattern`] writes; other algorithms ignore it.
     pub pattern: u32,
-    /// Writes zero to all words first.
+    /// True if the test first writes zero to all words.
     pub init: bool,
-    /// Keeps a log of all operations, up to [`MemoryTest::LOG_MAX`].
+    /// True if the result has a log of all operations, up to [`MemoryTest::LOG_MAX`].
     pub debug: bool,
     /// Seed of random values, and of the content after power-up.
     pub seed: u64,
@@ -43,7 +43,7 @@ pub struct AccessTimes {
     pub power_cycle_fs: u64,
 }
 
-/// A read that returned another value than was written.
+/// A read that returned another value than the test expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadMismatch {
     /// Index of the cycle, 0-based.
@@ -52,7 +52,7 @@ pub struct ReadMismatch {
     pub step: u32,
     /// The address of the word.
     pub address: u64,
-    /// The value that was written.
+    /// The value that the test expects.
     pub expected: u32,
     /// The value that was read.
     pub read: u32,
@@ -84,23 +84,23 @@ pub enum LogEntry {
 pub struct MemoryTestResult {
     /// Number of cycles of the algorithm.
     pub cycles: u64,
-    /// Reads.
+    /// The number of reads.
     pub reads: u64,
-    /// Writes, including the initialisation.
+    /// The number of writes, including the initialisation.
     pub writes: u64,
-    /// Power cycles.
+    /// The number of power cycles.
     pub power_cycles: u64,
     /// Time of all reads, writes and power cycles, s.
     pub seconds: f64,
-    /// Reads that returned another value than was written.
+    /// The number of reads that returned another value than the test expects.
     pub mismatches: u64,
-    /// Words with at least one mismatch.
+    /// The number of words with at least one mismatch.
     pub failed_words: u64,
     /// The first mismatches, at most [`MemoryTest::LISTED_MAX`].
     pub first: Vec<ReadMismatch>,
     /// The log of the debug mode.
     pub log: Vec<LogEntry>,
-    /// Operations that are not in the log, because it was full.
+    /// The number of operations that are not in the log, because it was full.
     pub log_dropped: u64,
 }
 
@@ -236,7 +236,7 @@ impl TestStep {
     }
 }
 
-/// A test during its run. `failed` has the addresses of the words with a mismatch.
+/// The state of a test that runs. `failed` has the addresses of the words with a mismatch.
 struct Progress<'a> {
     test: &'a MemoryTest,
     array: TestArray,
@@ -244,7 +244,8 @@ struct Progress<'a> {
     failed: std::collections::BTreeSet<u64>,
 }
 
-/// Tests a memory of `capacity` bytes with the injected `faults`.
+/// Tests a memory of `capacity` bytes with the injected `faults`. `power_loss` is the effect of a
+/// power cycle on the content, and `times` are the times of accesses and power cycles.
 ///
 /// # Errors
 /// If a field of the test is wrong.

@@ -64,7 +64,7 @@ fn a_good_memory_passes_every_test() {
     }
 }
 
-/// A fault of the class at random words of the test and random bits.
+/// A fault of the given class, with cells at random bits of random words of the test.
 fn random_fault(class: FaultClass, random: &mut Pcg64Mcg) -> InjectedFault {
     let mut below = |end: u64| random.next_u64() % end;
     let (first, step) = (below(64), 1 + below(63));

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 /// A page of the NAND parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAddress {
-    /// The channel.
+    /// The index of the channel.
     pub channel: u32,
-    /// The die of the channel.
+    /// The index of the die on its channel.
     pub die: u32,
-    /// The plane of the die.
+    /// The index of the plane in its die.
     pub plane: u32,
-    /// The block of the plane.
+    /// The index of the block in its plane.
     pub block: u32,
-    /// The page of the block.
+    /// The index of the page in its block.
     pub page: u32,
 }
 
@@ -28,47 +28,48 @@ pub struct NandArray {
     spec: NandSpec,
     /// Probability that a page that is read back has more bit errors than ECC corrects.
     uncorrectable: f64,
-    /// The bad blocks of each plane, for the planes of all dies in order.
+    /// The indices of the bad blocks of each plane. `NandArray::lane` defines the order of the
+    /// planes.
     bad: Vec<BTreeSet<u32>>,
 }
 
 /// A page whose program failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramFailure {
-    /// The number of the page in the order in which the save programs pages, 0-based.
+    /// The 0-based index of the page in the order in which the save programs pages.
     pub position: u64,
     /// The page that failed.
     pub address: PageAddress,
-    /// True if the plane had a good block left for this page. If false, the pages after it have no
-    /// block either.
+    /// True if the plane had a good block left for this page. If false, the later pages of the
+    /// plane have no block either.
     pub remapped: bool,
 }
 
 /// The good and bad blocks of an array, and the blocks that an image needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NandUse {
-    /// Good blocks of the plane with the fewest good blocks.
+    /// The number of good blocks of the plane that has the fewest.
     pub good_blocks: u32,
-    /// Blocks that the image needs in each plane.
+    /// The number of blocks that the image needs in each plane.
     pub needed_blocks: u32,
-    /// Bad blocks of all planes.
+    /// The number of bad blocks of all planes together.
     pub bad_blocks: u32,
 }
 
 /// The image of a save.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgrammedImage {
-    /// Pages of the whole image.
+    /// The number of pages of the whole image, programmed or not.
     pub pages: u64,
     /// Pages whose programs failed.
     pub failures: Vec<ProgramFailure>,
     /// Time from the first transfer to the last program, or to the end of the energy, fs.
     pub time_fs: u64,
-    /// Time that the whole image needs, fs.
+    /// Time to program the whole image, fs.
     pub needed_fs: u64,
-    /// Planes of all dies: the number of pages that one step programs.
+    /// The number of planes of all dies together. One step programs as many pages.
     lanes: u64,
-    /// Planes of a die.
+    /// The number of planes of a die.
     planes: u64,
     /// For each die, the number of steps that were complete before the end of the energy. A step
     /// programs one page of each plane of a die.
@@ -124,7 +125,7 @@ impl NandArray {
         Self { uncorrectable: spec.uncorrectable(), spec: spec.clone(), bad }
     }
 
-    /// The figures of the parts.
+    /// The data sheet figures of the NAND parts.
     pub fn spec(&self) -> &NandSpec {
         &self.spec
     }
@@ -135,8 +136,8 @@ impl NandArray {
         self.bad[lane].insert(address.block);
     }
 
-    /// Erases the blocks for an image of `pages`. Returns the blocks whose erase failed; from now
-    /// on they are bad blocks.
+    /// Erases the blocks for an image of `pages` pages; `seed` decides which erases fail. Returns
+    /// the blocks whose erase failed. From now on they are bad blocks.
     pub fn erase(&mut self, pages: u64, seed: u64) -> Vec<PageAddress> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6572_6173);
         let per_plane = self.blocks_for(pages);
@@ -150,7 +151,8 @@ impl NandArray {
         failed
     }
 
-    /// The blocks that an image of `pages` needs, and the good and bad blocks.
+    /// The number of blocks that an image of `pages` pages needs, and the numbers of good and bad
+    /// blocks.
     pub fn usage(&self, pages: u64) -> NandUse {
         let bad = self.bad.iter().map(BTreeSet::len);
         NandUse {
@@ -160,15 +162,16 @@ impl NandArray {
         }
     }
 
-    /// Programs an image of `pages` within `limit_fs`; `seed` decides which programs fail.
+    /// Programs an image of `pages` pages, until the image is complete or `limit_fs` has passed;
+    /// `seed` decides which programs fail.
     pub fn program(&self, pages: u64, limit_fs: u64, seed: u64) -> ProgrammedImage {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7072_6F67);
         let spec = &self.spec;
         let (lanes, planes) = (spec.pages_in_parallel(), u64::from(spec.planes));
         let per_block = u64::from(spec.pages);
         // For each plane, the number of pages that were skipped because a program failed in their
-        // block. With n pages in a block, page i of the plane is page (i + skipped) % n of good
-        // block number (i + skipped) / n.
+        // block. With n pages in a block, page i of the image on a plane is page (i + skipped) % n
+        // of the good block with the index (i + skipped) / n.
         let mut skipped = vec![0_u64; lanes as usize];
         let mut retries: Vec<Vec<u64>> = vec![vec![]; spec.all_dies() as usize];
         let mut failures = vec![];
@@ -218,7 +221,8 @@ impl NandArray {
         failed.into_iter().filter(|position| image.has(*position)).collect()
     }
 
-    /// The page on the card that has position `position` of `image`; `None` beyond the good blocks.
+    /// The location in the NAND of the page at `position` of `image`; `None` if its plane has no
+    /// good block for it.
     pub fn address(&self, image: &ProgrammedImage, position: u64) -> Option<PageAddress> {
         let lane = position % image.lanes;
         let failed = image.failures.iter().map(|failure| failure.position);
@@ -230,13 +234,14 @@ impl NandArray {
         Some(PageAddress { page: self.page_in_block(place), ..block })
     }
 
-    /// The page of a block, for page `place` of the good blocks of a plane.
+    /// The index in its block of the page `place`, where `place` counts the pages of all good
+    /// blocks of a plane.
     fn page_in_block(&self, place: u64) -> u32 {
         (place % u64::from(self.spec.pages)) as u32
     }
 
-    /// The number of pages that are skipped when the program of page `place` of the good blocks of
-    /// a plane fails: this page and all later pages of its block.
+    /// The number of pages that are skipped if the program of the page `place` fails: this page,
+    /// and all later pages of its block. `place` counts the pages of all good blocks of a plane.
     fn rest_of_block(&self, place: u64) -> u64 {
         u64::from(self.spec.pages - self.page_in_block(place))
     }
@@ -247,8 +252,8 @@ impl NandArray {
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// The time at which a die has completed `count` steps, fs. A step in `retries` takes the time
-    /// of two programs, because the first program failed.
+    /// The time at which the die with the index `die` has completed `count` steps, fs. A step in
+    /// `retries` takes the time of two programs, because the first program failed.
     fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
         if count == 0 {
             return 0;
@@ -268,8 +273,8 @@ impl NandArray {
         (die * self.spec.planes + address.plane) as usize
     }
 
-    /// The first page of the good block number `ordinal` of a plane. Bad blocks have no number;
-    /// `None` if the plane has fewer good blocks.
+    /// The first page of a good block of the plane `lane`. `ordinal` is the 0-based index of the
+    /// block among the good blocks of the plane; `None` if the plane has fewer good blocks.
     fn good_block(&self, lane: usize, ordinal: u64) -> Option<PageAddress> {
         let mut block = ordinal;
         for bad in &self.bad[lane] {

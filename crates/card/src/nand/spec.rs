@@ -4,15 +4,15 @@
 /// section `[save]` of a card's file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
-    /// Channels of the controller.
+    /// The number of NAND channels of the controller.
     pub channels: u32,
-    /// Dies (LUNs) of a channel.
+    /// The number of dies (LUNs) of a channel.
     pub dies: u32,
-    /// Planes of a die.
+    /// The number of planes of a die.
     pub planes: u32,
-    /// Blocks of a plane.
+    /// The number of blocks of a plane.
     pub blocks: u32,
-    /// Pages of a block.
+    /// The number of pages of a block.
     pub pages: u32,
     /// Data bytes of a page, without the spare area.
     pub page_bytes: u32,
@@ -32,11 +32,11 @@ pub struct NandSpec {
     pub erase_failure: f64,
     /// Probability that a bit that is read back is wrong, before ECC.
     pub bit_error: f64,
-    /// Bit errors that ECC corrects in a codeword.
+    /// The number of bit errors that ECC corrects in a codeword.
     pub ecc_bits: u32,
     /// Data bytes of a codeword.
     pub codeword_bytes: u32,
-    /// Program and erase cycles that a block withstands.
+    /// The number of program and erase cycles that a block withstands.
     pub endurance: u32,
     /// Power of a die that programs, W.
     pub program_w: f64,
@@ -52,12 +52,12 @@ impl NandSpec {
         u64::from(self.channels) * u64::from(self.dies)
     }
 
-    /// Pages that all dies program at a time.
+    /// The number of pages that all dies program at the same time: one on each plane.
     pub fn pages_in_parallel(&self) -> u64 {
         self.all_dies() * u64::from(self.planes)
     }
 
-    /// Blocks of all planes.
+    /// The number of blocks of all planes together, good or bad.
     pub fn all_blocks(&self) -> u64 {
         self.pages_in_parallel() * u64::from(self.blocks)
     }
@@ -101,13 +101,13 @@ impl NandSpec {
         self.all_dies() as f64 * die
     }
 
-    /// Time to read `pages` in order, fs.
+    /// Time to read `pages` pages back in order, fs. All planes of all dies work in parallel.
     pub fn restore_fs(&self, pages: u64) -> u64 {
         pages.div_ceil(self.pages_in_parallel()).saturating_mul(self.read_step_fs())
     }
 
-    /// Time to erase the blocks that `pages` need, fs: the dies work in parallel, and so do their
-    /// planes.
+    /// Time to erase the blocks that `pages` pages need, fs. All planes of all dies work in
+    /// parallel.
     pub fn erase_all_fs(&self, pages: u64) -> u64 {
         let blocks = pages.div_ceil(self.pages_in_parallel()).div_ceil(u64::from(self.pages));
         blocks.saturating_mul(self.erase_fs)

@@ -1,4 +1,5 @@
-//! Entries of submission and completion queues (sections 4.2 and 4.6), little-endian.
+//! Entries of submission and completion queues (sections 4.2 and 4.6); their fields are
+//! little-endian.
 
 use super::status::NvmeStatus;
 
@@ -16,7 +17,7 @@ pub struct SubmissionEntry {
     pub flags: u8,
     /// The command identifier, chosen by the driver.
     pub identifier: u16,
-    /// The namespace.
+    /// The namespace identifier (NSID).
     pub namespace: u32,
     /// The first PRP entry.
     pub prp1: u64,
@@ -84,12 +85,12 @@ pub struct CompletionEntry {
     pub submission_queue: u16,
     /// The command identifier, which the driver chose.
     pub identifier: u16,
-    /// The status.
+    /// The status of the command.
     pub status: NvmeStatus,
 }
 
 impl CompletionEntry {
-    /// The bytes of the entry with a phase bit, as the controller writes them.
+    /// The bytes of the entry as the controller writes them, with the phase bit `phase`.
     #[must_use]
     pub fn bytes(&self, phase: bool) -> [u8; COMPLETION_BYTES] {
         let mut bytes = [0; COMPLETION_BYTES];

@@ -41,7 +41,8 @@ pub struct ContentsFault {
 /// `durable` writes survive a power failure once the call returns; other writes survive from the
 /// next [`flush`](Contents::flush).
 pub trait Contents {
-    /// Reads bytes; bytes that were never written, or that were deallocated, are zero.
+    /// Reads `data.len()` bytes from the byte `offset` on. Bytes that were never written, or that
+    /// were deallocated, are zero.
     ///
     /// # Errors
     ///
@@ -56,7 +57,8 @@ pub trait Contents {
     /// The bytes cannot be written.
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault>;
 
-    /// Makes a range of bytes zero; `durable` has the same meaning as in [`Self::write`].
+    /// Makes `bytes` bytes from the byte `offset` on zero; `durable` has the same meaning as in
+    /// [`Self::write`].
     ///
     /// # Errors
     ///
@@ -67,7 +69,7 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// A write is not durable.
+    /// Not all earlier writes are durable.
     fn flush(&mut self) -> Result<(), ContentsFault>;
 }
 
@@ -81,8 +83,9 @@ pub struct MemoryContents {
 }
 
 impl MemoryContents {
-    /// Splits a range at page boundaries. A piece is the number of the page, the first byte in the
-    /// page, and the start and the end in the data.
+    /// Splits the range of `bytes` bytes from `offset` on at page boundaries. A piece is the index
+    /// of the page, the offset of the piece in the page, and the start and the (excluded) end of
+    /// the piece in the data.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;
         std::iter::from_fn(move || {

@@ -39,13 +39,13 @@ pub struct NvmeController {
     settings: NvmeSettings,
     registers: Registers,
     features: Features,
-    /// Submission queues by identifier; 0 is the admin queue.
+    /// The submission queues. The index is the queue identifier; 0 is the admin queue.
     submissions: Vec<Option<SubmissionRing>>,
-    /// Completion queues by identifier.
+    /// The completion queues. The index is the queue identifier; 0 is the admin queue.
     completions: Vec<Option<CompletionRing>>,
     /// Arbitration among the I/O queues only; index 0 is I/O queue 1.
     arbitration: Arbitration,
-    /// Arbitration among all queues.
+    /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
     /// The submission queue whose turn it is in the arbitration, and the number of commands that
     /// may still be fetched from it in this turn.
@@ -55,7 +55,8 @@ pub struct NvmeController {
     events: AsyncEvents,
     errors: ErrorLog,
     usage: HealthCounters,
-    /// Vectors signalled since the last [`Self::take_interrupts`], one bit each.
+    /// The MSI-X vectors signalled since the last [`Self::take_interrupts`]: bit b of element i is
+    /// vector 64 i + b.
     signalled: [u64; 4],
     resets: u64,
     /// Buffers for the data of commands, kept so that a transfer need not allocate memory.
@@ -64,14 +65,14 @@ pub struct NvmeController {
 
 /// A slot for a command that waits for its completion. The generation tells the command from
 /// earlier commands in the same slot, because the caller of [`NvmeController::complete`] may still
-/// hold the tags of those.
+/// hold the tags of earlier commands.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
     command: Option<PendingCommand>,
 }
 
-/// Maximum number of outstanding commands: a tag has 16 bits for the number of the slot.
+/// Maximum number of outstanding commands: a tag has 16 bits for the index of the slot.
 const PENDING_MAX: usize = 1 << 16;
 
 impl NvmeController {
@@ -109,8 +110,8 @@ impl NvmeController {
         &self.settings
     }
 
-    /// Resets so far. The component that decides when commands complete (a pacer) must drop the
-    /// commands that it received before the latest reset.
+    /// The number of resets so far. The component that decides when commands complete (a pacer)
+    /// must drop the commands that it received before the latest reset.
     #[must_use]
     pub fn resets(&self) -> u64 {
         self.resets
@@ -122,7 +123,8 @@ impl NvmeController {
         self.registers.status & registers::FATAL != 0
     }
 
-    /// Reads registers. Doorbells and reserved registers read as zero.
+    /// Reads `data.len()` bytes of registers from the byte `offset` of BAR 0 on. Doorbells and
+    /// reserved registers read as zero.
     pub fn register_read(&self, offset: u64, data: &mut [u8]) {
         let image = self.registers.image(&self.settings);
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -235,8 +237,8 @@ impl NvmeController {
         self.registers.status |= registers::SHUTDOWN_COMPLETE;
     }
 
-    /// Sets the fatal status, because the memory of a queue does not exist. The host must then
-    /// reset the controller.
+    /// Sets the fatal status (CSTS.CFS). The cause is that the memory of a queue does not exist.
+    /// The host must then reset the controller.
     fn fail(&mut self) {
         self.registers.status |= registers::FATAL;
     }
@@ -343,7 +345,8 @@ impl NvmeController {
         u32::from(slot.generation) << 16 | u32::from(at)
     }
 
-    /// Removes the command of a tag. Returns `None` if the command was aborted, or lost by a reset.
+    /// Removes the command of a tag and returns it; `None` if the command was aborted, or lost by a
+    /// reset.
     fn take(&mut self, tag: u32) -> Option<PendingCommand> {
         let at = (tag & 0xffff) as usize;
         let slot = self.slots.get(at)?;
@@ -353,7 +356,7 @@ impl NvmeController {
         self.vacate(at)
     }
 
-    /// Removes all commands for which `named` is true, and returns the last of them.
+    /// Removes all outstanding commands for which `named` is true, and returns the last of them.
     fn remove(&mut self, named: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
         let mut last = None;
         for at in 0..self.slots.len() {
@@ -404,7 +407,8 @@ impl NvmeController {
         self.post(completions, attached);
     }
 
-    /// Writes the completions that fit into a completion queue, and signals its vector.
+    /// Writes the waiting completions that fit into a completion queue. If at least one was
+    /// written, signals the MSI-X vector of the queue.
     fn post(&mut self, queue: u16, attached: &mut Attachments<'_>) {
         let Some(ring) = self.completions.get_mut(usize::from(queue)).and_then(Option::as_mut)
         else {
@@ -426,7 +430,7 @@ impl NvmeController {
         }
     }
 
-    /// Calls a function with each MSI-X vector that was signalled since the last call.
+    /// Calls `signal` with each MSI-X vector that was signalled since the last call.
     pub fn take_interrupts(&mut self, mut signal: impl FnMut(u16)) {
         for (word, bits) in self.signalled.iter_mut().enumerate() {
             while *bits != 0 {

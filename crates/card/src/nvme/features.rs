@@ -20,7 +20,8 @@ const TEMPERATURE_DEFAULT: u32 = 343;
 /// The values of the features, and the properties of the controller that limit them.
 #[derive(Clone, Debug)]
 pub(super) struct Features {
-    /// The value of each feature, as dword 11 of Set Features gives it, by feature identifier.
+    /// The value of each feature, as dword 11 of Set Features gives it. The index is the feature
+    /// identifier.
     values: [u32; 12],
     /// For each interrupt vector, true if interrupt coalescing is disabled.
     uncoalesced: Vec<bool>,
@@ -51,7 +52,8 @@ impl Features {
         }
     }
 
-    /// Numbers of allocated completion and submission queues, both 0's based.
+    /// The numbers of allocated I/O completion queues (bits 31:16) and I/O submission queues (bits
+    /// 15:0), both 0's based.
     fn allocated(&self) -> u32 {
         let queues = u32::from(self.queues) - 1;
         queues << 16 | queues
@@ -122,7 +124,8 @@ impl Features {
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(NvmeStatus::InvalidField);
                 }
-                // The controller always allocates all of its queues.
+                // The controller always allocates all of its queues, whatever number the host
+                // requests.
                 return Ok(self.allocated());
             }
             INTERRUPT_VECTOR => {

@@ -17,7 +17,7 @@ pub(super) type Page = [u8; PAGE as usize];
 /// Card Electromechanical Specification 3.0, section 4.2).
 const POWER_MAX: u16 = 2500;
 
-/// The data structure that a command requests.
+/// The data structure that an Identify command requests.
 pub(super) fn identify(
     settings: &NvmeSettings,
     entry: &SubmissionEntry,
@@ -31,7 +31,7 @@ pub(super) fn identify(
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
-        // The list of active namespaces with numbers above the command's NSID.
+        // The list of active namespace identifiers above the NSID of the command.
         (0x02, _) => match entry.namespace {
             0 => put(&mut *page, 0, &1_u32.to_le_bytes()),
             0xffff_fffe.. => return Err(NvmeStatus::InvalidNamespace),

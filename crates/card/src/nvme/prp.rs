@@ -74,8 +74,8 @@ pub(super) fn segments(
     Ok(())
 }
 
-/// Adds the page at `address` to `segments`: a whole page, or the last part of a transfer of which
-/// `left` bytes are left.
+/// Adds the page at `address` to `segments`, cut to the `left` bytes of the transfer that have no
+/// segment yet, and reduces `left`.
 fn page(address: u64, left: &mut usize, segments: &mut Vec<Segment>) -> Result<(), NvmeStatus> {
     if !address.is_multiple_of(PAGE) {
         return Err(NvmeStatus::InvalidPrpOffset);

@@ -26,7 +26,7 @@ pub(super) struct SubmissionRing {
     entries: u16,
     head: u16,
     tail: u16,
-    /// The class of weighted arbitration.
+    /// The priority class of the queue in weighted arbitration.
     pub(super) priority: Priority,
     /// The identifier of the completion queue for the commands of this queue.
     pub(super) completions: u16,

@@ -36,7 +36,7 @@ pub(super) const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 /// restore from flash after a power failure.
 const TIMEOUT: u64 = 40;
 
-/// The registers that a host writes, and the status.
+/// The registers that a host writes, and the status register CSTS (`status`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Registers {
     pub(super) mask: u32,
@@ -89,7 +89,7 @@ impl Registers {
         entries | contiguous | weighted_round_robin | TIMEOUT << 24 | nvm_command_set
     }
 
-    /// The bytes of all registers.
+    /// The bytes of all registers as a driver reads them, from offset 0 to `END`.
     pub(super) fn image(&self, settings: &NvmeSettings) -> [u8; END as usize] {
         let mut image = [0; END as usize];
         let mut put = |at: u64, bytes: &[u8]| {

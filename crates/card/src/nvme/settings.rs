@@ -33,9 +33,9 @@ impl NvmeVersion {
 pub struct NvmeSettings {
     /// Version of the specification.
     pub version: NvmeVersion,
-    /// PCI vendor.
+    /// PCI vendor identifier.
     pub vendor: u16,
-    /// PCI subsystem vendor.
+    /// PCI subsystem vendor identifier.
     pub subsystem_vendor: u16,
     /// Model number, 1 to 40 printable ASCII characters.
     pub model: String,
@@ -48,11 +48,11 @@ pub struct NvmeSettings {
     pub capacity: u64,
     /// Bytes of a logical block: 512 or 4096.
     pub block_bytes: u32,
-    /// Pairs of I/O queues, 1 to [`QUEUES_MAX`].
+    /// The number of pairs of I/O queues, 1 to [`QUEUES_MAX`].
     pub queues: u16,
-    /// Entries of a queue, 2 to [`QUEUE_ENTRIES_MAX`].
+    /// Maximum number of entries of a queue, 2 to [`QUEUE_ENTRIES_MAX`].
     pub queue_entries: u16,
-    /// MSI-X vectors, 1 to 256.
+    /// The number of MSI-X vectors, 1 to 256.
     pub vectors: u16,
     /// The largest transfer of a command, bytes: a power of two from 4 KiB to 2 MiB.
     pub transfer_bytes: u32,
@@ -67,7 +67,7 @@ pub struct NvmeSettings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} = {value}: {allowed}")]
 pub struct SettingsError {
-    /// The field.
+    /// The name of the field of [`NvmeSettings`].
     pub name: &'static str,
     /// The value of the field.
     pub value: String,
@@ -76,8 +76,8 @@ pub struct SettingsError {
 }
 
 impl NvmeSettings {
-    /// The controller of a card. Completed writes of all cards are durable, so there is no volatile
-    /// write cache.
+    /// The settings of the controller of `card`, with the serial number `serial`. Completed writes
+    /// of all cards are durable, so there is no volatile write cache.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {
         let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);

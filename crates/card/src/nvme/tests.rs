@@ -91,10 +91,10 @@ fn settings() -> NvmeSettings {
 
 /// Bytes of the host's memory.
 const MEMORY: usize = 1 << 20;
-/// The address of submission queue `n` is this value times 1 + 2n. Its completion queue is in the
+/// The address of submission queue `n` is `QUEUES_AT` times 1 + 2n. Completion queue `n` is in the
 /// next page of 4 KiB.
 const QUEUES_AT: u64 = 0x1000;
-/// The address of the data of commands.
+/// The address in host memory of the data of commands.
 const DATA_AT: u64 = 0x1_0000;
 /// Entries of the driver's queues.
 const ENTRIES: u32 = 8;
@@ -102,7 +102,7 @@ const ENTRIES: u32 = 8;
 /// The result of a command, or its status: type and code.
 type Executed = Result<u32, (u8, u8)>;
 
-/// A driver with an admin queue, and I/O queue 1.
+/// A driver with the admin queue, and optionally I/O queue 1.
 struct Driver {
     controller: NvmeController,
     host: Host,
@@ -179,7 +179,7 @@ impl Driver {
         self.register(registers::DOORBELLS + 8 * queue as u64, tail);
     }
 
-    /// Fetches and completes all commands. Returns their tags.
+    /// Fetches and completes all commands. Returns the tags of the I/O commands.
     fn work(&mut self) -> Vec<u32> {
         let mut tags = vec![];
         let (controller, mut attached) = self.attached();
@@ -190,7 +190,8 @@ impl Driver {
         tags
     }
 
-    /// Takes the next completion of a queue: identifier and outcome.
+    /// Takes the next completion of a queue: command identifier, and result or status. `None` if
+    /// the queue has no new entry.
     fn take(&mut self, queue: usize) -> Option<(u16, Executed)> {
         let base = QUEUES_AT * (2 + 2 * queue as u64);
         let (_, head, phase) = &mut self.queues[queue];
@@ -233,7 +234,7 @@ impl Driver {
     }
 }
 
-/// A command of namespace 1 with dwords 10 to 12.
+/// A command for namespace 1 with the given dwords 10 to 12, and its data at `DATA_AT`.
 fn command(opcode: u8, [ten, eleven, twelve]: [u32; 3]) -> SubmissionEntry {
     SubmissionEntry {
         opcode,

@@ -34,38 +34,39 @@ impl Cause {
 /// A block that a power failure damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedBlock {
-    /// The first byte.
+    /// The first byte of the block, counted from the first byte of the card's memory.
     pub offset: u64,
-    /// The length, bytes.
+    /// The length of the block, bytes.
     pub bytes: u64,
-    /// The number of the write that is lost or torn.
+    /// The 1-based number of the write that is lost or torn.
     pub write: u32,
-    /// The cause.
+    /// The cause of the damage.
     pub cause: Cause,
-    /// True if a completed FLUSH or FUA covered the write.
+    /// True if a completed FLUSH or FUA promised the durability of the write.
     pub after_flush: bool,
 }
 
 /// The consequences of a power failure at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PowerFailure {
-    /// The moment, fs.
+    /// The moment of the power failure, fs.
     pub at: u64,
-    /// Writes acknowledged before the failure.
+    /// The number of writes acknowledged before the failure.
     pub acknowledged_writes: u64,
-    /// Writes submitted before the failure and not acknowledged.
+    /// The number of writes submitted before the failure and not acknowledged.
     pub outstanding_writes: u64,
-    /// Acknowledged writes of which a block is lost.
+    /// The number of acknowledged writes of which a block is lost.
     pub lost_writes: u64,
-    /// Blocks of acknowledged writes that are lost.
+    /// The number of blocks of acknowledged writes that are lost.
     pub lost_blocks: u64,
-    /// Writes of which a piece is torn.
+    /// The number of writes of which a piece is torn.
     pub torn_writes: u64,
-    /// Blocks that are torn.
+    /// The number of blocks that are torn.
     pub torn_blocks: u64,
-    /// Lost and torn blocks that the card did not report.
+    /// The number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
-    /// The first damaged blocks by address, at most [`PowerFailures::LISTED_MAX`].
+    /// The damaged blocks in the order of addresses, at most the first
+    /// [`PowerFailures::LISTED_MAX`].
     pub blocks: Vec<DamagedBlock>,
     /// The save, for a card that saves.
     pub save: Option<SaveOutcome>,
@@ -85,8 +86,8 @@ impl PowerFailure {
 pub struct PowerFailures<'a> {
     timeline: &'a Timeline,
     save: Option<SaveSimulator>,
-    /// The pages of the memory that the run writes: page number, and the moment at which the first
-    /// data reach the page, fs. Empty for a card that needs no save.
+    /// The pages of the memory that the run writes: the index of each page, and the moment at which
+    /// the first data reach the page, fs. Empty for a card that needs no save.
     first_writes: Vec<(u64, u64)>,
 }
 
@@ -104,15 +105,15 @@ impl<'a> PowerFailures<'a> {
         Self::with_save(timeline, save)
     }
 
-    /// Like [`Self::new`], with a given save, whose NAND array may have any state; `None` for a
-    /// card that needs no save.
+    /// Like [`Self::new`], with the simulator of the save, whose NAND array may have any state;
+    /// `None` for a card that needs no save.
     pub fn with_save(timeline: &'a Timeline, save: Option<SaveSimulator>) -> Self {
         let page = |save: &SaveSimulator| u64::from(save.spec().nand.page_bytes);
         let first_writes = save.as_ref().map(|save| timeline.first_writes(page(save)));
         Self { timeline, save, first_writes: first_writes.unwrap_or_default() }
     }
 
-    /// The run.
+    /// The timeline of the observed run.
     pub fn timeline(&self) -> &Timeline {
         self.timeline
     }
@@ -176,8 +177,8 @@ impl<'a> PowerFailures<'a> {
         }
     }
 
-    /// The lost blocks: those with acknowledged writes in the pages at the positions `absent` of
-    /// the image.
+    /// The blocks that a power failure at `at` (fs) loses because their pages in `image` are
+    /// missing or uncorrectable. `absent` has the positions of these pages in the image.
     fn lost_with_pages(
         &self,
         at: u64,

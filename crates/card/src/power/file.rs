@@ -91,7 +91,7 @@ pub(crate) struct PowerSections<'a> {
     pub(crate) power: &'a PowerToml,
 }
 
-/// The memory of the card whose file has the sections.
+/// The memory of the card whose file is read.
 pub(crate) struct PoweredMemory<'a> {
     pub(crate) device: &'a Device,
     /// True if a power failure saves the memory; false if the memory keeps precharged rows.
@@ -148,7 +148,7 @@ impl PowerSections<'_> {
         Ok((power, energy))
     }
 
-    /// The error, with the line of the field that it names.
+    /// The error of the card's file for `why`, with the line of the field that `why` names.
     fn at_field(&self, reader: &FigureReader<'_>, why: &PowerError) -> FileError {
         let pair = match why.field.as_str() {
             "save.blocks" => self.save.map(|save| &save.blocks),

@@ -19,23 +19,23 @@ pub struct SaveSimulator {
 pub struct SaveOutcome {
     /// The number of NAND pages that the memory fills.
     pub pages: u64,
-    /// Pages that were programmed.
+    /// The number of pages that were programmed.
     pub programmed: u64,
     /// Time from the failure to the end of the save, s.
     pub seconds: f64,
-    /// Time that the whole save needs, s.
+    /// Time that a save of all pages needs, s.
     pub needed_seconds: f64,
-    /// Energy that the save drew, J.
+    /// Energy that the save drew until its end, J.
     pub energy_j: f64,
     /// Energy that the save drew, by component.
     pub energy: SaveEnergy,
-    /// Energy that the whole save needs, J.
+    /// Energy that a save of all pages needs, J.
     pub needed_j: f64,
     /// Energy left in the capacitor above its cut-off, J.
     pub left_j: f64,
-    /// Pages whose programs failed, and were programmed again in another block.
+    /// The number of pages whose programs failed, and which were programmed again in another block.
     pub remapped: u64,
-    /// Pages that had no good block left.
+    /// The number of pages that had no good block left.
     pub without_block: u64,
 }
 
@@ -44,11 +44,11 @@ pub struct SaveOutcome {
 pub struct SaveEnergy {
     /// The whole card, from the failure to the first program.
     pub switch: f64,
-    /// Controller.
+    /// The controller, after the time of `switch`.
     pub controller: f64,
     /// Memory devices, in self-refresh between reads.
     pub memory: f64,
-    /// NAND.
+    /// The NAND parts.
     pub nand: f64,
 }
 
@@ -62,11 +62,11 @@ impl SaveEnergy {
 /// The part of the memory that a restore found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreState {
-    /// All pages.
+    /// The restore found all pages.
     Complete,
-    /// A part of the pages; the others are reported.
+    /// The restore found a part of the pages, and reports the others.
     Partial,
-    /// No page.
+    /// The restore found no page.
     Nothing,
 }
 
@@ -75,11 +75,11 @@ pub enum RestoreState {
 pub struct RestoreOutcome {
     /// The part of the memory that was found: all, some or no pages.
     pub state: RestoreState,
-    /// Pages that were read back.
+    /// The number of pages that were read back.
     pub restored: u64,
-    /// Pages that the save did not program.
+    /// The number of pages that the save did not program.
     pub missing: u64,
-    /// Pages with more bit errors than ECC corrects.
+    /// The number of pages with more bit errors than ECC corrects.
     pub uncorrectable: u64,
     /// The first uncorrectable pages, at most 64.
     pub uncorrectable_pages: Vec<PageAddress>,
@@ -90,7 +90,7 @@ pub struct RestoreOutcome {
     pub ready_seconds: f64,
 }
 
-/// Maximum number of page addresses in a report.
+/// Maximum length of [`RestoreOutcome::uncorrectable_pages`].
 const REPORTED_PAGES_MAX: usize = 64;
 
 impl SaveSimulator {
@@ -100,7 +100,7 @@ impl SaveSimulator {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }
 
-    /// Like [`Self::new`], with a NAND array in a given state.
+    /// Like [`Self::new`], with NAND parts in the state of `array`.
     pub fn with_array(spec: &SaveSpec, capacity: u64, array: NandArray) -> Self {
         let save_w = spec.save_w();
         let usable_j = spec.aged_capacitor().usable_j(save_w);
@@ -122,7 +122,7 @@ impl SaveSimulator {
         &self.array
     }
 
-    /// Energy that the capacitor delivers, J.
+    /// Energy that the aged capacitor delivers behind its converter, J.
     pub fn usable_j(&self) -> f64 {
         self.usable_j
     }

@@ -2,13 +2,14 @@
 
 use crate::{capacitor::CapacitorSpec, durability::Survival, nand::NandSpec};
 
-/// The order in which pages are saved.
+/// The order in which a save programs the pages of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SaveOrder {
-    /// By address.
+    /// All pages in the order of addresses.
     #[default]
     Address,
-    /// First the pages written since the last restore, by address; then the other pages.
+    /// First the pages written since the last restore, then the other pages; each part in the order
+    /// of addresses.
     DirtyFirst,
 }
 
@@ -16,11 +17,11 @@ pub enum SaveOrder {
 /// file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveDraw {
-    /// The controller, with its link off, W.
+    /// Power of the controller, with its link off, W.
     pub controller_w: f64,
-    /// All memory devices while they are read, W.
+    /// Power of all memory devices while they are read, W.
     pub memory_active_w: f64,
-    /// All memory devices in self-refresh, W.
+    /// Power of all memory devices in self-refresh, W.
     pub memory_self_refresh_w: f64,
     /// Bandwidth at which the memory is read, bytes/s.
     pub memory_bytes_per_s: f64,
@@ -99,7 +100,8 @@ const BLOCKS_MAX: u64 = 1 << 20;
 const PAGES_MAX: u64 = 1 << 24;
 
 impl SaveSpec {
-    /// Mean power of memory devices during the save, W: they are in self-refresh between reads.
+    /// Mean power of all memory devices together during the save, W. Between the reads of pages the
+    /// devices are in self-refresh.
     pub fn memory_w(&self) -> f64 {
         let draw = &self.draw;
         let interval = self.nand.program_step_fs() as f64 * 1e-15;

@@ -11,7 +11,7 @@ use rand_pcg::{
 pub struct SweepOptions {
     /// The number of moments, at random times of the run.
     pub moments: u64,
-    /// Seed of moments and of failures of NAND.
+    /// Seed of the moments, and of the failures of the NAND at each moment.
     pub seed: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct PowerSweep {
     pub remapped_pages: u64,
     /// The longest save, s; 0 without saves.
     pub save_seconds_max: f64,
-    /// Mean energy of a save, J.
+    /// Mean energy of a save over all moments, J.
     pub save_energy_mean_j: f64,
     /// The largest energy of a save, J.
     pub save_energy_max_j: f64,
@@ -48,8 +48,8 @@ pub struct PowerSweep {
 }
 
 impl SweepOptions {
-    /// The moments in fs and their seeds, in the order of time. The moments are independent: any
-    /// thread may evaluate any moment.
+    /// The moments in fs, each with the seed of its failure, in the order of time. The moments are
+    /// independent: any thread may evaluate any moment.
     pub fn moments_of(&self, failures: &PowerFailures<'_>) -> Vec<(u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let end = u128::from(failures.timeline().end()) + 1;

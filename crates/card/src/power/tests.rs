@@ -118,7 +118,8 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     assert_eq!(restore.missing, save.pages - save.programmed);
     assert!(end.lost_writes > 100, "{} writes are lost", end.lost_writes);
     assert_eq!(end.unreported_blocks, 0, "the card knows all of them");
-    // In the order of addresses, the lost blocks are beyond the pages that were saved.
+    // If the save programs pages in the order of addresses, the lost blocks are beyond the pages
+    // that were saved.
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
@@ -154,7 +155,7 @@ fn without_hold_up_rows_are_torn() {
     assert_eq!(swept.lost_writes, 0, "an acknowledged write is durable");
 }
 
-/// A small card whose NAND has just the blocks for its memory and a few more.
+/// The save of a small card. Its NAND has 12 blocks in each plane, of which the memory needs 8.
 fn small(bit_error: f64) -> SaveSpec {
     let nand = NandSpec {
         blocks: 12,
@@ -181,7 +182,8 @@ fn bad_blocks_are_replaced_while_good_ones_last() {
         let save = SaveSimulator::with_array(&spec, SMALL, array);
         PowerFailures::with_save(&timeline, Some(save)).at(timeline.end(), 1)
     };
-    // The memory needs 8 of the 12 blocks of each plane.
+    // The memory needs 8 of the 12 blocks of each plane, so 4 bad blocks in a plane do no harm, and
+    // 5 do.
     assert!(with_bad(4).is_harmless());
     let harmed = with_bad(5);
     assert!(harmed.lost_blocks > 0);
@@ -206,7 +208,7 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
             // A plane had too few good blocks for this save. Before the save it had at most one
-            // more than needed, because one more block may fail during the save itself.
+            // good block more than needed, because one more block may fail during the save itself.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);

@@ -61,8 +61,8 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // A core takes time for the completion, which hides that the card acknowledges early:
-        // before the host is told, the data are in open rows, and the hold-up completes these rows.
+        // The time that a core takes for the completion hides that the card acknowledges early.
+        // When the host is told, the data are in open rows, which the hold-up completes.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {

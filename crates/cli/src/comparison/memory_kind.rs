@@ -16,7 +16,7 @@ pub(crate) enum MemoryKind {
     Mmap,
 }
 
-/// All kinds, by name.
+/// All kinds, each with its name on the command line.
 pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
     ("dram", MemoryKind::Dram),
     ("pager", MemoryKind::Pager),

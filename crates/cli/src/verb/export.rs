@@ -4,7 +4,8 @@ use interleaf_console::{Failure, output};
 use interleaf_record::measure::{MeasureDocument, platform::platform};
 use std::path::Path;
 
-/// Checks before long work begins that the target can be written.
+/// Checks, before long work begins, that the target is a `.toml` or a `.csv` and can be written.
+/// `option` names the command-line option of the target in errors.
 pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     let ending = target.extension().and_then(|ending| ending.to_str());

@@ -102,7 +102,8 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     page::write(args.report.as_deref(), || Document::ExtendForecast(Box::new(document)))
 }
 
-/// Rejects missing or contradictory options.
+/// Rejects missing or contradictory options. `is_joined` is true if the command shares the session
+/// of other commands.
 fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     if let (Some(Dram::Percent(percent)), true) = (&args.dram, is_joined) {
         return Err(Failure::new(

@@ -61,7 +61,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     Ok(status)
 }
 
-/// A subject of `interleaf measure`, with its groups of options.
+/// What `interleaf measure` measures, and the groups of options that were given. `None` stands for
+/// a group that this measurement does not have.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

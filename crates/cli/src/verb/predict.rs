@@ -1,4 +1,5 @@
-//! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, by weights.
+//! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, for each
+//! choice of weights.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;

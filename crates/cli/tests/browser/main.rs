@@ -32,7 +32,7 @@ struct Checked {
     faults: Vec<String>,
 }
 
-/// The pages of the recorded documents, by name.
+/// The name and the page of each recorded document. The pages are written to `folder`.
 fn pages(folder: &Path) -> Vec<(String, String)> {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut pages = vec![];
@@ -63,6 +63,7 @@ fn checked(page: &str, medium: &str) -> String {
 }
 
 /// The content of a page after its scripts have run; `None` if the browser does not start.
+/// `profile` is the folder of the browser's profile, and `scheme` an option of [`SCHEMES`].
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);

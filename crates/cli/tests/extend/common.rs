@@ -155,7 +155,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl TestFolders {
-    /// Runs the command with a store, but without `--stats`.
+    /// Runs `interleaf extend` with a budget, a store and the command `words` to its end. Unlike
+    /// [`Self::extended`], requests no statistics.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
         command.arg(self.at("store")).args(options);

@@ -348,7 +348,8 @@ fn nullable(value: Value) -> Value {
     }
 }
 
-/// The schema with a description. In draft 7, keywords beside a reference are ignored.
+/// The schema with a description. In draft 7, keywords beside a reference are ignored, so a
+/// reference is wrapped in `allOf`.
 fn described(value: Value, description: Option<String>) -> Value {
     let Some(description) = description else { return value };
     let mut value = if value.get("$ref").is_some() { json!({"allOf": [value]}) } else { value };

@@ -61,7 +61,8 @@ const DOCUMENTS: [(&str, &str); 22] = [
 /// The struct of a profile of an application, whose schema is also `interleaf.measure/1`.
 const APPLICATION: &str = "ProfileDocument";
 
-/// A JSON Schema. `name` is the stem of its file and the NAME of `interleaf show --schema NAME`.
+/// A JSON Schema, which is in `value`. `name` is the stem of its file and the NAME of `interleaf
+/// show --schema NAME`. `schema` is the text of the field `schema` in documents.
 struct Named {
     name: String,
     schema: &'static str,

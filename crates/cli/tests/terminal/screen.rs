@@ -110,7 +110,7 @@ impl Screen {
     }
 }
 
-/// Waits for the end of a process. After a time limit, kills the process.
+/// Waits for the end of a process. After a time limit, kills the process and panics.
 #[allow(dead_code, reason = "not every test waits")]
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();

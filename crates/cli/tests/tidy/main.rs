@@ -89,7 +89,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Replaces comments, strings and characters by blanks. The positions of all other characters stay.
+/// Replaces comments, strings and character literals by blanks. The positions of all other
+/// characters stay.
 fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -108,7 +109,8 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Returns the length of the comment, string or character that begins at `at`, or 0 if none does.
+/// Returns the length of the comment, string or character literal at `at`, or 0 if none begins
+/// there.
 fn blank_length(chars: &[char], at: usize) -> usize {
     let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
     match (chars[at], next(1)) {
@@ -171,7 +173,7 @@ fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     })
 }
 
-/// Returns the offset after the bracket that closes the bracket at `open`.
+/// Returns the offset after the brace that closes the brace at `open`.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[open..].char_indices() {
@@ -327,7 +329,7 @@ fn declares(parent: &str, name: &str) -> bool {
 
 // --- The rules for other files ------------------------------------------------------------------
 
-/// Returns the lines of a Markdown text outside of code blocks, with their numbers.
+/// Returns the lines of a Markdown text outside of code blocks, each with its line number.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = vec![];
@@ -348,7 +350,7 @@ fn split_code(line: &str) -> (String, Vec<&str>) {
     (text, parts.into_iter().skip(1).step_by(2).collect())
 }
 
-/// Returns the targets of relative links, with their lines.
+/// Returns the targets of relative links, each with its line number.
 fn relative_links(text: &str) -> Vec<(usize, String)> {
     let mut links = vec![];
     for (at, line) in prose(text) {

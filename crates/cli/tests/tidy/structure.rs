@@ -164,7 +164,8 @@ impl Crate {
     }
 }
 
-/// A type: its name, its module and the number of its named fields.
+/// A type: its name, its module, the number of its named fields, and whether it may have more than
+/// [`FIELDS_MAX`].
 struct Declared {
     name: String,
     module: String,
@@ -172,7 +173,7 @@ struct Declared {
     is_explained: bool,
 }
 
-/// Collects the paths of a file that lead to modules of its own crate.
+/// Collects the paths of the file of the module `here` that lead to modules of its own crate.
 struct Paths {
     here: Module,
     found: BTreeSet<Module>,

@@ -39,7 +39,7 @@ impl<'a> Counting<'a> {
         Self { emulated, speed: args.speed, state, is_over }
     }
 
-    /// Feeds the traffic until counting is stopped.
+    /// Feeds the traffic at each [`TICK`] until `is_over` is set.
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -115,7 +115,8 @@ mod tests {
         });
         drop(counting);
         std::fs::remove_file(&socket).unwrap();
-        // The bytes and nanoseconds of each tier for the time in which all pages were on the tier.
+        // For each tier, the bytes that were fed while all pages were on the tier, and the duration
+        // of that time, ns.
         let (mut fed_until_ns, mut before) = ([(0, 0); 2], begun);
         for line in BufReader::new(listener.accept().unwrap().0).lines() {
             let fed: Fed = serde_json::from_str(&line.unwrap()).unwrap();

@@ -84,7 +84,7 @@ impl Emulated {
         self.program.local_runtime_s
     }
 
-    /// The index of the phase after `done` runs, a number with a fraction. Runs repeat.
+    /// The index of the phase after `done` runs. Runs repeat: 2.5 is the middle of the third run.
     #[must_use]
     pub fn phase(&self, done: f64) -> usize {
         let within = (done + DONE).fract();

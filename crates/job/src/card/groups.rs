@@ -12,9 +12,9 @@ use interleaf_console::Failure;
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 
-/// Jobs that run together.
+/// Jobs of fio that run at the same time.
 pub(super) struct Group {
-    /// The number of the group in the document.
+    /// The 1-based number of the group in the document.
     pub(super) number: u32,
     pub(super) jobs: Vec<Job>,
 }
@@ -64,7 +64,7 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
-/// The load of jobs that have been checked.
+/// Converts checked jobs of fio to the load that is simulated on `card`.
 pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
     fio::load::load(jobs, card).map_err(of_option)
 }

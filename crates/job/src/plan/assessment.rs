@@ -12,7 +12,7 @@ use interleaf_model::{
 use interleaf_record::plan::Goal;
 use std::collections::BTreeMap;
 
-/// One configuration with its costs, and its rank among the others.
+/// One configuration with its costs and energy, and whether another configuration is better.
 pub(super) struct Assessed {
     pub(super) merits: Merits,
     pub(super) parts_cost: f64,
@@ -20,11 +20,13 @@ pub(super) struct Assessed {
     pub(super) cost: f64,
     pub(super) on_cost_front: bool,
     pub(super) on_energy_front: bool,
-    /// A configuration that is no worse in speed, cost and energy, and better in one.
+    /// The name of a configuration that is no worse in speed, cost and energy, and better in one of
+    /// them.
     pub(super) dominated_by: Option<String>,
 }
 
-/// All configurations, and the recommended one as an index.
+/// `rows` has all configurations, and `recommended` is the index of the recommended configuration
+/// in `rows`.
 pub(super) struct Assessment {
     pub(super) rows: Vec<Assessed>,
     pub(super) recommended: Option<usize>,
@@ -287,8 +289,9 @@ mod tests {
         assert_eq!(chosen(Goal::Value, true), Some(3));
     }
 
-    /// A configuration that is best for one demand only is not recommended for both. A
-    /// configuration that does not hold the second demand is not recommended either.
+    /// The second configuration is best for the first of two demands only: it is recommended with
+    /// shares of 4:1, but not with equal shares. The third configuration does not hold the second
+    /// demand, and is never recommended.
     #[test]
     fn all_demands_decide() {
         let all = [

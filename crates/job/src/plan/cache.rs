@@ -24,10 +24,11 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// Number of budgets in the miss curve.
+/// Number of budgets for which the miss curve has a point.
 const STEPS: u64 = 64;
 
-/// The share of the accesses that go to the hottest `pages` (0 to 1) of the footprint.
+/// The share of the accesses that go to the hottest pages of the footprint. `pages` is the fraction
+/// of the footprint that these pages are, 0 to 1.
 fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,

@@ -31,7 +31,7 @@ pub(super) struct Predictions {
     pub(super) shares: Vec<f64>,
     /// For each configuration, the performance of each demand in the order of the shares.
     pub(super) rows: Vec<Vec<Performance>>,
-    /// The index of the baseline.
+    /// The index of the baseline in `rows`.
     pub(super) baseline: usize,
 }
 
@@ -64,7 +64,8 @@ impl Predictions {
         self.rows[at].iter().all(|own| own.fits)
     }
 
-    /// The merits of the configuration at the index `at`; `power_w` is the power of the server.
+    /// The merits of the configuration at the index `at`. `power_w` returns the power of the server
+    /// for the performance of a demand.
     pub(super) fn merits(
         &self,
         at: usize,
@@ -89,7 +90,7 @@ impl Predictions {
         }
         let speed = |end: fn(&Estimate) -> f64| {
             let times = alone.iter().zip(&self.shares);
-            // The lower end of an interval may be 0, which would be divided by.
+            // The lower end of a speed's interval may be 0, and the speed is the divisor.
             let times = times.map(|(own, share)| share / end(&own.speed).max(f64::MIN_POSITIVE));
             1.0 / times.sum::<f64>()
         };
@@ -108,8 +109,9 @@ impl Predictions {
         }
     }
 
-    /// The predictions with the share of the demand at the index `at` multiplied by `factor`, at
-    /// most 1; the others share the rest in proportion.
+    /// The predictions with the share of the demand at the index `at` multiplied by `factor`. The
+    /// new share is at most 1. The shares of the other demands are scaled so that all shares sum to
+    /// 1.
     pub(super) fn with_share(&self, at: usize, factor: f64) -> Self {
         let own = (self.shares[at] * factor).min(1.0);
         let others = (1.0 - own) / (1.0 - self.shares[at]);
@@ -154,7 +156,8 @@ mod tests {
         assert!(near(own.speed.mean, 1.25), "{own:?}");
         assert!(near(own.energy_j.unwrap(), 560.0) && near(own.power_w.unwrap(), 700.0), "{own:?}");
         assert!(near(base.speed.mean, 1.0) && near(base.power_w.unwrap(), 620.0), "{base:?}");
-        // The mean of the relative energies, weighted by the shares of the baseline's energy.
+        // The energy relative to the baseline is the mean of the demands' relative energies,
+        // weighted by the demands' shares of the baseline's energy.
         let relative =
             |at: usize| own.alone[at].energy_j.unwrap() / base.alone[at].energy_j.unwrap();
         let mean = (420.0 * relative(0) + 200.0 * relative(1)) / 620.0;

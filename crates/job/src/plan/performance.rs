@@ -1,4 +1,4 @@
-//! Speed, power and limit of one configuration, without prices.
+//! Speed and power of one configuration, and what limits its speed. Prices have no part in this.
 
 use super::{cache, machine::Candidate};
 use interleaf_console::Failure;
@@ -18,10 +18,10 @@ use interleaf_model::{
 /// The largest weight of the ratios that are tried.
 const RATIO_MAX: u16 = 10;
 
-/// The factor by which bandwidth and latency are varied to find the limit.
+/// The factor by which bandwidth and latency are varied to find what limits the speed.
 const STEP: f64 = 1.1;
 
-/// The demand on memory.
+/// The traffic whose speed is predicted: a mix or a demand.
 pub(super) enum Source<'a> {
     Mix(Mix),
     Demand { demand: &'a Demand, forecast: &'a Forecast<'a> },
@@ -55,12 +55,13 @@ impl Source<'_> {
     }
 }
 
-/// Assumed figures of all configurations, which the sensitivity varies.
+/// Assumed figures of all configurations, which the module `sensitivity` varies one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
-    /// The number of threads in place of that of the demand's runs.
+    /// The number of threads of each demand; `None` for the number in the demand's runs.
     pub(super) threads: Option<u32>,
-    /// Factors that multiply the number of threads, and the memory that a demand needs.
+    /// `threads_factor` multiplies the number of threads, `footprint_factor` the memory that a
+    /// demand needs.
     pub(super) threads_factor: f64,
     pub(super) footprint_factor: f64,
     /// Factor that multiplies the latency of expanders.
@@ -93,7 +94,7 @@ impl Assumed {
         f64::from(varied.min(cores))
     }
 
-    /// Memory that the demand needs.
+    /// The memory that the demand needs, multiplied by `footprint_factor`; `None` if it is unknown.
     fn footprint(&self, demand: &Demand) -> Option<Bytes> {
         let varied = |own: Bytes| Bytes::new((own.get() as f64 * self.footprint_factor) as u64);
         demand.footprint.map(varied)
@@ -117,11 +118,11 @@ pub(super) struct Performance {
     pub(super) threads: f64,
     /// Work per second of each behaviour that agrees with the demand's runs.
     pub(super) speeds: Vec<f64>,
-    /// The result in the unit of the demand.
+    /// The predicted result, in the unit of the demand.
     pub(super) result: f64,
     tier_gbps: Vec<f64>,
     pub(super) latency_ns: f64,
-    /// `None` if the platform has no power figures.
+    /// Power of the server by component; `None` if the platform has no power figures.
     pub(super) watts: Option<Watts>,
     pub(super) fits: bool,
     pub(super) bound_by: String,
@@ -130,7 +131,7 @@ pub(super) struct Performance {
 }
 
 impl Performance {
-    /// Predicts the demand with the best weights, and finds the limit of its speed.
+    /// Predicts the demand with the best weights, and finds what limits its speed.
     pub(super) fn of(
         candidate: &Candidate,
         source: &Source<'_>,
@@ -139,7 +140,7 @@ impl Performance {
         Self::predicted(candidate, source, assumed, true)
     }
 
-    /// Like [`Self::of`], in less than half of the time, without the limit of the speed.
+    /// Like [`Self::of`], in less than half of the time, but does not find what limits the speed.
     pub(super) fn without_limit(
         candidate: &Candidate,
         source: &Source<'_>,
@@ -261,8 +262,9 @@ impl Performance {
         Self { inputs, ..self }
     }
 
-    /// Finds the limit of the speed: the largest of the sensitivities of the speed to the bandwidth
-    /// of each tier and to the latencies. The rest, up to 1, is attributed to the cores.
+    /// Finds what limits the speed: the bandwidth of a tier, the latencies or the cores, whichever
+    /// the speed is most sensitive to. The sensitivity to the cores is taken as 1 minus the sum of
+    /// the other sensitivities.
     fn limited(
         self,
         machine: &Platform,
@@ -288,8 +290,8 @@ impl Performance {
         Ok(Self { bound_by: most.map_or(String::new(), |(name, _)| name), ..self })
     }
 
-    /// The performance if memory is too small: DRAM is a cache over the drive, if the configuration
-    /// has a drive that holds the rest.
+    /// The performance if the demand's memory does not fit: DRAM is a cache over the drive, if the
+    /// configuration has a drive that holds the rest of the demand's memory.
     fn with_drive(
         mut self,
         candidate: &Candidate,
@@ -334,7 +336,7 @@ impl Performance {
         self.tier_gbps.iter().sum()
     }
 
-    /// Mean work per second.
+    /// Work per second, the mean over all behaviours.
     pub(super) fn speed(&self) -> f64 {
         statistics::mean(&self.speeds)
     }

@@ -12,7 +12,7 @@ use interleaf_record::{
     rounded,
 };
 
-/// A row for each configuration.
+/// The rows of the document, one for each configuration.
 pub(super) fn rows(
     candidates: &[Candidate],
     sources: &[Source<'_>],

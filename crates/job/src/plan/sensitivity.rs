@@ -21,12 +21,13 @@ use std::collections::BTreeSet;
 /// The range of factors in which a change of the recommendation is searched.
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
-/// Bisection steps of the search: the factor is exact to about 1 in 400,000, or to 1 in 400 for
-/// figures whose every step takes new predictions.
+/// Bisection steps of the search. `HALVINGS` steps make the factor exact to about 1 in 400,000.
+/// `HALVINGS_OF_PREDICTIONS`, for figures whose every step takes new predictions, make it exact to
+/// 1 in 400.
 const HALVINGS: u32 = 20;
 const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
-/// The assessment with one figure multiplied by a factor.
+/// Returns the assessment with one figure multiplied by the given factor.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
 /// A figure that is varied.
@@ -35,7 +36,7 @@ struct Varied<F> {
     /// Its value, which the factors multiply, and its unit; `None` if it differs between
     /// configurations.
     value: Option<(f64, String)>,
-    /// The effect of a factor.
+    /// Applies a factor to the figure.
     vary: F,
 }
 
@@ -45,7 +46,8 @@ impl<F> Varied<F> {
     }
 }
 
-/// The recommendation with the lower and the higher figure, and the factors at which it changes.
+/// `recommended` has the recommendation at the lower and at the higher figure, and `beyond` the
+/// factors at which the recommendation changes.
 struct Found {
     recommended: [Option<usize>; 2],
     beyond: [Changed; 2],

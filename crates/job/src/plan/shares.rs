@@ -55,7 +55,7 @@ pub fn demand_shares(texts: &[String]) -> Result<Vec<DemandShare>, Failure> {
     Ok(all.map(|(demand, share)| DemandShare { demand, share }).collect())
 }
 
-/// `NAME` or `NAME=SHARE`.
+/// Parses a demand with its share, if one is given: `NAME` or `NAME=SHARE`.
 fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     let (name, text) = match word.rsplit_once('=') {
         Some((name, text)) if !Path::new(word).exists() => (name.trim(), text.trim()),
@@ -77,8 +77,9 @@ fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     Err(Failure::new(problem, hint))
 }
 
-/// The shares of all demands, which add up to 1: those without a share have equal parts of the
-/// rest. `name` is the name of a demand in errors.
+/// Returns the shares of all demands, which add up to 1. The demands without a written share have
+/// equal parts of what the written shares leave. `name` returns the name of the demand with an
+/// index, for errors.
 fn completed<'a>(
     written: &[Option<f64>],
     name: impl Fn(usize) -> &'a str,

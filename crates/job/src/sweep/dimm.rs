@@ -193,7 +193,7 @@ impl DimmSweep {
         product([&of_system[..], &of_memory, &of_load, &others].concat())
     }
 
-    /// Returns the combination with this number; the seed varies fastest.
+    /// Returns the case with the 0-based index `number`; the seed varies fastest.
     fn case(&self, number: usize) -> DimmCase<'_> {
         let mut pick = pick(number);
         let seed = self.seeds[pick(self.seeds.len())];

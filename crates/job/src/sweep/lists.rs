@@ -43,9 +43,9 @@ pub(super) fn count_checked<T>(
     })
 }
 
-/// Returns a function that splits the number of a case into the indices of its values. The function
-/// is called with the length of each list, the fastest varying list first, and returns the index in
-/// that list.
+/// Returns a function that splits `number`, the 0-based index of a case, into the indices of its
+/// values. The function is called with the length of each list, the fastest varying list first, and
+/// returns the index in that list.
 pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     let mut rest = number;
     move |length| {
@@ -71,7 +71,8 @@ pub(super) fn distinct<T: Ord + fmt::Debug>(
     }
 }
 
-/// Reads each of `values`; an empty list gives one `None`.
+/// Reads each of `values`. An empty list gives one `None`, so that a field that the file lacks
+/// counts as one value.
 pub(super) fn or_none<V, T>(
     values: &[V],
     read: impl Fn(&V) -> Result<T, FileError>,

@@ -278,18 +278,18 @@ impl MachineSweep {
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
 
-    /// Returns the base case of a case. The cases of a base case are adjacent, because the values
-    /// of a base case vary slowest in [`Self::case`].
+    /// Returns the index of the base case of `case`. The cases of a base case are adjacent, because
+    /// the values of a base case vary slowest in [`Self::case`].
     pub fn base_case(&self, case: usize) -> usize {
         case / self.cases_of_base_case()
     }
 
-    /// Returns the first case of a base case.
+    /// Returns the index of the first case of a base case.
     pub fn first_case_of(&self, base_case: usize) -> usize {
         base_case * self.cases_of_base_case()
     }
 
-    /// Returns the combination with this number; the seed varies fastest.
+    /// Returns the case with the 0-based index `number`; the seed varies fastest.
     pub fn case(&self, number: usize) -> Case {
         let mut pick = pick(number);
         Case {

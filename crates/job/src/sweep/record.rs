@@ -110,7 +110,8 @@ impl Record {
     }
 }
 
-/// Reads the complete rows of an existing record, by case. `sweep` is the expected fingerprint.
+/// Reads the complete rows of an existing record whose content is `present`. The key of a case's
+/// rows is the index of the case. `sweep` is the expected fingerprint.
 fn read(
     target: &Path,
     present: &[u8],
@@ -139,7 +140,7 @@ fn read(
         let Some((content, last)) = row.rsplit_once(',') else { continue };
         let made_from = content.rsplit(',').next().unwrap_or_default();
         if [made_from, last].iter().any(|it| it.len() != sweep.len()) {
-            // A truncated row: its case is computed again.
+            // A truncated row is skipped, so that its case is computed again.
             continue;
         }
         if made_from != sweep {

@@ -12,7 +12,8 @@ use std::{
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// The variable of glibc, and the tunable with which `malloc` requests huge pages (madvise).
+/// `TUNABLES` is the environment variable with the tunables of glibc. With the tunable
+/// `HUGE_PAGES_OF_MALLOC`, `malloc` requests huge pages by madvise(2).
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 
@@ -21,7 +22,7 @@ const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 pub struct Configuration {
     /// The name in results.
     pub name: Option<String>,
-    /// The setting as the user wrote it.
+    /// The whole configuration as the user wrote it.
     pub setting: String,
     /// The placement of the memory.
     pub memory: MemoryChoice,

@@ -74,7 +74,8 @@ const GO_HINT: &str = "a build without cgo (CGO_ENABLED=0) with --force: its pag
 /// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
 const STRICT: u64 = 2;
 
-/// Returns the results of all checks.
+/// Returns the results of all checks. `name` is the name of the session, and `library` the path of
+/// the preloaded library.
 pub(super) fn checks(
     options: &ExtendOptions,
     settings: &SessionSettings,
@@ -209,7 +210,7 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     [linked].into_iter().chain(pinned(&program)).collect()
 }
 
-/// Checks for libraries that pin memory, which cannot be paged.
+/// Checks for libraries that pin memory. Pinned memory cannot be paged.
 fn pinned(program: &Program) -> Option<CheckDocument> {
     let check = "pinned memory";
     let path = program.path.display();

@@ -13,15 +13,15 @@ use std::{path::PathBuf, time::Duration};
 /// The name that a forecast gives to the stores of this machine, which are measured as one drive.
 pub const THIS: &str = "this";
 
-/// The number of bytes that a measurement writes to a store and reads back. They exceed the cache
-/// of a drive. The time limit of each measurement keeps an estimate quick.
+/// The number of bytes that a measurement writes to a store and reads back: more than the cache of
+/// a drive. [`LIMIT`], the time limit of each measurement, keeps an estimate quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 
 /// Queue depths: 1 for faults that a program waits for, more for prefetches.
 const DEPTHS: [usize; 3] = [1, 16, 64];
 
-/// Measures every store.
+/// Measures every store, and estimates the speeds of programs with a budget of `dram` bytes.
 pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDocument, Failure> {
     let drives = speeds(&options.stores, options.force)?;
     Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
@@ -29,7 +29,7 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
 
 /// Measures stores as one drive of the planner, named `this`: the rates of the stores are added up,
 /// and the latency of a page is that of a single store. Reads and writes together are assumed to
-/// reach the rate of the faster direction.
+/// reach the rate of the faster direction. With `force`, a block device may have content.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

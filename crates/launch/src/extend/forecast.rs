@@ -72,10 +72,11 @@ struct Inputs {
     runs: Vec<Run>,
     /// Records of `bench run` with all data in DRAM: the name of the file, and the record.
     in_dram: Vec<(String, BenchDocument)>,
-    /// Records of `bench run` under `extend`, one for each of `runs`.
+    /// Records of `bench run` under `extend`: the name of the file, and the record. Each of them
+    /// also has a run in `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the first run is from a record of `bench compare`. Its traffic is then that of a
-    /// single pass over the data.
+    /// True if the first run is from a record of `bench run` or `bench compare`. Its traffic is
+    /// then that of a single pass over the data.
     is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
@@ -194,7 +195,8 @@ fn of_stats(stats: &ExtendDocument) -> Run {
     }
 }
 
-/// Adds the mean round of a record of `bench run`, which ran with extended memory or in DRAM.
+/// Adds a record of `bench run`. A record with all data in DRAM is kept as it is. A record of a run
+/// under `extend` is added as a run with the mean time and the mean counts of its rounds.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.footprint_bytes = Some(record.footprint_bytes);
     let Some(extended) = record.extended else {
@@ -237,7 +239,8 @@ fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the time in DRAM of all runs to the mean round of the first record of `bench run` in DRAM.
+/// Sets the time in DRAM of all runs to the mean time of a round in the first record of `bench run`
+/// in DRAM. Without such a record, adds notes that the time in DRAM is estimated.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
     let Some((name, dram)) = inputs.in_dram.first() else {
@@ -320,7 +323,8 @@ fn of_comparison(
     Ok(())
 }
 
-/// The traffic by budget: from the trace, or interpolated between the runs.
+/// The traffic by budget: from the trace, or interpolated between the runs. `footprint` is the
+/// value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first() else {
@@ -374,7 +378,7 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
 }
 
 /// The drive of the runs: the measured stores, or else a drive whose rate is the traffic of the
-/// first run divided by the run's time beyond the compute time.
+/// first run divided by the run's time beyond the compute time. Without a run, the rate is 1 GB/s.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);
@@ -412,8 +416,8 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // If the time in DRAM is estimated, it includes CPU time of the pager as if the program
-    // computed.
+    // An estimated time in DRAM includes CPU time of the pager. The computed efficiency is
+    // therefore too high, and the budgets are lower bounds.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;

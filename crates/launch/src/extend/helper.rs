@@ -12,8 +12,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Starts `interleaf extend OPTION FOLDER`, and waits until the helper reports that it is ready, or
-/// ends.
+/// Starts `interleaf extend OPTION FOLDER` with `errors` as its stderr, and waits until the helper
+/// reports that it is ready, or ends.
 pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(Child, UnixStream)> {
     let (mut connection, other) = UnixStream::pair()?;
     let mut command = Command::new(env::current_exe()?);

@@ -2,12 +2,14 @@
 
 use std::{env, ffi::OsStr};
 
-/// Variables with the name of the job or job step: PMIx (Open MPI from 4 on, and others), older
-/// Open MPI, Slurm.
+/// For each launcher, the variables that together name the job. PMIx (Open MPI from 4 on, and
+/// others) has the first variable, and older Open MPI the second. Slurm names the job and the job
+/// step.
 const NAMES: [&[&str]; 3] =
     [&["PMIX_NAMESPACE"], &["OMPI_MCA_ess_base_jobid"], &["SLURM_JOB_ID", "SLURM_STEP_ID"]];
 
-/// Variables with the number of ranks on this node: Open MPI, MPICH and its derivatives, Slurm.
+/// Variables with the number of ranks on this node, of Open MPI, of MPICH and its derivatives, and
+/// of Slurm. The variable of Slurm has the number of ranks on each node of the job ([`ranks_of`]).
 const RANKS: [&str; 3] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"];
 
@@ -43,7 +45,8 @@ impl Job {
         let named = NAMES.iter().find_map(words);
         // MPICH gives its ranks no job name, but on each node they have the same parent.
         let name = named.or_else(|| text("PMI_RANK").map(|_| format!("{parent}")))?;
-        // The name is also a folder name.
+        // The name is also the name of a folder, so it is cut to 100 characters, and `_` replaces
+        // characters other than letters, digits, `-` and `_`.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
         let node = text("SLURM_NODEID").and_then(|node| node.parse().ok()).unwrap_or(0);
@@ -52,8 +55,9 @@ impl Job {
     }
 }
 
-/// The number of ranks on the node with this number, in Slurm's list of all nodes: `4(x2),3` is 4
-/// ranks on each of two nodes, and 3 on the next. A number without a list counts for every node.
+/// The number of ranks on the node at the index `node` in Slurm's list of all nodes: `4(x2),3` is 4
+/// ranks on each of two nodes, and 3 on the next. For a node beyond the list, the number on the
+/// first node.
 fn ranks_of(list: &str, node: usize) -> Option<u32> {
     let (mut first, mut nodes_before) = (None, 0_usize);
     for group in list.split(',') {

@@ -1,4 +1,5 @@
-//! The NUMA nodes of a budget: which nodes take part, which CPUs use each node, and fixed shares.
+//! The NUMA nodes of a budget: which nodes take part, which CPUs use each node, and the size that
+//! the user gives for each node, if any.
 
 use super::Dram;
 use interleaf_console::{Failure, system};
@@ -67,7 +68,7 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
 }
 
 /// Returns the index in `chosen` of the node that is nearest to `node`: `node` itself if it is
-/// chosen.
+/// chosen. `all` has the nodes of the machine, in the order of the distances of a node.
 fn nearest(all: &[Node], node: &Node, chosen: &[(&Node, Option<u64>)]) -> usize {
     let distance = |to: &Node| {
         let column = all.iter().position(|other| other.id == to.id)?;

@@ -1,5 +1,5 @@
-//! Memory of extended processes outside the budget: objects smaller than 128 KiB, static
-//! data, stacks, and allocations that were too small to be extended.
+//! Memory of extended processes outside the budget: objects smaller than 128 KiB, static data,
+//! stacks, and allocations below the minimum size of an extended allocation.
 
 use interleaf_linux::{process::anonymous_bytes, root::Root};
 use interleaf_pager::{
@@ -9,7 +9,7 @@ use interleaf_pager::{
 use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
 
-/// Peak memory outside the budget, by process.
+/// Peak memory outside the budget, by process ID.
 pub(super) struct OutsideBudget {
     root: Root,
     peaks: BTreeMap<u32, Peak>,
@@ -18,9 +18,10 @@ pub(super) struct OutsideBudget {
 #[derive(Clone, Copy, Default)]
 struct Peak {
     /// The highest number of pages of the budget that the process had resident, but at most the
-    /// pages that it has reserved now. An emptied frame counts too, because its memory stays
-    /// allocated.
+    /// pages that it has reserved now. A frame (page of the budget) that was emptied counts too,
+    /// because its memory stays allocated.
     frames: u64,
+    /// The largest anonymous memory of the process beyond its `frames`, bytes.
     outside_bytes: u64,
 }
 
@@ -29,7 +30,7 @@ impl OutsideBudget {
         Self { root: Root::live(), peaks: BTreeMap::new() }
     }
 
-    /// Samples the processes that have a share of the budget.
+    /// Updates the peak of each process that has a share of the budget.
     pub(super) fn update(&mut self, ledger: &BudgetLedger) {
         for Process { identity, held, resident, .. } in ledger.processes() {
             // Skip a process that has ended, or that belongs to another user.

@@ -20,8 +20,8 @@ pub(super) struct Started {
 }
 
 /// Starts a releaser for the store files of a session. Returns `None` if all stores are devices, or
-/// if the releaser cannot be started; in that case the last process of the command frees the
-/// blocks.
+/// if the releaser cannot be started. If it cannot, the last process of the command frees the
+/// blocks of the files.
 pub(super) fn start(session: &Session) -> Option<Started> {
     if !session.settings.stores.iter().any(|store| store.is_dir()) {
         return None;

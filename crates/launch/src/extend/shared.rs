@@ -20,8 +20,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the server of a session, and waits until it accepts requests. A session has one
-    /// server: the server of the first process that keeps the session.
+    /// Starts the server of a session, and waits until it accepts requests. If the session already
+    /// has a server, that server stays the only one.
     pub(super) fn start(session: &Session) -> Result<Self, Failure> {
         let started = helper::start("--serve", session.folder(), Stdio::inherit());
         let (child, connection) = started.map_err(serve_failure)?;

@@ -64,7 +64,7 @@ impl<'a> SteeredSwap<'a> {
         Ok(Self { _file: file, group })
     }
 
-    /// The group that the command is started in.
+    /// The control group that the command is started in.
     pub const fn group(&self) -> &LimitedGroup<'a> {
         &self.group
     }
@@ -105,10 +105,11 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     found
 }
 
-/// Checks whether a swap file and a control group can be made, without making them.
+/// Checks that `store` is a folder, that this process has the rights of root, and that a control
+/// group can limit memory. Makes neither a swap file nor a control group.
 ///
 /// # Errors
-/// When they cannot be made.
+/// When one of the three checks fails.
 fn check_store(root: &Root, store: &Path) -> Result<(), StoreRefused> {
     if !store.is_dir() {
         let hint = "name a folder: swap for a static program is a file";

@@ -8,7 +8,7 @@ use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };
 
-/// Proposed weights and their provenance.
+/// Proposed weights, and a text that names their source.
 pub(super) struct Proposal {
     pub(super) weights: Weights,
     pub(super) source: String,

@@ -115,7 +115,8 @@ pub struct Resources {
 /// When the kernel refuses to disable transparent huge pages, or to enable them for this process
 /// again.
 pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
-    // The flag of this process is set only for the command to inherit it.
+    // Transparent huge pages are disabled for this process only so that the command inherits this
+    // setting.
     disable_transparent_huge_pages(true)?;
     let started = start();
     disable_transparent_huge_pages(false)?;
@@ -123,7 +124,7 @@ pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
 }
 
 impl Signals {
-    /// Holds the signals back from now on.
+    /// Registers handlers of the signals in `SIGNALS`, which hold these signals back from now on.
     ///
     /// # Errors
     /// When the system refuses to register handlers of the signals.
@@ -156,8 +157,8 @@ impl Signals {
         Ok(Self { events, sender, stop })
     }
 
-    /// A flag that is set when a signal arrives. Long operations poll the flag and end early. The
-    /// other functions still report the signal.
+    /// A flag that is set when a signal arrives. Long operations poll the flag and end early.
+    /// Polling consumes no signal: functions such as [`Signals::wait`] still report it.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
@@ -170,7 +171,8 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal for at most `limit`. Returns the number of the signal.
+    /// Waits for a signal for at most `limit`. Returns the number of the signal; `None` if none has
+    /// arrived.
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
@@ -178,7 +180,8 @@ impl Signals {
         }
     }
 
-    /// Starts a command whose new pages, and those of its descendants, are placed by `policy`.
+    /// Starts the command `program` with `arguments`. `policy` places the new pages of the command
+    /// and of its descendants.
     ///
     /// # Errors
     /// When the kernel refuses the policy, or the command cannot be started.
@@ -211,7 +214,8 @@ impl Signals {
         self.launch(&mut command, Some(policy))
     }
 
-    /// Starts a command under the policy of this process, with these variables in its environment.
+    /// Starts a command under the memory policy of this process, with `variables` added to its
+    /// environment.
     ///
     /// # Errors
     /// When the command cannot be started.
@@ -250,7 +254,7 @@ impl Signals {
         // The policy of this process was set only for the command to inherit it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
-        // The send cannot fail, because the waiter waits for the process ID.
+        // The send cannot fail, because the waiter thread waits for this process ID.
         let _ = waiter.send(pid(&child));
         Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
@@ -342,8 +346,9 @@ impl Running<'_> {
         }
     }
 
-    /// Like [`Self::wait`], but does not reap the process. `/proc` has its usage until
-    /// [`Running::status`] reaps it.
+    /// Like [`Self::wait`], but returns only whether the command has ended, and does not reap its
+    /// process. Therefore [`Running::resources`] can be read until [`Running::status`] reaps the
+    /// process.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -397,17 +402,19 @@ impl Running<'_> {
         self.child.wait()
     }
 
-    /// The time since the start.
+    /// The time since the start of the command.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The time from start to end; zero while the command runs.
+    /// The time from the command's start to its end; zero until [`Self::wait`] or
+    /// [`Self::has_ended`] has reported the end.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The first signal that this process received while the command ran.
+    /// The first signal that this process received while it waited for the command; `None` without
+    /// one.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
     }
@@ -417,7 +424,7 @@ impl Running<'_> {
     }
 }
 
-/// Sends a signal to a process, unless it has ended.
+/// Sends the signal `number` to the process `pid`, unless this process has ended.
 pub fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
@@ -479,7 +486,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_passed_on() {
-        // Do not ignore SIGTERM: the command inherits the dispositions of this process.
+        // Do not ignore SIGTERM, even if this test was started with SIGTERM ignored: the command
+        // inherits the dispositions of this process.
         syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();

@@ -13,12 +13,13 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, SUBTREE_CONTROL_FILE};
 use std::path::PathBuf;
 
-/// A control group with a memory limit. The journal that records the group removes it.
+/// A control group with a memory limit. The group is removed when the journal that records it is
+/// closed.
 #[derive(Debug)]
 pub struct LimitedGroup<'a> {
     root: &'a Root,
     group: Group,
-    /// The group of this process when `group` was created.
+    /// The group that this process was in when `group` was created.
     former: Group,
 }
 
@@ -36,7 +37,7 @@ pub enum LimitedGroupError {
 }
 
 impl<'a> LimitedGroup<'a> {
-    /// Creates a group with at most `limit` bytes of memory.
+    /// Creates a group whose processes may have at most `limit` bytes of memory in total.
     ///
     /// # Errors
     /// When the machine has no groups with a memory limit, or this user may not create a group. The

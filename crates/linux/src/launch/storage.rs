@@ -10,7 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// File systems by the magic number of statfs(2) (`linux/magic.h` and their own headers).
+/// Each file system: its magic number in statfs(2) (`linux/magic.h`, or its own header), its name
+/// and its kind of storage.
 const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
     (0xef53, "ext4", StorageKind::Drive),
     (0x5846_5342, "xfs", StorageKind::Drive),
@@ -77,7 +78,8 @@ impl Storage {
     }
 }
 
-/// True when the drive of a file system or a partition is a hard disk.
+/// True when the drive of the block device with the number `device` is a hard disk. `None` where
+/// the kernel does not know.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     // The attribute `rotational` of a virtual drive is a default, unrelated to the host's drive.

@@ -77,7 +77,8 @@ impl Socket {
         &self.path
     }
 
-    /// A second descriptor of the listener, for the thread that serves it.
+    /// A second, non-blocking descriptor of the listening socket, for the thread that accepts
+    /// connections.
     ///
     /// # Errors
     /// When this process has no file descriptor left.
@@ -115,8 +116,8 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
     }
 }
 
-/// Sets the mode and group of the socket `making`, then links the socket to `name`. The socket is
-/// therefore at `name` only once it is ready.
+/// Sets the mode and group of the socket with the temporary name `making`, so that the users in
+/// `access` can connect. Then links the socket to `name`: at `name`, the socket is always ready.
 fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
@@ -140,7 +141,7 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
     Ok(FileId::from_stat(&found))
 }
 
-/// The ID of a group by its name or number.
+/// The numeric ID of the group of users `name`. `name` is a name in `/etc/group`, or the ID itself.
 ///
 /// # Errors
 /// A message when the group does not exist.
@@ -204,7 +205,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
-    /// The kernel accepts paths of at most 108 bytes. Sockets at longer paths work nevertheless.
+    /// The path of a socket is longer than the 108 bytes that the kernel accepts. The socket works
+    /// nevertheless.
     #[test]
     fn a_path_may_be_long() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,8 @@ use crate::root::{Root, RootError};
 /// The folder of DAMON's threads.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// The file with the number of threads. The process whose journal holds this setting owns DAMON.
+/// The file with the count of DAMON's threads. The process whose journal holds this setting owns
+/// DAMON.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// The kernel's own DAMON modules, each with the file that enables it.
@@ -25,7 +26,7 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 /// The state of DAMON, read without changing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damon {
-    /// Threads that are set up.
+    /// The DAMON threads that are set up, started or not.
     pub kdamonds: Vec<KdamondSettings>,
     /// The kernel's own DAMON modules that are enabled. Such a module and a thread of Interleaf
     /// exclude each other.
@@ -46,7 +47,7 @@ pub struct KdamondSettings {
     pub on: Option<bool>,
     /// The operations set: `paddr` monitors physical memory, `vaddr` the addresses of processes.
     pub operations: Option<String>,
-    /// The actions of the thread's schemes, in order.
+    /// The action of each scheme of the thread, in the order of the schemes.
     pub actions: Vec<String>,
 }
 

@@ -39,7 +39,7 @@ pub struct Hardware {
     pub prefetchers: Known<Vec<Prefetcher>>,
     /// The hypervisor of a guest; `None` on a machine that reports none.
     pub guest_of: Option<String>,
-    /// The product name.
+    /// The vendor and the product name of the machine, as the firmware gives them.
     pub product: Option<String>,
 }
 

@@ -101,7 +101,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
 /// Total and free memory of a node, bytes; 0 for a missing node.
 ///
 /// # Errors
-/// When `meminfo` cannot be read or lacks these lines.
+/// When `meminfo` cannot be read, or lacks the lines with these sizes.
 pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();

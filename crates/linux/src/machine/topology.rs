@@ -21,15 +21,15 @@ pub struct Machine {
     pub kernel: Option<String>,
     /// The CPU model.
     pub cpu: Option<String>,
-    /// Sockets by ID, with their CPUs.
+    /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
     /// Memory that the kernel manages, bytes; `None` if unknown. This should be the sum of the
     /// sizes of the nodes. On some kernels that sum is smaller.
     pub total_bytes: Option<u64>,
     /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
-    /// The kernel's memory tiers, the fastest first, with their nodes; empty where the kernel has
-    /// none.
+    /// The ID and the nodes of each memory tier of the kernel, the fastest first; empty where the
+    /// kernel has no tiers.
     pub tiers: Vec<(u32, IdList)>,
     /// Weighted interleaving; `None` for a kernel without it.
     pub weighted_interleave: Option<WeightedInterleave>,
@@ -83,7 +83,8 @@ impl Machine {
         tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
     }
 
-    /// The rank of a node's tier: 0 is the fastest.
+    /// The rank of a node's tier: 0 is the fastest. If the kernel does not have several tiers,
+    /// nodes with CPUs have rank 0, and nodes without CPUs rank 1.
     fn rank(&self, node: &Node) -> usize {
         let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
@@ -131,7 +132,8 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
             continue;
         };
         let path = format!("{CPUS}/{name}/topology/physical_package_id");
-        // An offline CPU has no such file; in a guest the number may be -1.
+        // An offline CPU has no such file. In a guest the file may contain -1, which counts as
+        // socket 0.
         let socket =
             root.value(&path, "the number of a socket", |text| text.parse::<i64>().ok())?;
         let Some(socket) = socket.map(|socket| socket.max(0) as u32) else { continue };
@@ -144,7 +146,8 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     Ok(sockets.into_iter().map(|(id, cpus)| (id, cpus.into_iter().collect())).collect())
 }
 
-/// The kernel's memory tiers. A smaller number is a faster tier.
+/// The ID and the nodes of each memory tier of the kernel, in order of the IDs. A smaller ID is a
+/// faster tier.
 fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     let mut tiers = vec![];
     for name in root.names(TIERS)? {

@@ -116,7 +116,8 @@ impl Counters {
         kinds.into_iter().flatten().reduce(u64::saturating_add)
     }
 
-    /// Parses the counters in the file at `path`; the file has some two hundred other lines.
+    /// Parses the counters in `text`, the content of the file at `path`. Other lines are skipped:
+    /// `/proc/vmstat` has some two hundred of them.
     fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
         for (at, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace();

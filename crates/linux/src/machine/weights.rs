@@ -8,9 +8,10 @@ pub(crate) const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 /// The state of weighted interleaving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedInterleave {
-    /// The weight of each node, by node ID.
+    /// The ID and the weight of each node.
     pub weights: Vec<(u32, u8)>,
-    /// True when the kernel computes the weights from firmware tables; `None` where it cannot.
+    /// True when the kernel computes the weights from firmware tables; `None` for a kernel without
+    /// automatic weights.
     pub auto: Option<bool>,
 }
 

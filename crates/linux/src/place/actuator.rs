@@ -227,7 +227,7 @@ pub enum ActuatorError {
     #[error("{path}: there is none, and {why}")]
     Absent {
         path: String,
-        /// The use of the file.
+        /// The purpose for which the file is needed.
         why: &'static str,
     },
     /// A scan was stopped on request, which is no error.

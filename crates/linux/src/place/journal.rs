@@ -81,12 +81,12 @@ pub struct Change {
 pub enum Undone {
     /// The setting has its old value.
     Restored(Change),
-    /// Another process of Interleaf, with this process ID, still wants the new value. The new value
-    /// stays.
+    /// Another process of Interleaf still wants the new value, so the new value stays. The second
+    /// field is the ID of this process.
     Held(Change, u32),
-    /// Another program has written this other value since. It stays.
+    /// Another program has written another value since, which is in the second field and stays.
     ChangedSince(Change, String),
-    /// The old value could not be written, for this reason.
+    /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
     /// A damaged journal was renamed, and its valid changes are undone.
     SetAside {

@@ -108,7 +108,7 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// The domain of a socket: its near nodes, as indices into `nodes`.
+/// The domain of `socket`, which has the CPUs `cpus`: its near nodes, as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);

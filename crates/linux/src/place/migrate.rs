@@ -67,13 +67,13 @@ pub struct Migrator {
 /// Progress, reported at least ten times a second while pages move.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The pass over all memory, 1-based.
+    /// The index of the pass over all memory, 1-based.
     pub pass: u32,
     /// The process whose pages are being processed.
     pub process: &'a Process,
     /// Bytes processed in this pass.
     pub scanned_bytes: u64,
-    /// Bytes to process in this pass; the number changes while programs run.
+    /// Bytes to process in this pass. The figure changes when programs allocate or free memory.
     pub total_bytes: u64,
     /// Bytes migrated in all passes.
     pub moved_bytes: u64,
@@ -89,8 +89,8 @@ pub struct Forecast {
     /// Bytes that would also have to be migrated, but are shared with other processes.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
-    /// Processes that cannot be read or migrated: children, or, after [`Migrator::alone`], named
-    /// processes.
+    /// Descendants of named processes that cannot be read or migrated. After [`Migrator::alone`],
+    /// these are named processes instead.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the forecast early.
     pub stopped: bool,
@@ -162,7 +162,8 @@ fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> 
     Ok(target.check(&has)?)
 }
 
-/// A process, what was learned about its pages, and its results so far.
+/// A process to migrate, with what was learned about its pages in earlier passes (`memo`) and the
+/// results so far (`moved`).
 struct Record {
     process: Process,
     memo: Memo,
@@ -342,8 +343,9 @@ impl<M: Memory> Passes<'_, M> {
         (tally, halt)
     }
 
-    /// Finds the processes: the named processes, their new descendants, and known descendants whose
-    /// parent has ended.
+    /// Adds to `records` the named processes `pids` and their descendants, as far as they are new.
+    /// Marks the recorded processes that have ended. In pass 1, a named process that does not exist
+    /// is an error, unless the processes are migrated independently ([`Memory::is_alone`]).
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();

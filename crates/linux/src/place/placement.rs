@@ -18,7 +18,7 @@ use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 /// A placement: nodes with weights, and the mechanism that places pages on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Nodes with their numbers of pages in a round of interleaving, each at least 1.
+    /// The ID of each node, and the count of its pages in a round of interleaving, at least 1.
     pub nodes: Vec<(u32, u32)>,
     pub means: Means,
 }
@@ -213,7 +213,7 @@ impl Placement {
     }
 }
 
-/// Weights for named nodes, in the order in which the user names them.
+/// The ID and the weight of each node in the list `named`, in the order of the list.
 fn for_named(
     machine: &Machine,
     weights: &Weights,

@@ -24,9 +24,9 @@ pub struct PlacementAudit {
     pub placed: NodeBytes,
     /// Memory that bypassed the placement, the largest first.
     pub bypasses: Vec<Bypass>,
-    /// The number of processes.
+    /// The count of audited processes.
     pub processes: usize,
-    /// Processes of other users, which may not be read.
+    /// The count of processes of other users, which may not be read.
     pub hidden: usize,
 }
 
@@ -193,7 +193,8 @@ mod tests {
 
     const OURS: &str = "weighted interleave:0-1";
 
-    /// The bypasses of a process with these numa_maps, and its placed bytes on nodes 0 and 1.
+    /// The causes of the bypasses of a process with these `numa_maps`, each with its pages, and the
+    /// placed pages on nodes 0 and 1.
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();

@@ -50,7 +50,8 @@ impl Scope {
         self.processes_of(&Snapshot::new(root, &StopFlag::default()))
     }
 
-    /// The processes of the scope in a snapshot, which several scopes share.
+    /// The processes of the scope in `snapshot`. Several scopes can share a snapshot, so that
+    /// `/proc` is read only once.
     ///
     /// # Errors
     /// The errors of [`Self::processes`].

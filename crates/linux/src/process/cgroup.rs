@@ -364,7 +364,7 @@ impl Group {
     }
 }
 
-/// The error for a malformed line.
+/// The error for a malformed `line` of the file at `path`; `at` is the 0-based index of the line.
 fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
@@ -416,7 +416,7 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
 }
 
 /// Parses rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version
-/// 1).
+/// 1). `unit` is what a count of 1 stands for, bytes: a page in version 1, 1 byte in version 2.
 fn numa_stat(
     path: &str,
     text: &str,

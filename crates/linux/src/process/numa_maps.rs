@@ -56,7 +56,7 @@ impl Mapping {
     }
 }
 
-/// Bytes by node.
+/// Bytes of memory on each node. The key is the node's ID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeBytes(pub BTreeMap<u32, u64>);
 
@@ -106,7 +106,7 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
 pub struct Resident {
     /// All memory; shared pages count for each process.
     pub all: NodeBytes,
-    /// The [`anonymous`] part.
+    /// Memory of the mappings with anonymous pages: see [`anonymous`].
     pub anonymous: NodeBytes,
     /// The number of processes of other users, which may not be read.
     pub hidden: usize,

@@ -22,19 +22,21 @@ use crate::{
 use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
-/// The total number of pages drawn from all processes that are sampled together.
+/// The count of pages drawn in total from all processes that are sampled together. With many
+/// processes the total is larger: see [`STRATA_MIN`].
 const STRATA: u64 = 1 << 14;
 
-/// Minimum number of pages drawn from one process.
+/// The least count of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
 /// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident. If fewer are, most memory
 /// is reserved but unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node. The number of drawn pages, `STRATA`, is divided
-/// among `processes`, of which this process is one. `None` if too few drawn pages are resident, the
-/// kernel refuses, or the process does not exist.
+/// Estimated anonymous memory of a process by node. `processes` is the count of processes that are
+/// sampled together. The drawn pages, `STRATA` in total, are divided among them, at least
+/// `STRATA_MIN` for each. `None` if too few drawn pages are resident, the kernel refuses, or the
+/// process does not exist.
 ///
 /// # Errors
 /// When a file of the process exists and cannot be read.
@@ -103,8 +105,9 @@ fn anonymous_pages(statm: &str) -> u64 {
     resident.saturating_sub(of_files)
 }
 
-/// Divides `bytes` in proportion to the nodes of the drawn pages; a negative status is a page that
-/// is not resident.
+/// Divides `bytes` among the nodes in proportion to the drawn pages on each node. `status` has the
+/// node of each drawn page, negative for a page that is not resident. `None` if too few drawn pages
+/// are resident.
 fn estimate(status: &[i32], bytes: u64) -> Option<NodeBytes> {
     let mut found: BTreeMap<u32, u64> = BTreeMap::new();
     for node in status.iter().filter_map(|status| u32::try_from(*status).ok()) {
@@ -141,8 +144,8 @@ mod tests {
         assert_eq!(anonymous_pages(""), 0);
     }
 
-    /// The estimate for `pages` pages, each on the node that `node` returns; negative is not
-    /// resident.
+    /// The estimate for `pages` pages. `node` returns the node of the page with a given index,
+    /// negative for a page that is not resident.
     fn seen(pages: u64, node: impl Fn(u64) -> i32) -> Option<NodeBytes> {
         let areas =
             [0x1000..0x1000 + pages / 3 * 4096, 1 << 40..(1 << 40) + (pages - pages / 3) * 4096];

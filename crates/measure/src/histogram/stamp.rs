@@ -51,7 +51,8 @@ impl Stamp {
 }
 
 /// Follows the ring by one load for each element of `stamps`; a load depends on the load before.
-/// `number` is the number of the first load since the measurement began.
+/// `number` is the index of the first load since the measurement began, by which `spin` selects the
+/// loads that it delays.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
     spin: Option<Spin>,

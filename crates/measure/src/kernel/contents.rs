@@ -38,7 +38,7 @@ impl Contents {
         count.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The sum of the words of `count` lines whose numbers sum up to `numbers`.
+    /// The sum of the words of `count` lines. `numbers` is the sum of the indices of these lines.
     pub(super) const fn sum_of_lines(self, count: u64, numbers: u64) -> u64 {
         // The words of line n are 8 n .. 8 n + 7, which sum up to 64 n + 28.
         let within = LINE_WORDS * (LINE_WORDS - 1) / 2;

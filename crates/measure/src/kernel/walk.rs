@@ -52,7 +52,7 @@ pub enum Fault {
     Written {
         /// The kernel.
         kernel: String,
-        /// The number of the line in the memory of the thread.
+        /// The index of the line in the memory of the thread.
         line: usize,
         /// The word found.
         word: u64,
@@ -330,8 +330,8 @@ impl Walk {
         }
     }
 
-    /// Compares the sum of a job with `expected`. If they agree, adds the loaded and stored lines
-    /// to the checksums.
+    /// Compares the sum of a job with `expected`. If they agree, adds the numbers of loaded and
+    /// stored lines to the checksums. Otherwise, the error names `lines`, the lines that were read.
     fn count(
         &mut self,
         job: &Job,

@@ -110,7 +110,8 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// Read share, and response of the first tier to traffic with this read share, in rising order.
+    /// Pairs of a read share and the response of the first tier to traffic with this read share, in
+    /// rising order of the read share.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }

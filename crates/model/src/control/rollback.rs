@@ -1,11 +1,11 @@
 //! Roll-back: a change that lowered the bandwidth is undone.
 //!
 //! A policy with curves that are wrong for this machine, or a policy that follows noise, can make a
-//! program slower permanently. The loop therefore compares the period after a change with the
-//! period before it. If bandwidth fell by more than noise and the policy does not return to the old
-//! shares, the loop returns to them, and rejects the same change for some time. The loop cannot
-//! distinguish a harmful change from a load that ends at the same time; such a wrong roll-back
-//! costs one period.
+//! program slower permanently. The control loop therefore compares the period after a change with
+//! the period before it. If bandwidth fell by more than noise and the policy does not return to the
+//! old shares, the control loop returns to them, and rejects the same change for some time. The
+//! control loop cannot distinguish a harmful change from a load that ends at the same time; such a
+//! wrong roll-back costs one period.
 
 use crate::policy::{Observation, Verdict};
 

@@ -164,7 +164,7 @@ impl Window {
         self.samples[begin..].iter().filter(|sample| sample.counted)
     }
 
-    /// The number of quiet samples.
+    /// The number of quiet samples since the last migration. Samples without counters are skipped.
     pub(super) fn quiet(&self) -> usize {
         self.since_the_last_move().count()
     }
@@ -183,7 +183,7 @@ impl Window {
         self.samples.iter().any(|sample| !sample.quiet)
     }
 
-    /// True if at least one sample counted the bytes of every tier.
+    /// True if at least one sample counted the bytes of every tier near the domain.
     pub(super) fn is_counted(&self) -> bool {
         self.samples.iter().any(|sample| sample.counted)
     }
@@ -248,7 +248,7 @@ impl Window {
         }
     }
 
-    /// Mean bandwidth over all counted samples, quiet or not, GB/s.
+    /// Mean bandwidth of each tier over all counted samples, quiet or not, GB/s.
     pub(super) fn tier_bandwidth_gbps(&self) -> Vec<f64> {
         let counted = || self.samples.iter().filter(|sample| sample.counted);
         let count = counted().count().max(1) as f64;
@@ -316,7 +316,8 @@ mod tests {
     use crate::machine::{Residency, TierMemory};
     use core::time::Duration;
 
-    /// A sample of 200 ms with `gbps` on each of two tiers.
+    /// A sample of 200 ms: `gbps[i]` is the bandwidth of tier `i`, and `migrated_bytes` have
+    /// migrated to the first tier.
     fn sample(gbps: [f64; 2], migrated_bytes: u64) -> Sample {
         let traffic = |gbps: f64| Traffic {
             read_bytes: Some(0.75 * gbps * 2e8),
@@ -392,8 +393,9 @@ mod tests {
         let placement_floor = Some(0.005);
         let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
-        // The bytes of a migration are counted at once. The placement may show the migration only
-        // in the next sample.
+        // Each pair is the bytes on the first tier (of 1000 bytes) and the bytes counted as
+        // migrated. A migration is counted at once. The placement may show it only in the next
+        // sample.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
         for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
             let mut sample = sample([100.0 + at as f64, 0.0], migrated);

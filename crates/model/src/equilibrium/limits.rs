@@ -15,10 +15,11 @@ pub struct BandwidthLimits {
     pub(super) circulating_bytes: f64,
     /// The highest bandwidth of each tier, GB/s.
     pub(super) tier_gbps: Vec<f64>,
-    /// The shortest time of a round at each tier, ns: a thread requests its lines, waits for them,
-    /// and computes on them.
+    /// The shortest time of a round at each tier, ns. In a round, a thread requests its lines,
+    /// waits for them, and computes on them.
     pub(super) tier_round_ns: Vec<f64>,
-    /// The tiers behind each link, with the highest bandwidth of the load on all of them, GB/s.
+    /// The tiers behind each link, with the highest bandwidth of the load on these tiers together,
+    /// GB/s.
     pub(super) links: Vec<(Vec<usize>, f64)>,
 }
 

@@ -39,11 +39,12 @@ pub struct Equilibrium {
 /// A platform with its curves prepared for the mixes of some loads.
 pub struct System<'a> {
     platform: &'a Platform,
-    /// By load and tier: the response of the tier to this load alone.
+    /// `responses[i][j]` is the response of tier `j` to load `i` alone.
     responses: Vec<Vec<Response>>,
     /// Other traffic on each tier, independent of the loads, GB/s.
     background_gbps: Vec<f64>,
-    /// By load and tier: the reason why the response is an extrapolation.
+    /// `extrapolated[i][j]` is the reason why the response of tier `j` to load `i` is an
+    /// extrapolation.
     extrapolated: Vec<Vec<Option<String>>>,
 }
 
@@ -51,9 +52,9 @@ pub struct System<'a> {
 /// solves the equilibrium, so a similar problem can start from it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
-    /// By load and tier, GB/s.
+    /// `bandwidth_gbps[i][j]` is the bandwidth of load `i` on tier `j`, GB/s.
     bandwidth_gbps: Vec<Vec<f64>>,
-    /// By load and tier.
+    /// `in_flight_bytes[i][j]` are the bytes in flight of load `i` on tier `j`.
     in_flight_bytes: Vec<Vec<f64>>,
 }
 
@@ -204,8 +205,8 @@ impl<'a> System<'a> {
         self.reached(loads, 0, network)
     }
 
-    /// Recomputes the flows of the tiers `coupled` in the network of the only load, after a change
-    /// of the `traffic` that takes bandwidth from these tiers.
+    /// Recomputes the flows of the tiers `coupled` in `network`, the network of the only load. The
+    /// `traffic` on other tiers takes bandwidth from the tiers `coupled`, and has changed.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -261,7 +262,8 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The network of the page streams of load `at`, beside the traffic of the other loads.
+    /// The queueing network of the page streams of `loads[at]`. The `traffic` of the other loads
+    /// takes its part of each tier's bandwidth.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -283,7 +285,7 @@ impl<'a> System<'a> {
         StreamNetwork { visited, flows, stations, groups }
     }
 
-    /// Solves the network of the page streams of load `at`.
+    /// Solves `network`, the queueing network of the page streams of `loads[at]`.
     fn reached(&self, loads: &[Load], at: usize, network: StreamNetwork) -> LoadEquilibrium {
         let load = &loads[at];
         let StreamNetwork { visited, flows, stations, groups } = network;
@@ -307,8 +309,8 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// Tier `tier` from the view of load `at`: the responses to the traffic, and the bytes in
-    /// flight of other loads.
+    /// The tier with the index `tier` from the view of `loads[at]`: the responses of the tier to
+    /// the mixes of all loads, and the bytes in flight of the other loads.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();
@@ -412,7 +414,7 @@ impl StreamNetwork {
 /// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
-    /// The probability of 0, 1, ... streams, by station.
+    /// The probability of 0, 1, ... streams at each station; one list for each station.
     occupancy: Vec<Vec<f64>>,
     /// Bytes that wait at the link in front of each station.
     queued_bytes: Vec<f64>,

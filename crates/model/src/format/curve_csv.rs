@@ -30,7 +30,8 @@ struct Group {
 /// Reads the curves in `text`. A domain that is not among `domains` is an error.
 ///
 /// # Errors
-/// If the table does not have the form of the module header, or a curve is impossible.
+/// If a column is missing or unknown, or a curve is impossible. The header of this module shows the
+/// columns.
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
     let mut groups: Vec<Group> = vec![];
@@ -122,7 +123,7 @@ pub fn text(curves: &Curves) -> String {
         }
     }
     for row in rows {
-        // Writing to memory does not fail.
+        // The result is ignored, because writing to memory does not fail.
         let _ = writer.write_record(row);
     }
     writer

@@ -282,7 +282,7 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
 const RESULT_HINT: &str =
     "give each run either runtime_s, or rate with rate_unit, as the first one";
 
-/// The metric of all results, taken from the first run.
+/// The metric of all results, taken from `run`, the first run.
 fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     match (&run.runtime_s, &run.rate, &run.rate_unit) {
         (Some(_), None, None) => Ok(Metric::Runtime),

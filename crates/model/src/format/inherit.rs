@@ -95,7 +95,7 @@ fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
 
-/// The entry of the list of tables `list` that has the text `wanted` for the key `identity`.
+/// The entry, in the list of tables named `list`, whose key `identity` has the text `wanted`.
 pub fn entry<'v, 'i>(
     table: &'v Table<'i>,
     list: &str,
@@ -107,14 +107,16 @@ pub fn entry<'v, 'i>(
     found?.get_ref().as_table()
 }
 
-/// The text that each entry of the list of tables `list` has for the key `identity`.
+/// For each entry in the list of tables named `list`: the text of its key `identity`. Entries
+/// without such a text are left out.
 pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<String> {
     let entries = table.get(list).and_then(|list| list.get_ref().as_array());
     let texts = entries.into_iter().flat_map(|entries| entries.iter());
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// Merges each entry of the list `list` over `base`, which is a table without an identity.
+/// Merges each entry of the list named `list` over `base`, a table without the key that identifies
+/// an entry.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

@@ -115,7 +115,7 @@ pub fn is_one(text: &str) -> bool {
 pub struct MessPoint {
     /// Read share in percent.
     pub read_percent: u32,
-    /// The pause of kernels between accesses, in the unit of the benchmark.
+    /// The pause of the benchmark's kernels between accesses, in the benchmark's own unit.
     pub pause: f64,
     /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
@@ -127,9 +127,9 @@ pub struct MessPoint {
     pub latency_apart_ns: f64,
 }
 
-/// The points of all curves that a Mess file can have, and the mixes left out: mixes with
-/// non-temporal stores or random accesses. The pause of a point is the rank of its load: the lowest
-/// load has the highest rank.
+/// Returns the points of those curves that a Mess file can have, and the other mixes. These are
+/// mixes with non-temporal stores or random accesses. The pause of a point is the rank of its load:
+/// the lowest load has the highest rank.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {
@@ -155,7 +155,7 @@ pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
 /// measured values.
 pub fn text(points: &[MessPoint]) -> String {
     let mut writer = csv::Writer::from_writer(vec![]);
-    // Writing to memory does not fail.
+    // The result is ignored, because writing to memory does not fail.
     let _ = writer.write_record(COLUMNS);
     for point in points {
         let share = f64::from(point.read_percent) / 100.0;

@@ -277,7 +277,7 @@ fn iteration(rest: &str) -> &str {
     inside.split_once("ns").map_or(inside, |(number, _)| number).trim()
 }
 
-/// Reads a line with the maximum bandwidth of a traffic mix; `None` if the line is another one.
+/// Reads a line with the maximum bandwidth of a traffic mix; `None` for every other line.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
     // The names contain colons too, so the line is split at its last colon.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
@@ -304,7 +304,7 @@ pub fn is_one(text: &str) -> bool {
 /// the table and one elsewhere. `clocks_per_ns` converts the idle latency to core clocks.
 pub fn text(mlc: &Mlc, clocks_per_ns: f64) -> String {
     let mut out = String::new();
-    // Writing to memory does not fail.
+    // The result is ignored, because writing to memory does not fail.
     let _ = write(&mut out, mlc, clocks_per_ns);
     out
 }

@@ -3,13 +3,13 @@
 use super::{FileError, toml_text::TomlText};
 use toml::Spanned;
 
-/// The largest price.
+/// The largest amount of a price, in its currency.
 const AMOUNT_MAX: f64 = 1e9;
 
 /// The parts of a price.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriceText<'a> {
-    /// The number.
+    /// The amount, in `currency`.
     pub amount: f64,
     /// The currency: three capital letters.
     pub currency: &'a str,
@@ -18,7 +18,7 @@ pub struct PriceText<'a> {
 }
 
 impl<'a> PriceText<'a> {
-    /// Splits `7.50 USD/GB` into its parts; `None` if it is not a price.
+    /// Splits `7.50 USD/GB` into its parts; `None` if `text` is not a price.
     pub fn split(text: &'a str) -> Option<Self> {
         let (amount, unit) = text.split_once(' ')?;
         let (currency, unit) = match unit.split_once('/') {
@@ -36,7 +36,7 @@ impl<'a> PriceText<'a> {
 /// Returns the value of `field` if it is a date: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
 ///
 /// # Errors
-/// If it is not a date.
+/// If the value is not such a date.
 pub fn date(
     text: &TomlText<'_>,
     field: &str,

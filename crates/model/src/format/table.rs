@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
     }
 
-    /// The number in `column` of `row`.
+    /// The number in `column` of `row`; an error if the text there is not a number.
     pub(super) fn number(&self, row: &TableRow, column: &str) -> Result<f64, FileError> {
         let text = self.text(row, column);
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());

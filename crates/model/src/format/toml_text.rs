@@ -23,9 +23,9 @@ const LEAST_POSITIVE: f64 = 1e-12;
 /// The name and the text of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedText {
-    /// The name.
+    /// The name of the file, for error messages.
     pub file: String,
-    /// The text.
+    /// The whole text of the file.
     pub text: String,
 }
 
@@ -58,7 +58,7 @@ impl<'a> TomlText<'a> {
         self.text
     }
 
-    /// Parses the fields of the whole file.
+    /// Parses the whole file as a `T`.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key or has an unknown key.
@@ -66,8 +66,8 @@ impl<'a> TomlText<'a> {
         toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
 
-    /// Parses the fields of a whole file of the schema `expected`. A file of another schema has
-    /// other keys, so the error of such a file is about its schema.
+    /// Parses the whole file as a `T`, the fields of the schema `expected`. A file of another
+    /// schema has other keys, so the error of such a file is about its schema.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key or has an unknown key.
@@ -82,7 +82,7 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// Parses the fields of `table`, which was merged from [`Self::tables`].
+    /// Parses `table`, which was merged from [`Self::tables`], as a `T`.
     ///
     /// # Errors
     /// If the table lacks a key or has an unknown key.
@@ -157,7 +157,8 @@ impl<'a> TomlText<'a> {
         text.get(at - start..).unwrap_or_default()
     }
 
-    /// An error about the value of `field`.
+    /// An error about the `value` of `field`. `problem` says what is wrong, and `hint` what to
+    /// write instead.
     pub fn error<T>(
         &self,
         field: &str,
@@ -179,13 +180,13 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The position of `field` and its value, as errors print it.
+    /// The position of the `value` of `field`, as errors print it: file, line and field.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         let at = value.span().start;
         format!("{}:{}: {field}", self.file_at(at).1, self.line(at))
     }
 
-    /// An error about the file as a whole.
+    /// An error about `field` without a line, because the file as a whole is wrong.
     pub fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
         FileError {
             file: self.file.into(),
@@ -275,7 +276,7 @@ impl<'a> TomlText<'a> {
     /// Returns the value of `field` as a quantity with a unit.
     ///
     /// # Errors
-    /// If the value is not a quantity of this kind.
+    /// If the value is not a quantity of the type `T`.
     pub fn quantity<T>(&self, field: &str, value: &Spanned<String>) -> Result<T, FileError>
     where
         T: FromStr<Err = UnitError>,
@@ -323,7 +324,7 @@ impl<'a> TomlText<'a> {
         Ok(value.get_ref().clone())
     }
 
-    /// Builds a figure from the fields of its provenance and its source.
+    /// Builds a figure from the keys `provenance` and `source` of the table `field`.
     ///
     /// # Errors
     /// If the provenance is unknown, or the source empty.
@@ -339,7 +340,7 @@ impl<'a> TomlText<'a> {
         Ok(Figure { provenance, source: self.said(&format!("{field}.source"), source)? })
     }
 
-    /// Checks the value of `schema`.
+    /// Checks that the `value` of the key `schema` is `expected`.
     ///
     /// # Errors
     /// If the value is not `expected`.

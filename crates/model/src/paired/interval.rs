@@ -26,11 +26,11 @@ const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 /// A ratio and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The geometric mean.
+    /// The geometric mean of the ratios.
     pub mean: f64,
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 

@@ -10,9 +10,9 @@ const ROUNDS_MAX: usize = 40;
 /// A machine whose runs have noise and a drift.
 struct Machine {
     random: Pcg64Mcg,
-    /// Standard deviation of the logarithm of a run.
+    /// Standard deviation of the logarithm of a run's time.
     noise: f64,
-    /// The logarithm of the slowdown of a run, as a function of the number of the run.
+    /// The logarithm of the slowdown of a run, as a function of the 0-based index of the run.
     drift: fn(usize) -> f64,
     runs: usize,
     /// The probability that a run takes 50 % longer.
@@ -35,8 +35,9 @@ impl Machine {
     }
 }
 
-/// Runs rounds of two programs on `machine` until a look of `design` has an answer. Returns the
-/// judgement of the last look and its number of rounds.
+/// Runs two programs, which take `seconds` without noise, on `machine` in rounds. A look of
+/// `design` evaluates the rounds so far; the comparison ends at the first look with an answer.
+/// Returns the judgement of the last look and its number of rounds.
 fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgement, usize) {
     let mut times = [vec![], vec![]];
     let mut last = None;
@@ -172,7 +173,8 @@ fn pairs_of_rounds_have_reverse_orders() {
         order.reverse();
         assert_eq!(design.order(2 * pair + 1, 3), order);
     }
-    // With random orders the expected count is a third of 200, with a standard deviation of 6.7.
+    // The first of three configurations is first in a third of the random orders: about 67 times of
+    // 200, with a standard deviation of 6.7.
     assert!((40..=93).contains(&first_is_first), "{first_is_first}");
 }
 

@@ -60,7 +60,7 @@ const EQUAL: f64 = 0.05;
 /// The two marks of [`Watermark`] count as met if they are closer than this; ε in the paper.
 const MET: f64 = 0.01;
 
-/// Averages of one tier's counters.
+/// Exponential averages of the counters of one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Queue {
     inserts_per_ns: f64,
@@ -192,7 +192,8 @@ pub struct ClosedForm {
 }
 
 impl ClosedForm {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
+    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
+    /// tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers) }
     }
@@ -235,7 +236,8 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
+    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
+    /// tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers), low: 0.0, high: 1.0 }
     }
@@ -275,7 +277,7 @@ impl Policy for Watermark {
                 self.high = 1.0;
             }
         }
-        // Marks that met without equal latencies are obsolete as well.
+        // Marks that are closer than `MET` while the latencies still differ are obsolete as well.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;
@@ -398,14 +400,16 @@ mod tests {
         }
     }
 
-    /// Latency at `part` of a tier's bandwidth: four times the idle latency when saturated, because
-    /// outstanding requests are limited.
+    /// The latency, ns, of a tier that carries the fraction `part` of its bandwidth: four times the
+    /// idle latency at a fraction of 1. Above 1.2 the latency is constant, because outstanding
+    /// requests are limited.
     fn loaded_ns(idle_ns: f64, part: f64) -> f64 {
         idle_ns * (1.0 + 3.0 * libm::pow(part.min(1.2), 6.0))
     }
 
-    /// Latencies and the share of pages on the first tier, for each period, with a demand of `gbps`
-    /// on two tiers of 100 and 60 GB/s and equal hotness of all pages.
+    /// Runs `policy` with a demand of `gbps` on two tiers of 100 and 60 GB/s. All pages are equally
+    /// hot. Returns for each period the latency of the first tier, the latency of the second tier,
+    /// and the share of pages on the first tier.
     fn on_two_tiers(policy: &mut dyn Policy, gbps: f64) -> Vec<(f64, f64, f64)> {
         let mut first = 1.0;
         let step = |_| {

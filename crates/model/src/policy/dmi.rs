@@ -117,7 +117,7 @@ pub struct DeadBand {
     pub change_errors: f64,
     /// While searching, a change must exceed this number of standard errors to be a gain or a loss.
     pub gain_errors: f64,
-    /// Consecutive periods with a change that end the rest; at least 1.
+    /// The number of consecutive periods with a change after which the rest ends; at least 1.
     pub periods: u32,
     /// Maximum number of periods over which a change is measured during a search. If the change is
     /// then still within the error, it counts as no gain. At least 1.
@@ -158,7 +158,7 @@ struct Level {
 
 impl Level {
     fn of(seen: &Observation) -> Self {
-        // A single sample has no known error.
+        // An error that is not finite counts as 0.
         let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
@@ -233,7 +233,8 @@ pub struct Calibrator {
 }
 
 impl Calibrator {
-    /// The policy for these tiers, the fastest first. It starts with all pages on the first tier.
+    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
+    /// tier.
     pub fn new(tiers: Vec<TierLayout>, settings: DmiSettings) -> Self {
         Self {
             tiers,
@@ -278,7 +279,8 @@ impl Calibrator {
         now.gbps >= self.settings.cutoff_gbps + margin
     }
 
-    /// Counts a change at rest; true if enough consecutive periods had this change.
+    /// Counts a change of bandwidth at rest: a rise, or a fall if `rise` is false. Returns true
+    /// once enough consecutive periods had a change in this direction.
     fn confirmed(&mut self, rise: bool) -> bool {
         let again = self.suspicion.rise == rise;
         self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };
@@ -404,7 +406,8 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // A repeated measurement is still compared with the bandwidth before the step.
+                // While the effect of a step is measured again (`looking`), `before` keeps the
+                // bandwidth before the step as the reference.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {
                     self.before = Some((self.ratio, now));

@@ -105,14 +105,14 @@ mod tests {
             // An unrated node still gets one page: 32:1.
             (&[100, 0], &[32, 1]),
             (&[0, 0], &[1, 1]),
-            // 32 · 1 / 1001 is below one page: one page.
+            // 32 · 1 / 1001 is below one page, so the node gets one page.
             (&[1000, 1], &[31, 1]),
             // The exact weights are 16, 10.67 and 5.33 of 32 pages.
             (&[300, 200, 100], &[16, 10, 5]),
             // 32 · 2^27 is 2^32, which wraps to 0; the other node's 32 · 1 is below the sum.
             (&[1 << 27, 1], &[1, 1]),
-            // 32 · 130 · 2^20 wraps to 64 · 2^20, below the sum of 132 · 2^20; so is the second
-            // product.
+            // 32 · 130 · 2^20 wraps to 64 · 2^20, below the sum of 132 · 2^20. The second product,
+            // 64 · 2^20, is below the sum too.
             (&[(128 << 20) + (2 << 20), 2 << 20], &[1, 1]),
         ];
         for (bandwidths, weights) in cases {

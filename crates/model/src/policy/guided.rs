@@ -32,7 +32,8 @@ use crate::{
 };
 use fit::{Belief, Fit, ObservedTraffic};
 
-/// Quiet samples that suffice for an observation during the search: 2 s.
+/// The number of quiet samples that suffice for an observation during the search: 2 s at 200 ms for
+/// each sample.
 const LOOK_SAMPLES: usize = 10;
 
 /// Minimum gain, as a fraction, for which pages migrate: smaller gains are within the error of the
@@ -53,8 +54,8 @@ const CORRECTIONS: u32 = 2;
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The search restarts if the traffic changes by more than this fraction of itself, and by more
-/// than this number of standard errors.
+/// The search restarts if the traffic changes by more than the fraction `CHANGE` of itself, and by
+/// more than `CHANGE_ERRORS` standard errors.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
@@ -92,7 +93,8 @@ pub struct Guided {
     state: State,
     fit: Option<Fit>,
     seen: Vec<ObservedTraffic>,
-    /// Periods to wait before pages return to the first tier.
+    /// The number of periods for which the machine must be unsaturated before pages return to the
+    /// first tier.
     patience: u32,
     /// The time of the last return to the first tier, s.
     went_back_s: Option<f64>,
@@ -315,8 +317,8 @@ struct Proposal {
     first_tier_used: f64,
 }
 
-/// The shares that maximize the bandwidth of threads with the parameters `fit`. `here` and
-/// `here_gbps` are the shares and the predicted bandwidth of the current placement.
+/// The shares that maximize the bandwidth of threads with the parameters `fit` on `tiers` tiers.
+/// `here` and `here_gbps` are the shares and the predicted bandwidth of the current placement.
 fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: usize) -> Proposal {
     let shares = |points: &[u16]| -> Vec<f64> {
         points.iter().map(|points| f64::from(*points) / 100.0).collect()
@@ -325,7 +327,8 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     let best = best_points(tiers, reach);
     let (points, most) = best.unwrap_or_else(|| (vec![], here_gbps));
     let mut chosen = if points.is_empty() { here.to_vec() } else { shares(&points) };
-    // Of equally good shares, the shares nearest to the current placement are taken.
+    // Of equally good shares, the shares nearest to the current placement `here` are taken. The
+    // loop steps towards `here` while the bandwidth stays within [`EQUALLY_GOOD`] of `most`.
     let start = chosen.clone();
     for step in 1..=100 {
         let part = f64::from(step) / 100.0;
@@ -349,7 +352,7 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
 /// The gain that the curves forecast for observed traffic, before any page moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GainForecast {
-    /// The shares of the forecast.
+    /// The shares that the forecast is for.
     pub shares: Vec<f64>,
     /// Gain in bandwidth over the current placement, as a fraction.
     pub gain: f64,

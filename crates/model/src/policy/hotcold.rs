@@ -36,7 +36,7 @@ pub struct HotCold {
 }
 
 impl HotCold {
-    /// The policy for these tiers, the fastest first.
+    /// Creates the policy for `tiers`, the fastest first.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         let shares = first_only(tiers.len());
         Self { tiers, shares }
@@ -157,7 +157,8 @@ mod tests {
             (Some(100 * GB), &[1.0, 0.0, 0.0], &none, [0.6272, 0.3728, 0.0]),
             // 62.72 GB, 98 GB, and the rest on the third tier.
             (Some(200 * GB), &[1.0, 0.0, 0.0], &none, [0.3136, 0.49, 0.1964]),
-            // The example of the module header.
+            // The example of the module header: 44 of 100 GB of pages are on the first tier, which
+            // has no free memory.
             (
                 Some(100 * GB),
                 &[0.44, 0.56, 0.0],

@@ -61,8 +61,8 @@ pub fn best_of_each_set<E>(
             rows.extend(now.into_iter().zip(predict(&own)?));
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
-            // Limits and speed-ups are sums in different orders, so they are rounded differently:
-            // the margin is twice the margin of equal speed-ups.
+            // Limits and speed-ups are sums in different orders, so they are rounded differently.
+            // The margin is therefore twice `EQUAL`, the margin of equal speed-ups.
             open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
         }
         rows.sort_by_key(|(at, _)| *at);

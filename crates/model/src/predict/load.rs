@@ -105,7 +105,7 @@ pub struct MixLoadAt<'a> {
 }
 
 impl MixLoadAt<'_> {
-    /// The equilibrium of the load at `weights`.
+    /// Predicts the load at `weights`.
     pub fn row(&self, weights: &Weights) -> Row {
         let (reached, extrapolated) = self.load.reach(self.platform, weights);
         let speedup = reached.bandwidth_gbps / self.local_gbps;
@@ -160,6 +160,7 @@ pub struct LoadPoint {
 }
 
 /// Predicts the best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
+/// Without `threads`, there are enough threads to saturate each tier on its own.
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -173,7 +174,7 @@ pub fn load_curve(
 
 /// Loads from nearly none to the maximum. The first loads are in even steps of the first tier's
 /// bandwidth, up to near its saturation. The other loads are in even steps of the pause, down to no
-/// pause.
+/// pause. Without `threads`, there are enough threads to saturate each tier on its own.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,

@@ -78,7 +78,8 @@ impl Program {
         &self.phases
     }
 
-    /// The load of `phase` in `domain`, with `shares` of its traffic on each tier.
+    /// The load of the phase with the index `phase`, with all threads in the domain with the index
+    /// `domain`, and with `shares` of the traffic on each tier.
     pub fn load(&self, phase: usize, domain: usize, shares: Vec<f64>) -> Load {
         let load = self.phases[phase].load.clone();
         let in_domain = |at: usize| f64::from(u8::from(at == domain));

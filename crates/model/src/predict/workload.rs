@@ -40,13 +40,14 @@ pub(super) struct Local<'a> {
     pub(super) performance: f64,
     /// True if the number of threads is within the range of the runs.
     known: bool,
-    /// For each behaviour: bandwidth of the whole run, then of each phase, GB/s.
+    /// One list for each behaviour: the bandwidth of the whole run, then of each phase, GB/s.
     pub(super) reached_gbps: Vec<Vec<f64>>,
     /// The reasons why figures are extrapolations.
     pub(super) extrapolated: Vec<String>,
 }
 
-/// The result of one behaviour for given weights, relative to the first tier alone.
+/// The prediction of one behaviour for given weights. Speed-up and traffic gain are relative to the
+/// first tier alone.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -68,7 +69,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The forecast of the same behaviours on another platform.
+    /// This forecast, with the same behaviours, for another platform.
     #[must_use]
     pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
     where
@@ -84,7 +85,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The workload with all threads in one domain.
+    /// This forecast with all threads in the domain with the index `domain`.
     #[must_use]
     pub fn in_domain(self, domain: usize) -> Self {
         Self { domain_parts: self.platform.only(domain), ..self }
@@ -288,7 +289,8 @@ impl<'a> Forecast<'a> {
     }
 
     /// The counted bandwidth of `threads` threads, interpolated between runs, or else the counted
-    /// bandwidth of the nearest run. Returns the number of threads of this bandwidth, and GB/s.
+    /// bandwidth of the nearest run. Returns the number of threads that have this bandwidth, and
+    /// the bandwidth in GB/s.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -327,7 +329,8 @@ impl<'a> Forecast<'a> {
         gains.collect()
     }
 
-    /// The first tier that cannot hold its share of the footprint.
+    /// The index of the first tier that cannot hold its share of the footprint. `None` if all tiers
+    /// can, or if the footprint is unknown.
     fn too_small(&self, shares: &[f64]) -> Option<usize> {
         let footprint = self.demand.footprint?.get() as f64;
         let tiers = self.platform.tiers.iter().zip(shares);

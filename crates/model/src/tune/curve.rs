@@ -65,7 +65,7 @@ impl TimeCurve {
         self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
     }
 
-    /// The fitted run time at a share that was run.
+    /// The fitted run time at `share`, if a run had this share; else `f64::MAX`.
     pub(super) fn at(&self, share: f64) -> f64 {
         let found = self.points.iter().find(|point| (point.share - share).abs() < 1e-9);
         found.map_or(f64::MAX, |point| point.value)
@@ -134,7 +134,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The run time at `share` on a machine that is best at 3:1, where both tiers finish at once.
+    /// The run time with `share` of the pages on the first tier. It is shortest at weights of 3:1,
+    /// because both tiers then finish at the same time.
     fn fed(share: f64) -> f64 {
         f64::max(share / 0.75, (1.0 - share) / 0.25)
     }

@@ -1,29 +1,31 @@
-//! The noise between two runs with the same weights.
+//! The noise of a search: the spread of the values of runs with the same weights.
 
 use crate::statistics;
 
-/// The weight of the expected noise when it is pooled with the runs, as a number of runs.
+/// The weight of the expected noise when it is pooled with the noise of the runs, in degrees of
+/// freedom.
 const EXPECTED_RUNS: usize = 2;
 
-/// Quantiles of Student's t for an interval of 0.9, for 1, 2, ... degrees of freedom.
+/// Quantiles of Student's t for a two-sided confidence interval of 0.9, for 1, 2, ... degrees of
+/// freedom.
 const QUANTILES: [f64; 30] = [
     6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
     1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
     1.703, 1.701, 1.699, 1.697,
 ];
 
-/// The noise of a run, pooled over all weights.
+/// The noise of runs with the same weights, pooled over all weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Noise {
-    /// Standard deviation of the logarithm of a run.
+    /// Standard deviation of the logarithms of the values of runs with the same weights.
     pub(super) sigma: f64,
     degrees: usize,
 }
 
 impl Noise {
-    /// Pools the noise of `groups` with the noise `expected` beforehand: the mean of the variances,
-    /// weighted by their degrees of freedom. A group has the logarithms of runs with the same
-    /// weights.
+    /// Pools the noise of `groups` with the noise `expected` beforehand. A group has the logarithms
+    /// of the values of runs with the same weights. The result is the mean of the variances,
+    /// weighted by their degrees of freedom.
     pub(super) fn of<'a>(groups: impl Iterator<Item = &'a [f64]>, expected: f64) -> Self {
         let mut degrees = EXPECTED_RUNS;
         let mut squares = EXPECTED_RUNS as f64 * expected * expected;
@@ -35,13 +37,13 @@ impl Noise {
         Self { sigma: (squares / degrees as f64).sqrt(), degrees }
     }
 
-    /// Half of the width of the interval of the difference between the mean of `some` runs and the
-    /// mean of `others` runs.
+    /// Half of the width of the confidence interval (0.9) of the difference between the mean of
+    /// `some` runs and the mean of `others` runs.
     pub(super) fn half(&self, some: usize, others: usize) -> f64 {
         self.quantile() * self.sigma * (1.0 / some as f64 + 1.0 / others as f64).sqrt()
     }
 
-    /// Half of the width of the interval of the mean of `runs` runs.
+    /// Half of the width of the confidence interval (0.9) of the mean of `runs` runs.
     pub(super) fn half_of_one(&self, runs: usize) -> f64 {
         self.quantile() * self.sigma / (runs as f64).sqrt()
     }

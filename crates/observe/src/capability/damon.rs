@@ -51,7 +51,8 @@ pub(super) fn actions(machine: &Machine, probed: ProbeAnswer) -> Status {
 /// operations on virtual addresses.
 pub(super) fn destinations(machine: &Machine, probed: ProbeAnswer) -> Status {
     let (destinations, operations) = match (&machine.damon, probed) {
-        // A context of another program shows the supported features without a probe.
+        // A DAMON context that another program has set up shows the supported features without a
+        // probe.
         (Some(Damon { destinations: Some(supported), operations, .. }), _)
             if !operations.is_empty() =>
         {

@@ -50,7 +50,8 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
-/// NUMA balancing, if it is on. Bits 0 and 1 of the sysctl `numa_balancing` switch two mechanisms.
+/// NUMA balancing, if it is on. Bit 0 of the sysctl `numa_balancing` switches the migration of
+/// pages to the nodes of their threads, bit 1 the promotion of hot pages to faster tiers.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -121,8 +122,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // Reading by `text` adds the file to a capture, because the name of a rival is needed
-        // there.
+        // Unlike `peek`, `text` adds the file to a capture (`doctor --capture`), because a capture
+        // must have the name of a rival.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

@@ -35,7 +35,7 @@ impl Field {
         (bits <= u64::BITS).then_some(Self { word, ranges })
     }
 
-    /// The width in bits, 1 to 64.
+    /// The width of the field in bits, 1 to 64.
     pub fn bits(&self) -> u32 {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
@@ -55,7 +55,7 @@ impl Field {
         true
     }
 
-    /// Extracts the field from `words`.
+    /// Extracts the value of the field from the configuration words of an event.
     pub fn get(&self, words: &[u64; WORDS]) -> u64 {
         let (mut value, mut at) = (0, 0);
         for (first, last) in &self.ranges {

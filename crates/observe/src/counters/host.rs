@@ -21,7 +21,7 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// The number of open files other than counters, with a reserve.
 const OTHER_FILES: u64 = 128;
 
-/// Open counters.
+/// The open counters of a plan.
 #[derive(Debug)]
 pub struct Counters {
     plan: Plan,
@@ -29,18 +29,19 @@ pub struct Counters {
     last: Instant,
 }
 
-/// Events that are counted at the same time.
+/// Open events that the kernel counts at the same time and reads together.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) leader: OwnedFd,
-    /// The other descriptors, kept open; they are read with the leader.
+    /// The descriptors of the other events of the group, kept open. A read of `leader` reads them
+    /// too.
     pub(super) _others: Vec<OwnedFd>,
     /// The events, as indices into the plan.
     pub(super) events: Vec<usize>,
     pub(super) last: Raw,
 }
 
-/// A reading of a group.
+/// A reading of a group: its times, ns, and the count of each event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -68,7 +69,7 @@ pub enum OpenError {
     /// The machine lacks a planned unit.
     #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
-        /// The PMU.
+        /// The name of the PMU.
         pmu: String,
         /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,
@@ -77,16 +78,16 @@ pub enum OpenError {
     /// The plan needs more files than a process may open.
     #[error("{needed} counters are needed, and a process may have {limit} files")]
     Files {
-        /// The number of counters.
+        /// The number of counters that the plan needs.
         needed: u64,
-        /// The limit on files.
+        /// The number of files that this process may open.
         limit: u64,
     },
     /// The kernel refuses an event.
     #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
     Refused {
         event: String,
-        /// The PMU.
+        /// The name of the PMU.
         pmu: String,
         /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,
@@ -191,7 +192,7 @@ impl Group {
             [_, enabled, running, counts @ ..] if counts.len() == self.events.len() => {
                 Ok(Raw { enabled_ns: *enabled, running_ns: *running, counts: counts.to_vec() })
             }
-            // A group in an error state gives no bytes.
+            // A read of a group in an error state returns no bytes.
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
@@ -250,8 +251,8 @@ impl Grown {
     }
 }
 
-/// Sums the counts of groups. If a group never had a counter, the sums of its quantities are
-/// unknown.
+/// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter,
+/// the sums of its quantities are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -262,7 +263,7 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
             continue;
         };
         let ticks = planned.iter().position(|event| event.quantity == Quantity::Ticks);
-        // The length of a cycle, ns.
+        // The length of a cycle of the counting unit, ns.
         let cycle = ticks.map(|at| counts[at]).filter(|ticks| *ticks > 0.0);
         let cycle = cycle.map(|ticks| since.enabled_ns / ticks);
         for (event, count) in planned.iter().zip(counts) {

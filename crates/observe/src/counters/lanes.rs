@@ -54,7 +54,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// With any number of units, the units that count represent all units.
+        /// With any number of units, each event is counted by some unit. The units that count an
+        /// event of a lane represent all units together.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
             let table = &tables()[which];

@@ -36,15 +36,15 @@ pub struct Plan {
 /// An event to open.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The vendor's name.
+    /// The vendor's name of the event.
     pub name: String,
-    /// The PMU.
+    /// The name of the PMU.
     pub pmu: String,
     /// The PMU's type number.
     pub kind: u32,
     /// The CPU that the event is opened on.
     pub cpu: u32,
-    /// `config`, `config1` and `config2`.
+    /// The configuration words `config`, `config1` and `config2` of `perf_event_attr`.
     pub config: [u64; 3],
     pub quantity: Quantity,
     /// The domain of the counted traffic, as an index into [`Layout::domains`].
@@ -114,8 +114,9 @@ impl PlanError {
     }
 }
 
-/// A layout from the topology alone: sockets, and the tiers in the order of their speed, near every
-/// socket. Memory of nodes without CPUs counts as CXL. No bandwidth is rated.
+/// A layout from the topology alone. Its domains are the sockets. Its tiers are in the order of
+/// their speed, and each is near every socket. Memory of nodes without CPUs counts as CXL. No
+/// bandwidth is rated.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
     let tier = |nodes: &IdList| {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A PMU, or one of several equal units.
+/// A PMU of the kernel. Units of one kind are separate PMUs, such as `uncore_imc_0` and
+/// `uncore_imc_1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
     /// The name, such as `uncore_imc_3`.
@@ -28,21 +29,21 @@ pub struct Pmu {
 pub enum ComposeError {
     #[error("{pmu} has no field {field}")]
     Field {
-        /// The PMU.
+        /// The name of the PMU.
         pmu: String,
-        /// The field.
+        /// The name of the missing field.
         field: String,
     },
     /// The value is wider than the field.
     #[error("{pmu} has {bits} bits for {field}, too few for {value:#x}")]
     Width {
-        /// The PMU.
+        /// The name of the PMU.
         pmu: String,
-        /// The field.
+        /// The name of the field that is too narrow.
         field: String,
-        /// The width of the field.
+        /// The width of the field in bits.
         bits: u32,
-        /// The value.
+        /// The value that does not fit into the field.
         value: u64,
     },
 }

@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 8] = [
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// The family's name.
+    /// The name of the CPU family.
     pub name: String,
     /// The CPUs of the table; empty for a table of devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
@@ -48,7 +48,7 @@ pub struct Cpus {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// The vendor's name.
+    /// The vendor's name of the event.
     pub name: String,
     /// The prefix of the PMUs that count the event: `uncore_imc` for `uncore_imc_0` and so on.
     pub pmu: String,
@@ -64,7 +64,8 @@ pub struct Event {
     /// Further fields of the PMU's format.
     #[serde(default)]
     pub fields: BTreeMap<String, u64>,
-    /// The counters that can count the event; empty for any counter.
+    /// The indices of the hardware counters that can count the event; empty if each counter can
+    /// count it.
     pub counters: Vec<u32>,
     pub quantity: Quantity,
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
@@ -244,8 +245,8 @@ mod tests {
     fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // The PMU `cpu` is not checked: its slots have separate registers on Intel, and its
-                // slot events are few on AMD.
+                // The test does not check the PMU `cpu`: its slots have separate registers on
+                // Intel, and its slot events are few on AMD.
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

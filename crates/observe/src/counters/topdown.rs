@@ -35,10 +35,10 @@ use std::{collections::BTreeMap, io, os::fd::AsFd};
 /// The PMU of the cores.
 const CORES: &str = "cpu";
 
-/// The events to open.
+/// The events that count the slots of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopdownPlan {
-    /// The table used.
+    /// The name of the table that has the events.
     pub table: String,
     /// The type number of the cores' PMU.
     pub kind: u32,
@@ -51,9 +51,9 @@ pub struct TopdownPlan {
 /// An event of a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreEvent {
-    /// The vendor's name.
+    /// The vendor's name of the event.
     pub name: String,
-    /// `config`, `config1` and `config2`.
+    /// The configuration words `config`, `config1` and `config2` of `perf_event_attr`.
     pub config: [u64; 3],
     pub quantity: Quantity,
     /// The number of slots or cycles that one count stands for.
@@ -183,7 +183,7 @@ impl Topdown {
         Ok(Self { plan, groups, user_only })
     }
 
-    /// A description in a line.
+    /// A description of what is counted, in one line.
     pub fn describe(&self) -> String {
         let whose = if self.user_only { ", without its kernel code" } else { "" };
         let mut text = format!(
@@ -196,7 +196,7 @@ impl Topdown {
         text
     }
 
-    /// Slots since the last reading.
+    /// The issue slots of the command since the last reading.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -313,7 +313,7 @@ impl CoreSlots {
     }
 }
 
-/// Counts of events.
+/// The counts of one reading, by quantity.
 #[derive(Clone, Debug, Default)]
 struct CoreCounts {
     counts: BTreeMap<Quantity, f64>,

@@ -4,7 +4,7 @@ use super::{Action, Cache, Extent, ExtentState, Settings, node::Node};
 use crate::{advice::Advice, page::Page, ranges::Ranges};
 use std::ops::Range;
 
-/// At most one frame in this many may be pinned (`mlock(2)`).
+/// One frame in this many may be pinned.
 const PINNED_DIVISOR: u32 = 2;
 
 /// Maximum number of pinned frames.
@@ -12,14 +12,14 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
 
-/// Advice about pages that stays in force, and pins.
+/// Standing advice about pages, and pins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgramAdvice {
     /// Pages with [`Advice::Random`] or [`Advice::Sequential`].
     advised: Ranges<Advice>,
     /// Pages that the program pins.
     pinned: Ranges<()>,
-    /// Number of frames of the extents that are pinned and mapped.
+    /// Frames of extents that are pinned and mapped.
     pinned_frames: u32,
 }
 
@@ -35,9 +35,8 @@ impl ProgramAdvice {
         self.pinned.set(pages, None);
     }
 
-    /// Returns true if the extent must be pinned, and counts its frames as pinned in this case. One
-    /// of its pages must have a pin, and at most `budget / PINNED_DIVISOR` frames may be pinned in
-    /// all.
+    /// Decides whether an extent is pinned, and counts its frames if it is. `budget` limits the
+    /// pinned frames of the cache.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -57,14 +56,13 @@ impl ProgramAdvice {
 }
 
 impl Cache {
-    /// Adds pages that the program has allocated. Adjacent regions (allocated ranges) become one.
+    /// Adds pages of regions; adjacent regions become one.
     pub fn add_region(&mut self, pages: Range<Page>) {
         self.regions.add(pages);
         self.on_regions_changed();
     }
 
-    /// Removes discarded pages from their regions, together with the advice and pins of these
-    /// pages.
+    /// Removes discarded pages from their regions.
     pub fn remove_region(&mut self, pages: &Range<Page>) {
         self.regions.remove(pages);
         self.advice.clear(pages);
@@ -100,8 +98,8 @@ impl Cache {
         }
     }
 
-    /// Takes the mapped extents of `pages` for which `is_due` holds out of their replacement queue.
-    /// Then queues or pins them by the new advice. A pinned extent is in no queue.
+    /// Takes the mapped extents for which `is_due` holds out of their queue, and queues or pins
+    /// them by the new advice. A pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

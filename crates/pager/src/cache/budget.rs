@@ -20,11 +20,11 @@ pub(super) struct Released {
 /// Frames of a node that are released to other processes or nodes.
 #[derive(Clone, Debug, Default)]
 struct ReleasedOfNode {
-    /// Released blocks of 2^order frames, each as first frame and order.
+    /// Blocks taken from the pool: first frame and order.
     blocks: Vec<(Frame, u8)>,
-    /// Number of frames in all `blocks`.
+    /// Frames of all blocks.
     frames: u32,
-    /// The number of frames that the node must release.
+    /// The number of frames that must be released.
     target: u32,
     /// Number of blocks that [`Cache::newly_released`] has returned.
     reported: usize,
@@ -40,7 +40,7 @@ impl Released {
         self.nodes[usize::from(node)].frames
     }
 
-    /// True if a node has released exactly the number of frames that it must release.
+    /// True if the number of released frames of a node equals its target.
     pub(super) fn is_settled(&self, node: Node) -> bool {
         let node = &self.nodes[usize::from(node)];
         node.frames == node.target
@@ -67,8 +67,7 @@ impl Cache {
         }
     }
 
-    /// Sets the number of frames that each node must release: its maximum minus its share of the
-    /// budget.
+    /// Sets the release target of each node: the frames above its share.
     pub(super) fn apply_shares(&mut self) {
         for node in self.nodes() {
             let target = self.division().max(node) - self.shares.share(node);
@@ -99,19 +98,18 @@ impl Cache {
         self.shares.budget()
     }
 
-    /// The share of the budget that a node has at present, frames.
+    /// The current share of a node, frames.
     pub(super) fn budget_of(&self, node: Node) -> u32 {
         self.shares.share(node)
     }
 
-    /// Frames of a node to reclaim in addition to its reserve of free frames, because the node must
-    /// release them.
+    /// Frames of a node to reclaim in addition to the reserve, because the node must release them.
     pub(super) fn release_backlog(&self, node: Node) -> u32 {
         let released = &self.released.nodes[usize::from(node)];
         released.target.saturating_sub(released.frames).min(BACKLOG_MAX)
     }
 
-    /// The blocks of frames released since the last call, each as first frame and order.
+    /// The blocks released since the last call, as first frames and orders.
     pub fn newly_released(&mut self) -> Vec<(Frame, u8)> {
         let mut new = vec![];
         for ReleasedOfNode { blocks, reported, .. } in &mut self.released.nodes {
@@ -134,7 +132,7 @@ impl Cache {
 
     fn release_frames_of(&mut self, node: Node) {
         let index = usize::from(node);
-        // A free frame goes to a waiting fault before it is released.
+        // Faults that wait for a frame have priority.
         while self.released.nodes[index].frames < self.released.nodes[index].target
             && !self.waiting.iter().any(|fault| fault.node == node)
         {

@@ -11,7 +11,8 @@ use super::{
     node::Node,
 };
 
-/// Minimum order for which compaction is worth evictions: 2^7 frames, 512 KiB.
+/// Minimum order of an allocation for which compaction is worth evictions: 2^7 contiguous frames,
+/// 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
 /// A block (a huge page of frames) is compacted only if at least one of its frames in this many is

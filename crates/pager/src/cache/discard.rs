@@ -6,8 +6,8 @@ use crate::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Discards the ranges whose pages are idle. A range with a transfer or move in progress stays
-    /// queued.
+    /// Discards the queued ranges whose pages are idle. A range with a transfer or move in progress
+    /// stays queued.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {
             if self.discard_extents(&pages, actions) {
@@ -64,7 +64,7 @@ impl Cache {
         self.residency.replace(id, whole.with_span(first));
         for id in [id, other] {
             if is_ready {
-                // Both halves of a prefetched extent count as prefetched.
+                // If the extent was prefetched, count the frames of both halves as prefetched.
                 let Extent { stream, .. } = whole;
                 if stream != 0 {
                     let node = self.node_of(first.frame);

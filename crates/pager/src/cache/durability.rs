@@ -16,13 +16,13 @@ pub(super) struct Durability {
     stored: Vec<u64>,
     /// Pages whose content is lost: a touch raises SIGBUS.
     poisoned: BTreeSet<Page>,
-    /// Consecutive failed writes.
+    /// Number of failed writes since the last successful write.
     failed_writes: usize,
     /// Discarded ranges that wait until no transfer or move of their pages is in progress.
     discards: Vec<Range<Page>>,
     /// Discarded ranges that the store still has to erase.
     erasing: Vec<Range<Page>>,
-    /// A dirty page could not be written back while the process was frozen for a fork.
+    /// True if a dirty page could not be written back while the process was frozen for a fork.
     has_unstored: bool,
 }
 
@@ -59,7 +59,8 @@ impl Durability {
         self.has_unstored = is_frozen;
     }
 
-    /// True if the store counts as failed for writes ([`FAILED_WRITES_MIN`]).
+    /// True if the store counts as failed for writes ([`FAILED_WRITES_MIN`]). `extents` is the
+    /// number of extents in the cache.
     pub(super) const fn is_store_stuck(&self, extents: usize) -> bool {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }

@@ -73,12 +73,12 @@ impl DirtyPages {
         dirty
     }
 
-    /// Adds a page, by its number in the extent.
+    /// Adds the page with this index in the extent.
     pub const fn insert(&mut self, page: usize) {
         self.0[page / 64] |= 1 << (page % 64);
     }
 
-    /// True if the page with this number in the extent is dirty.
+    /// True if the page with this index in the extent is dirty.
     pub const fn contains(&self, page: usize) -> bool {
         self.0[page / 64] >> (page % 64) & 1 == 1
     }

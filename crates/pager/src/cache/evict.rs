@@ -26,42 +26,40 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// An eviction is *early* if its page is read again soon. The maximum of the reserve rises in
-/// proportion to the share of reads that early evictions cause, by at most the budget divided by
-/// this number. With a larger reserve, more pages are inactive. The pager sees touches of inactive
-/// pages as refaults, and keeps the touched pages resident. A matrix product by rows (GEMM) needs
-/// such a reserve.
+/// Early evictions raise the maximum of the reserve, in proportion to their share, by at most the
+/// budget divided by this number. With a larger reserve, more pages are inactive. The pager sees
+/// touches of inactive pages as refaults, and keeps the touched pages resident. A matrix product by
+/// rows (GEMM) needs such a reserve.
 const INACTIVE_DIVISOR: u32 = 4;
 
-/// The reserve of free and inactive frames grows by this number of frames for each allocated frame.
-/// It shrinks by one for each refaulted frame. Because of the refaults, a working set that fits
-/// into the budget is not evicted.
+/// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
+/// refaulted frame. Because of the refaults, a working set that fits into the budget is not
+/// evicted.
 const RESERVE_GROWTH: u32 = 2;
 
 /// An allocation stops dropping inactive extents once this multiple of its frames is free. The free
 /// frames are then fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// In a long loop (`loop_detector.rs`), the maximum of the reserve of free and inactive frames is
-/// the budget divided by this number. The maximum is small, because each frame that is not
-/// protected costs a read in each pass.
+/// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this
+/// number. The maximum is small, because each frame that is not protected costs a read in each
+/// pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the probationary share (frames for pages that are evicted soon after they are mapped)
-/// is the larger of two sizes. The first size is the budget divided by this number (by the second
-/// number in a long loop). The second size is one extent of maximum length for each active stream,
-/// plus one more. It leaves room for the newest pages of the streams, which may still be in use.
+/// In a loop, the probationary share is the larger of two sizes. The first size is the budget
+/// divided by this number (by the second number in a long loop). The second size is one extent of
+/// maximum length for each active stream, plus one more. It leaves room for the newest pages of the
+/// streams, which may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the second size of the probationary share (one extent for each active stream,
-/// plus one): the budget divided by this number (by the second number in a long loop).
+/// Upper bound of the second size of the probationary share: the budget divided by this number (by
+/// the second number in a long loop).
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
 /// In a long loop, an extent becomes protected if this multiple of its size fits into the free part
-/// of the protected share. The protected share is the frames for pages that stay resident from pass
-/// to pass.
+/// of the protected share.
 const PROTECT_SLACK: u32 = 2;
 
 /// In a loop, a new extent displaces a protected extent if the reuse distance of the new extent is
@@ -80,8 +78,8 @@ const BIMODAL_ONE_IN: u64 = 16;
 /// loops, because samples show sooner that protected pages are not used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Bimodal insertion selects other huge pages to protect whenever this multiple of all frames has
-/// been mapped in loops.
+/// Bimodal insertion selects other huge pages whenever this multiple of all frames has been mapped
+/// in loops.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
@@ -96,11 +94,11 @@ const fn hash(low: u64, high: u64) -> u64 {
     (low ^ high << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// The state of eviction: the loop detector, and the reserve of each node.
+/// State of eviction.
 #[derive(Clone, Debug)]
 pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
-    /// Number of frames that loops have mapped so far: the clock of bimodal insertion.
+    /// Frames mapped in loops so far.
     loop_frames: u64,
     /// The last victim was pinned.
     is_victim_pinned: bool,
@@ -199,8 +197,7 @@ impl Cache {
             self.compact(node, actions);
         }
         if self.is_store_stuck() && self.waiting.is_empty() {
-            // Eviction is useless: the write-back of dirty pages would fail, and no thread waits
-            // for a frame.
+            // Write-back would fail, and no thread needs a frame.
             return;
         }
         let max = self.reserve_max(node);
@@ -297,16 +294,15 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if the protected extents of a node fill at most their share of its frames. In this case
-    /// the victim is a probationary extent.
+    /// True if protected extents are within their share. In this case the victim is a probationary
+    /// extent.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Protected pages to evict as a sample, if a sample is due. A sample shows whether the loop
-    /// still uses its protected pages (`loop_detector.rs`). It has as many pages as the longest
-    /// extent, because smaller samples would leave gaps in which no long transfer fits.
+    /// Protected pages to evict as a sample, if a sample is due. A sample has as many pages as the
+    /// longest extent, because smaller samples would leave gaps in which no long transfer fits.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;

@@ -36,30 +36,30 @@ pub(super) struct Extent {
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
-    /// The page that a thread waits for, counted from the first page of the extent.
+    /// The index in the extent of the page that a thread waits for; [`NO_WAITER`] for none.
     waiting_page: u16,
     /// Time of the prefetch in ticks of the prefetch clock, which counts loaded pages.
     pub(super) prefetched_at: u16,
     order: u8,
     pub(super) state: ExtentState,
-    /// The waiting thread wants to write.
+    /// True if the waiting thread wants to write.
     is_wait_for_write: bool,
     /// The node that the waiting thread runs on.
     waiting_node: Node,
-    /// The content in DRAM may differ from the store.
+    /// True if the content in DRAM may differ from the content in the store.
     pub(super) is_dirty: bool,
-    /// A loop mapped the extent, which therefore belongs in the probationary queue. All other
-    /// mapped extents belong in the protected queue.
+    /// True if a loop mapped the extent, which therefore belongs in the probationary queue. All
+    /// other mapped extents belong in the protected queue.
     pub(super) is_probationary: bool,
-    /// The extent is mapped, and exempt from eviction.
+    /// True if the extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
-    /// Compaction needs the frames: the extent is dropped when it is unmapped and clean, and no
-    /// thread waits for it.
+    /// True if compaction needs the frames. The extent is then dropped when it is unmapped and
+    /// clean, and no thread waits for it.
     pub(super) is_evicting: bool,
-    /// The extent is a probe of the fault-around size: map only the page that faults, so that
-    /// touches of the other pages fault.
+    /// True if the extent is a probe of the fault-around size: map only the page that faults, so
+    /// that touches of the other pages fault.
     pub(super) is_probe: bool,
-    /// A thread is mapping the extent on the fast path.
+    /// True while a thread maps the extent on the fast path.
     pub(super) is_claimed: bool,
 }
 

@@ -10,38 +10,35 @@ use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use crate::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One loaded extent in this many is a probe, of which only the faulting page is mapped. The number
-/// is prime, because otherwise probes would fall on the same page of each block.
+/// One extent in this many is a probe. The number is prime, because otherwise probes would fall on
+/// the same page of each block.
 const PROBE_ONE_IN: u32 = 7;
 
-/// The pager decides after this number of faults in the region of a probe whether the pages of the
-/// probe are used.
+/// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
 /// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
-/// probe is judged later: after the pages loaded since exceed the budget divided by this number.
+/// probe is judged later: after the number of loaded pages is the budget divided by this number.
 /// Pages that are used late, but while they are resident, are worth reading together, too.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Late use of a probe's pages ([`RESIDENT_DIVISOR`]) counts while `patience` is above zero. Each
-/// probe with late use adds 1 to `patience`, up to this maximum.
+/// Late use counts while `patience` is above zero. Each probe with late use adds 1 to `patience`,
+/// up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience`. The value is far below zero, because the late use of
-/// probes is seen earlier than its absence. With a value near zero, the first probes alone would
-/// decide.
+/// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
+/// earlier than its absence. With a value near zero, the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use weighs as much as this number of probes with late use, because random
 /// accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Maximum number of late probes (older than [`JUDGED_AFTER`] faults) that are watched at the same
-/// time, and maximum number of probes that are not late yet.
+/// Maximum number of late probes that are watched at the same time, and maximum number of probes
+/// that are not late yet.
 const WATCHED_MAX: usize = 16;
 
-/// Judged probes vote for a larger, the present or a smaller order of their region. A majority of
-/// this many votes changes the order.
+/// A majority of this many votes changes the order.
 const VOTES: i32 = 4;
 
 /// Maximum order: 2^6 pages, 256 KiB. Longer accesses are streams.
@@ -57,7 +54,7 @@ pub(super) struct LoadClock {
 /// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAround {
-    /// The order of fault-around of a region before its first judged probe.
+    /// The order of a region before its first judged probe.
     initial_order: u8,
     /// The size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
@@ -74,12 +71,12 @@ impl FaultAround {
         self.sizes.entry(region).or_insert_with(|| FaultAroundSize::new(order))
     }
 
-    /// The order of fault-around of the region that begins with this page.
+    /// The order of the region that begins with this page.
     fn order(&self, region: Page) -> u8 {
         self.sizes.get(&region).map_or(self.initial_order, FaultAroundSize::order)
     }
 
-    /// The largest order of fault-around of any region.
+    /// The largest order of any region.
     pub(super) fn order_max(&self) -> u8 {
         self.sizes.values().map(FaultAroundSize::order).max().unwrap_or(0)
     }
@@ -97,14 +94,14 @@ impl FaultAround {
         start.max(region.start)..(start + (1 << order)).max(pages.end).min(region.end)
     }
 
-    /// The order of fault-around for a page: the order of its region.
+    /// The order of fault-around of a page.
     pub(super) fn order_at(&self, regions: &Regions, page: Page) -> u8 {
         self.order(regions.containing(page).start)
     }
 }
 
 impl Cache {
-    /// The present time for judging probes: the pages loaded so far, and the budget.
+    /// The present time by which probes are judged.
     pub(super) fn load_clock(&self) -> LoadClock {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
@@ -154,7 +151,7 @@ impl Cache {
 #[derive(Clone, Debug)]
 pub(super) struct FaultAroundSize {
     order: u8,
-    /// Votes of probes for a larger order, minus their votes for a smaller order.
+    /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
     /// Late use ([`RESIDENT_DIVISOR`]) counts while this number is above zero.
     patience: i32,
@@ -169,18 +166,18 @@ pub(super) struct FaultAroundSize {
 struct Probe {
     page: Page,
     order: u8,
-    /// A bit for each page of the block that was touched.
+    /// A bit for each page that was touched.
     touched: u64,
     is_neighbour_touched: bool,
     /// Faults in the region before the probe, and pages loaded before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// The probe has been watched for more than [`JUDGED_AFTER`] faults.
+    /// The probe has been watched for longer than [`JUDGED_AFTER`].
     is_late: bool,
 }
 
 impl Probe {
-    /// True if at least three quarters of the probe's pages were touched.
+    /// True if at least three quarters of the pages were touched.
     fn is_used(&self) -> bool {
         self.touched.count_ones() * 4 >= 3 << self.order
     }
@@ -199,7 +196,7 @@ impl FaultAroundSize {
         self.order
     }
 
-    /// Notes a fault on a page of the region, and judges the probes that are due.
+    /// Notes a fault on a page of the region.
     pub(super) fn on_fault(&mut self, page: Page, clock: LoadClock) {
         self.faults = self.faults.wrapping_add(1);
         for probe in &mut self.probes {
@@ -222,13 +219,13 @@ impl FaultAroundSize {
         }
     }
 
-    /// Counts an extent that is loaded. Returns true if the extent should be a probe.
+    /// Counts a load. Returns true if the loaded extent should be a probe.
     pub(super) fn is_next_a_probe(&mut self) -> bool {
         self.loads = self.loads.wrapping_add(1);
         self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX
     }
 
-    /// Begins a probe: watches the block around a page, of which only this page is mapped.
+    /// Watches the block around a page, of which only this page is mapped.
     fn watch(&mut self, page: Page, clock: LoadClock) {
         let order = self.order;
         if self.probes.iter().any(|probe| probe.page >> order == page >> order) {
@@ -249,8 +246,7 @@ impl FaultAroundSize {
         self.probes.iter().filter(|probe| probe.is_late == is_late).count()
     }
 
-    /// Judges a probe if it is due: the probe may vote on the order of its region. Returns true if
-    /// the probe has ended.
+    /// Judges a probe that is due; true if the probe has ended.
     fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
         let resident = u64::from(clock.budget) / RESIDENT_DIVISOR;
         if probe.is_too_small() {
@@ -305,8 +301,7 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Simulates touches of pages. Pages that were loaded recently are mapped, except pages of a
-    /// probe.
+    /// Touches pages. Pages that were loaded recently are mapped, except pages of a probe.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;

@@ -5,7 +5,7 @@
 /// The order of the largest block: a huge page, 2^9 frames of 4 KiB.
 pub const ORDER_MAX: u8 = 9;
 
-/// A frame, by its number.
+/// The index of a frame.
 pub type Frame = u32;
 
 /// Marks a frame that is not the first of a free block.
@@ -20,7 +20,7 @@ pub struct FramePool {
     /// agrees: a block that was merged with its buddy leaves a stale entry.
     blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
-    /// Free frames of each aligned huge page.
+    /// Number of free frames in each aligned huge page of frames.
     free_in_huge_page: Vec<u16>,
 }
 

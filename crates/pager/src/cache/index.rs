@@ -3,13 +3,13 @@
 use crate::{cache::frame_pool::ORDER_MAX, page::Page};
 use std::ops::Range;
 
-/// The number of an extent. The number is reused after the extent was removed.
+/// The identifier of an extent. It is reused after the extent was removed.
 pub type ExtentId = u32;
 
 /// Marks a page without an extent.
 const NONE: ExtentId = ExtentId::MAX;
 
-/// Pages of a huge page.
+/// Number of pages in a huge page.
 const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
 /// The extents of the pages of an aligned huge page: mostly one extent or none.

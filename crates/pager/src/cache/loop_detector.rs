@@ -23,11 +23,11 @@ use std::{collections::VecDeque, ops::Range};
 /// longer loop, protection could keep only a small part of the pages.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// A loop begins when this share of reads is exceeded by prefetches of recently evicted pages.
+/// A loop begins when the share of reads that belong to a loop exceeds this value.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop ends when prefetches of recently evicted pages fall below this share of reads. The phase
-/// of the program has ended then, and its pages must not stay protected.
+/// A loop ends when the share of reads that belong to a loop falls below this value. The phase has
+/// ended then, and its pages must not stay protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before the budget divided by this number has
@@ -45,11 +45,11 @@ const EARLY_END_MAX: f64 = 0.25;
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
-/// shorter distance moves the estimate by the weight of the read divided by this number, because
-/// the page was read again within a part of the loop.
+/// shorter distance changes the estimate by its weight divided by this number, because the page was
+/// read again within a part of the loop.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
-/// Maximum number of samples (protected pages evicted as a test) that are watched at the same time.
+/// Maximum number of samples that are watched at the same time.
 const SAMPLES_MAX: usize = 16;
 
 /// Protected pages are useless when untouched samples exceed touched samples by this number.
@@ -75,14 +75,12 @@ const EARLY_LONG_END_MAX: f64 = 0.1;
 /// An eviction is remembered for a group of 2^n pages; this is n.
 const GROUP_ORDER: u8 = 2;
 
-/// The state of the detector. Each share is a mean that decays over reads of about a quarter of the
-/// budget.
+/// The state of the detector. Its shares decay over reads of about a quarter of the budget.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.
     frames: u32,
-    /// The time of the last eviction of each group of 2^[`GROUP_ORDER`] pages, by `now`; 0 for
-    /// never.
+    /// The time of the last eviction of each group, by `now`; 0 for never.
     evicted_at: Vec<u32>,
     reuse_distances: ReuseDistances,
     /// Pages evicted so far: the clock of the detector.
@@ -90,7 +88,7 @@ pub struct LoopDetector {
     /// Recent share of reads that belong to a loop: prefetches of recently evicted pages.
     loop_share: f64,
     is_loop: bool,
-    /// Recent share of prefetched pages that are read in extents of [`LONG_EXTENT`] pages or more.
+    /// Recent share of prefetched pages that are read in long extents.
     long_share: f64,
     is_long: bool,
     /// Recent share, among reads and refaults, of pages that were evicted too early and not
@@ -99,16 +97,13 @@ pub struct LoopDetector {
     /// Estimated length of a pass: the number of pages evicted between two uses of the same page,
     /// for the pages with the longest reuse distance.
     pass_length: f64,
-    /// Cost of reading again the probationary pages evicted since the last sample.
+    /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
-    /// Samples (protected pages that were evicted as a test), and the time of their eviction by
-    /// `now`.
+    /// Samples, and the time of their eviction by `now`.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Number of samples that were not touched in time, minus the number of samples that were
-    /// touched.
+    /// Samples that were not touched in time, minus samples that were touched.
     unused_samples: u32,
-    /// Number of pages still to be evicted until all protected pages are released, and protection
-    /// may begin again.
+    /// Pages still to be evicted until all protected pages are released.
     releasing: u32,
 }
 
@@ -165,13 +160,12 @@ impl LoopDetector {
         self.is_loop() && self.cost_since_sample / divisor >= read_cost(frames)
     }
 
-    /// Probationary pages are being unmapped. Counts the cost of reading them again.
+    /// Probationary pages are being unmapped.
     pub const fn on_unmap_probationary(&mut self, pages: u32) {
         self.cost_since_sample = self.cost_since_sample.saturating_add(read_cost(pages));
     }
 
-    /// Protected pages are being unmapped. In a loop they become a sample, which shows whether the
-    /// loop still uses such pages.
+    /// Protected pages are being unmapped: in a loop they become a sample.
     pub fn on_unmap_protected(&mut self, pages: Range<Page>) {
         self.cost_since_sample = 0;
         self.on_late_eviction(&pages);
@@ -180,8 +174,7 @@ impl LoopDetector {
         }
     }
 
-    /// Protected pages of a loop become victims, long after their last use. The reuse distance at
-    /// their next read does not count.
+    /// Protected pages of a loop become victims, long after their last use.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         if self.is_loop() {
             self.reuse_distances.on_late_eviction(pages);
@@ -242,21 +235,19 @@ impl LoopDetector {
         }
     }
 
-    /// The weight of a read of `pages` pages in the recent shares (such as `loop_share`), which
-    /// decay over a quarter of the budget.
+    /// The weight of a read of `pages` pages in the shares: a share decays over a quarter of the
+    /// budget.
     fn weight(&self, pages: u32) -> f64 {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }
 
-    /// `pages` pages from `page` on are read, as a prefetch or for a fault. Updates the shares, and
-    /// decides whether the program is in a loop.
+    /// `pages` pages from `page` on are read, for a stream or for a fault.
     pub fn on_read(&mut self, page: Page, pages: u32, is_prefetch: bool) {
         let group = (page >> GROUP_ORDER) as usize;
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // A distance below this limit comes from a short burst of accesses, and says nothing about
-        // a pass.
+        // A shorter distance comes from a short burst of accesses, and says nothing about a pass.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }

@@ -25,14 +25,13 @@ pub type Node = u8;
 /// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// A node's share of the budget changes in steps. The *even share* is the budget divided by the
-/// number of nodes. A step is the even share divided by this number, rounded down to a power of
-/// two, and at most a huge page.
+/// A share changes in steps. The *even share* is the budget divided by the number of nodes. A step
+/// is the even share divided by this number, rounded down to a power of two, and at most a huge
+/// page.
 const STEPS: u32 = 16;
 
-/// The demand of each node (its loads and refaults) is halved whenever loads and refaults of all
-/// nodes reach the budget divided by this number. So the shares follow a change of the demand
-/// within loads of half the budget.
+/// The demand is halved whenever loads and refaults reach the budget divided by this number. So the
+/// shares follow a change of the demand within loads of half the budget.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps at least its even share divided by this number.
@@ -43,12 +42,12 @@ const SHARE_MIN_DIVISOR: u32 = 8;
 pub struct Division {
     /// Maximum number of frames that each node may use.
     max: Vec<u32>,
-    /// True if the shares of the budget follow the demand of the nodes.
+    /// True if the shares follow the demand.
     is_by_use: bool,
 }
 
 impl Division {
-    /// The division for one node, which has all frames.
+    /// All frames belong to one node.
     pub fn single(frames: u32) -> Self {
         Self { max: vec![frames], is_by_use: false }
     }
@@ -64,7 +63,7 @@ impl Division {
         Self { max: max.collect(), is_by_use: available.len() > 1 }
     }
 
-    /// The division with a fixed share of `frames` frames for each node.
+    /// The share of each node is fixed.
     pub fn fixed(frames: &[u32]) -> Self {
         Self { max: frames.iter().copied().take(NODES_MAX).collect(), is_by_use: false }
     }
@@ -113,7 +112,7 @@ impl Division {
     }
 }
 
-/// The share of the budget of each node, frames, and the demand that the shares may follow.
+/// The shares of the nodes, frames.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     division: Division,
@@ -139,13 +138,13 @@ impl Shares {
         self.shares.iter().sum()
     }
 
-    /// The share of the budget of a node, frames.
+    /// The share of a node.
     pub(super) fn share(&self, node: Node) -> u32 {
         self.shares[usize::from(node)]
     }
 
-    /// Divides a changed budget among the nodes: in proportion to the present shares if they follow
-    /// the demand, else to the fixed shares.
+    /// Divides a changed budget: in proportion to the present shares if they follow the demand,
+    /// else to the fixed shares.
     pub(super) fn resize(&mut self, budget: u32) {
         if budget != self.budget() {
             self.divide(budget);
@@ -251,15 +250,13 @@ impl Cache {
         self.shares.division.node_of(frame)
     }
 
-    /// If the shares of the budget follow the demand, moves frames to nodes that are about to
-    /// evict.
+    /// Moves shares that follow the demand to nodes that are about to evict.
     pub(super) fn move_shares(&mut self) {
         if !self.shares.division.is_by_use {
             return;
         }
         for node in self.nodes() {
-            // The node must have got the frames of one step, which another node releases, before
-            // the next step.
+            // The frames of one step are released before the next step.
             while self.is_short(node) && self.released.is_settled(node) {
                 let spare: Vec<u32> = self.nodes().map(|node| self.spare(node)).collect();
                 if !self.shares.take_for(node, &spare) {

@@ -26,8 +26,8 @@ const PREFETCHED_DIVISOR: u32 = 16;
 const PREFETCHED_MAX: u32 = 1 << 15;
 
 /// Lower limit of the number of frames that hold prefetched, untouched pages: 16 MiB, which bridge
-/// late completions of a drive. In a small budget, the limit is the budget divided by the second
-/// number.
+/// late completions of a drive. In a small budget, the limit is the budget divided by
+/// `PREFETCHED_MIN_DIVISOR`.
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
@@ -58,8 +58,8 @@ const FAULT_ORDER_MAX: u8 = 7;
 /// number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes this number of ticks while as many pages are loaded as the budget has.
-/// A prefetched extent is stale after the second number of ticks without a touch.
+/// The prefetch clock makes `BUDGET_TICKS` ticks while as many pages are loaded as the budget has.
+/// A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
@@ -76,10 +76,10 @@ struct QueuedPrefetch {
     fault_around: Range<Page>,
     /// True if the pages in `fault_around` are loaded as a probe; `None` until this is decided.
     is_probe: Option<bool>,
-    /// The stream goes from higher pages to lower pages.
+    /// True if the stream goes from higher pages to lower pages.
     is_descending: bool,
-    /// The stream has its share of frames and waits until a part of the share is used. Without the
-    /// wait, each touched page would start a transfer of its own.
+    /// True if the stream has its share of frames and waits until a part of the share is used.
+    /// Without the wait, each touched page would start a transfer of its own.
     is_at_share: bool,
     /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
     /// node.
@@ -139,14 +139,15 @@ impl QueuedPrefetch {
     }
 }
 
-/// The prefetcher, its queue, and the frames of each stream.
+/// The prefetcher, its queue, and the number of frames that hold prefetched pages of each stream.
 #[derive(Clone, Debug)]
 pub(super) struct PrefetchQueue {
     prefetcher: Prefetcher,
     queued: VecDeque<QueuedPrefetch>,
-    /// Frames of prefetched pages, loaded or being loaded, that were not touched yet, by node.
+    /// For each node, the number of frames that hold prefetched pages (loaded or being loaded) that
+    /// were not touched yet.
     frames: Vec<u32>,
-    /// The same frames by stream; a stream without frames has no entry.
+    /// The number of the same frames for each stream; a stream without frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
@@ -256,8 +257,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// The order to load for a fault on a queued page. `None` if the page is not queued, or if its
-    /// stream no longer expects the page.
+    /// The order of the extent to load for a fault on a queued page. `None` if the page is not
+    /// queued, or if its stream no longer expects the page.
     pub(super) fn order_for_fault(&self, page: Page) -> Option<u8> {
         self.queued.iter().find_map(|queued| {
             let order = queued.order_around(page)?;
@@ -270,7 +271,7 @@ impl PrefetchQueue {
 struct NextBlock {
     page: Page,
     order: u8,
-    /// The block belongs to the fault-around of a single page.
+    /// True if the block belongs to the fault-around of a single page.
     is_fault_around: bool,
 }
 
@@ -352,7 +353,7 @@ impl Cache {
         }
     }
 
-    /// Frames of a node that prefetched and untouched pages may hold.
+    /// Maximum number of frames of a node that may hold prefetched, untouched pages.
     pub(super) fn prefetched_frames_max(&self, node: Node) -> u32 {
         let frames = self.budget_of(node);
         let (divisor, min) = match self.reclaim.loop_detector.is_long_loop() {

@@ -52,7 +52,7 @@ impl Regions {
         self.ends.contains_key(&page)
     }
 
-    /// Pages of all regions.
+    /// Number of pages in all regions.
     pub(super) fn pages(&self) -> u64 {
         self.iter().map(|region| region.end - region.start).sum()
     }

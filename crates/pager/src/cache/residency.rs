@@ -23,7 +23,7 @@ const MAPPED_AROUND_MAX: u32 = 64;
 /// The free frames of a node, and the replacement queues of the extents in its other frames.
 #[derive(Clone, Debug)]
 struct NodeFrames {
-    /// Free frames, numbered from the first frame of the node.
+    /// Free frames. Their indices are counted from the first frame of the node.
     pool: FramePool,
     /// Mapped extents that are not probationary.
     protected: ExtentQueue,
@@ -35,7 +35,7 @@ struct NodeFrames {
     inactive_frames: u32,
     /// Prefetched extents that are ready and were never touched.
     prefetched: ExtentQueue,
-    /// Frames of extents that are being unmapped or written back.
+    /// Number of frames of the extents that are being unmapped or written back.
     evicting_frames: u32,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Residency {
     nodes: Vec<NodeFrames>,
     index: Index,
     extents: Vec<Extent>,
-    /// Entries of `extents` that hold no extent.
+    /// Indices of entries in `extents` that hold no extent.
     free_ids: Vec<ExtentId>,
     owners: FrameOwners,
     links: Links,
-    /// Extents that are being filled or mapped.
+    /// Number of extents that are being filled or mapped.
     in_flight: u32,
-    /// Pages loaded so far: the clock of fault-around and prefetch.
+    /// Number of pages loaded so far: the clock of fault-around and prefetch.
     loaded_pages: u64,
 }
 
@@ -101,7 +101,7 @@ impl Residency {
         &self.nodes[usize::from(node)]
     }
 
-    /// The node of a frame, and the number of the frame in its pool.
+    /// The node of a frame, and the index of the frame in the pool of the node.
     fn pool_frame(&self, frame: Frame) -> (usize, Frame) {
         let node = self.division.node_of(frame);
         (usize::from(node), frame - self.division.first(node))
@@ -213,7 +213,7 @@ impl Residency {
         self.nodes[node].pool.deallocate(frame, order);
     }
 
-    /// Free frames of a node.
+    /// Number of free frames of a node.
     pub(super) fn free_frames(&self, node: Node) -> u32 {
         self.node(node).pool.free_frames()
     }
@@ -301,14 +301,14 @@ impl Residency {
         self.node(node).protected_frames
     }
 
-    /// Frames that are free, inactive, or being evicted: no further extent has to be unmapped to
-    /// free them.
+    /// Number of frames that are free, inactive, or being evicted: no further extent has to be
+    /// unmapped to free them.
     pub(super) fn reclaimable_frames(&self, node: Node) -> u32 {
         let NodeFrames { pool, inactive_frames, evicting_frames, .. } = self.node(node);
         pool.free_frames() + *inactive_frames + *evicting_frames
     }
 
-    /// Frames of extents that are being unmapped or written back.
+    /// Number of frames of the extents that are being unmapped or written back.
     pub(super) fn evicting_frames(&self, node: Node) -> u32 {
         self.node(node).evicting_frames
     }
@@ -338,7 +338,7 @@ impl Residency {
         node.evicting_frames -= extent.frames();
     }
 
-    /// Extents that are being filled or mapped.
+    /// Number of extents that are being filled or mapped.
     pub(super) const fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -353,7 +353,7 @@ impl Residency {
         self.in_flight -= 1;
     }
 
-    /// Pages loaded so far.
+    /// Number of pages loaded so far.
     pub(super) const fn loaded_pages(&self) -> u64 {
         self.loaded_pages
     }

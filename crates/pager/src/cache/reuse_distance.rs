@@ -28,7 +28,8 @@ struct BlockReuse {
     mean: u32,
     /// The mean absolute deviation of the distances from the mean.
     deviation: u32,
-    /// The last use of a page was long before its eviction, so the next distance does not count.
+    /// True if the last use of a page was long before its eviction, so the next distance does not
+    /// count.
     is_late_eviction: bool,
 }
 
@@ -42,7 +43,7 @@ impl ReuseDistances {
         &mut self.blocks[first..end]
     }
 
-    /// Pages are read. After their eviction, `distance` other pages were evicted.
+    /// Pages are read. Since the last eviction of these pages, `distance` other pages were evicted.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
         let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
         let weight = WEIGHT * part.min(1.0);

@@ -21,9 +21,9 @@ use std::{collections::BTreeSet, ops::Range};
 struct Simulation {
     cache: Cache,
     random: Pcg64Mcg,
-    /// The content that the program wrote last, by page.
+    /// For each page, the content that the program wrote last.
     expected: Vec<u32>,
-    /// The content of mapped pages, by page.
+    /// For each page, its content if the page is mapped.
     mapped: Vec<Option<u32>>,
     /// The content of each frame; `None` if the frame has no page.
     frames: Vec<Option<u32>>,
@@ -67,7 +67,7 @@ impl Simulation {
         Self::with_nodes(settings, division, pages, threads, seed)
     }
 
-    /// A machine with several nodes, on which the threads run in turn.
+    /// A machine with several nodes. The threads are assigned to the nodes in turn.
     fn with_nodes(
         settings: Settings,
         division: Division,
@@ -519,7 +519,8 @@ fn every_page_holds_its_last_content_if_the_drive_fails() {
     }
 }
 
-/// Runs 10^6 steps, or the number of steps in `INTERLEAF_STEPS`.
+/// Runs simulations with random settings for 10^6 steps in all, or for the number of steps in
+/// `INTERLEAF_STEPS`.
 #[test]
 fn no_step_of_a_million_is_wrong() {
     let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());
@@ -656,8 +657,8 @@ fn stale_prefetches_are_dropped() {
     assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// Sweeps over twice the budget, and then loops over a part of the budget. Returns the minor faults
-/// and the reads of the last 10 of 30 rounds of the loop.
+/// Sweeps over twice the budget, and then 30 times over `count` pages that are `stride` pages
+/// apart. Returns the numbers of minor faults and of read pages in the last 10 rounds.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

@@ -31,7 +31,7 @@ const PERIODS: u32 = 5;
 /// Minimum number of loads per distinct page for an estimate of the pages that were not loaded yet.
 const LOADS_MIN: f64 = 1.3;
 
-/// After this number of thrashing periods the user is told also without an estimate: the
+/// After this number of thrashing periods, a budget is recommended even without an estimate. The
 /// recommended budget then holds all allocations.
 const PERIODS_MAX: u32 = 9;
 

@@ -32,12 +32,12 @@ pub(crate) trait AddressSpace: Send {
     /// True if the faulting threads belong to this process.
     fn has_threads_here(&self) -> bool;
 
-    /// Maps frames at the pages from an address on, and wakes the threads that wait for these
-    /// pages.
+    /// Maps the frames in `part` at the pages from `page` on, and wakes the threads that wait for
+    /// these pages.
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Unmaps pages; their content returns to their frames. Returns true if some pages were
-    /// missing; the frames of missing pages are then zeros.
+    /// Unmaps the pages from `page` on. Their content returns to the frames in `part`. Returns true
+    /// if some pages were missing; the frames of missing pages are then zeros.
     fn unmap_out(
         &mut self,
         frames: &mut Frames,

@@ -31,19 +31,19 @@ const WINDOW_FAULTS: u32 = 64;
 /// pager's thread then has at least this fraction of the CPU.
 const WAIT_FRACTION_MIN: f64 = 0.5;
 
-/// A `sched_yield(2)` that returns later than this has let another thread run.
+/// If a `sched_yield(2)` takes longer than this, another thread has run on the CPU.
 const YIELD_MAX: Duration = Duration::from_micros(200);
 
 /// Sharing ends when other threads have run on the CPU this number of times between two decisions.
 const PREEMPTED_MAX: u32 = 2;
 
-/// Number of faults for which the CPU is not shared after other threads have preempted the two
-/// threads. Each further preemption doubles the number, up to the second constant.
+/// After other threads have preempted the two threads, the CPU is not shared for `PAUSE_MIN`
+/// faults. Each further preemption doubles this number, up to `PAUSE_MAX`.
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
 /// While the served thread waits for a transfer, the fault server reads faults of other threads
-/// only at every n-th step of its loop, because each read is a system call.
+/// only at one step of its loop in this many, because each read is a system call.
 const FAULTS_READ_ONE_IN: u32 = 8;
 
 /// Decides whether the pager's thread and the only thread that it serves share a CPU.
@@ -56,14 +56,14 @@ pub(crate) struct CpuSharing {
     /// True if the page of the waiting thread is mapped, and the CPU was not yet yielded to the
     /// thread.
     has_served: bool,
-    /// Steps of the fault server's loop since faults were read last.
+    /// Number of steps of the fault server's loop since faults were read last.
     steps_without_read: u32,
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
-    /// Number of times that other threads ran on the CPU since the last decision.
+    /// Number of times that other threads ran on the shared CPU since the last decision.
     preempted: u32,
-    /// Faults left until the CPU may be shared again.
+    /// Number of faults that are left until the CPU may be shared again.
     paused: u32,
     /// The length of the last pause, in faults.
     pause: u32,
@@ -94,7 +94,7 @@ impl CpuSharing {
     }
 
     /// A thread begins to wait for a page; `waited` is the stall time of all threads so far. The
-    /// thread is pinned by [`CpuSharing::pin_waiting`].
+    /// thread is pinned later, by [`CpuSharing::pin_waiting`].
     pub(crate) fn begin_wait(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
         match &mut self.window {
             Some(window) if window.thread == thread => {
@@ -111,8 +111,8 @@ impl CpuSharing {
         self.waiting = self.is_shared().then_some((thread, page));
     }
 
-    /// True if pending faults need not be read in this step, because the served thread waits for a
-    /// transfer.
+    /// True if the fault server need not read faults in this step of its loop. While the served
+    /// thread waits for a transfer, faults are read only at one step in [`FAULTS_READ_ONE_IN`].
     pub(crate) const fn skips_faults(&mut self, are_transfers_done: bool) -> bool {
         let may_skip = self.waiting.is_some() && !are_transfers_done;
         self.steps_without_read = if may_skip { self.steps_without_read + 1 } else { 0 };
@@ -173,8 +173,8 @@ impl CpuSharing {
         }
     }
 
-    /// Moves the pager's thread to the CPU of a thread. The program's thread does not move, so that
-    /// it stays near its memory.
+    /// Moves the pager's thread to the CPU that `thread` ran on last. The program's thread does not
+    /// move, so that it stays near its memory.
     fn share(&mut self, thread: u32) {
         let (Some(cpu), Ok(own)) = (cpu_of(thread), sched_getaffinity(None)) else { return };
         let may_share = own.count() > 1 && own.is_set(cpu);
@@ -183,7 +183,7 @@ impl CpuSharing {
         }
     }
 
-    /// Pins the thread that waits for a page to a CPU.
+    /// Pins `thread`, which waits for a page, to the CPU `cpu`.
     fn pin(&mut self, thread: u32, cpu: usize) -> io::Result<()> {
         let thread = i32::try_from(thread).ok().and_then(Pid::from_raw).ok_or(io::Errno::SRCH)?;
         let may = sched_getaffinity(Some(thread))?;
@@ -252,7 +252,8 @@ mod tests {
         sched_getaffinity(Some(thread)).expect("a mask")
     }
 
-    /// Reports faults of a thread that waits for this fraction of its time.
+    /// Reports to `sharing` the faults of a window, by a thread that waits for the fraction `waits`
+    /// of its time.
     fn faults(sharing: &mut CpuSharing, thread: Pid, waits: f64) {
         let tick = Duration::from_millis(1);
         let began = Instant::now();

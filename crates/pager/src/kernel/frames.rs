@@ -15,10 +15,10 @@ use crate::{
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
-/// A split huge page is collapsed again at its n-th use as a whole since the split. The kernel
-/// copies 2 MiB for a collapse. The copy takes about as long as moving 512 single pages in and out
-/// four times (benches/README.md). A collapse at the first use would not pay for pages of a stream,
-/// which are used only once.
+/// A split huge page of frames is collapsed again when it is used as a whole for the
+/// `COLLAPSED_AT_USE`-th time since the split. The kernel copies 2 MiB for a collapse. The copy
+/// takes about as long as moving 512 single pages in and out four times (benches/README.md). A
+/// collapse at the first use would not pay for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
 /// All frames of a budget. The page of a frame is either in the frame or has moved to a region.
@@ -30,9 +30,10 @@ pub(crate) struct Frames {
     /// For each huge page: 0 if the huge page is not split. A move of a part may split it: the
     /// value is then 1 plus the number of uses as a whole since that move.
     split: Vec<u8>,
-    /// Frames that were never used, and are still the zeros that the kernel allocated.
+    /// For each frame, true if it was never used, and still has the zeros that the kernel
+    /// allocated.
     untouched: Vec<bool>,
-    /// Frames whose pages were given back to the kernel.
+    /// For each frame, true if its page was given back to the kernel.
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// True if pages are copied instead of moved. The kernel then allocates new pages for frames.
@@ -57,8 +58,8 @@ impl Frames {
         Self::with_memory(memory, false)
     }
 
-    /// Frames whose pages are copied instead of moved; a frame has a page only while it holds
-    /// content.
+    /// Makes `frames` plain frames, whose pages are copied instead of moved. A plain frame has a
+    /// page only while it holds content.
     pub(crate) fn plain(frames: u32) -> io::Result<Self> {
         Self::with_memory(Memory::plain(frames as usize * PAGE_BYTES)?, true)
     }

@@ -7,7 +7,8 @@ use crate::kernel::{
 use rustix::event::{EventfdFlags, eventfd};
 use std::{io, ops::Range, os::fd::OwnedFd};
 
-/// The userfaultfd of a process, the addresses of its frames, and the doorbell of its fault server.
+/// The userfaultfd of a process, the addresses of its frames, and the eventfd that wakes its fault
+/// server.
 #[derive(Debug)]
 pub(crate) struct FaultHandle {
     pub(crate) userfault: Userfault,

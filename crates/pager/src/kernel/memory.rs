@@ -76,7 +76,7 @@ impl Memory {
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
-    /// Writes bytes at an offset.
+    /// Writes bytes at the offset `at` of the memory.
     ///
     /// # Safety
     /// The bytes lie within the memory, and no other code uses that part.
@@ -179,7 +179,7 @@ const MPOL_LOCAL: c_int = 4;
 /// Mode flags in the result of `get_mempolicy(2)`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
 const MODE_FLAGS: c_int = 7 << 13;
 
-/// Words of a mask of 1024 nodes, the maximum of a kernel.
+/// Number of words in a mask of 1024 nodes, the maximum of a kernel.
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {

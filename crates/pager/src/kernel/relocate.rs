@@ -37,9 +37,9 @@ const FRAME_TRIES: u32 = 100_000;
 /// possibly for a long time; see also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// A pinned page is tried only once if another pinned page was found less than this time ago.
-/// Otherwise the pager would retry for each page of a large transfer. For example, MPI pins 4 MiB
-/// of another rank at a time, and ranks with 24 MiB took a minute instead of 4 s.
+/// The move of a pinned page is tried only once if another pinned page was found less than this
+/// time ago. Otherwise the pager would retry for each page of a large transfer. For example, MPI
+/// pins 4 MiB of another rank at a time, and ranks with 24 MiB took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The kernel has pinned pages of the program, for example for a transfer in flight: these pages
@@ -110,8 +110,8 @@ impl Relocator {
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
 
-    /// Moves pages to frames. Returns true if some pages were missing; their frames are filled with
-    /// zeros.
+    /// Moves the pages of `bytes` bytes from `page` on to the frames at address `frame`. Returns
+    /// true if some pages were missing; their frames are filled with zeros.
     pub(crate) fn unmap_out(
         &self,
         faults: &Userfault,
@@ -195,7 +195,7 @@ impl Relocator {
         self.fill(faults, frame, bytes);
     }
 
-    /// Fills frames that have no page with zeros.
+    /// Fills the frames of `bytes` bytes at address `frame` with zeros. These frames have no page.
     fn fill(&self, faults: &Userfault, frame: usize, bytes: usize) {
         for frame in (frame..frame + bytes).step_by(PAGE_BYTES) {
             let filled = faults.copy_pages(frame, self.zeros.as_ptr() as usize, PAGE_BYTES);

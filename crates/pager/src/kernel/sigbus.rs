@@ -69,7 +69,7 @@ pub(crate) struct Served {
     pub(crate) waiters: Arc<Waiters>,
 }
 
-/// A slot for a pager, and the number of handlers that use it.
+/// An entry for a pager, and the number of threads whose SIGBUS handler uses the entry.
 struct Entry {
     served: AtomicPtr<Served>,
     users: AtomicU32,
@@ -99,7 +99,7 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
     })
 }
 
-/// Replaces the parent's entry in a forked child.
+/// Replaces the entry of the parent's pager by `served`, in a forked child.
 pub(crate) fn replace(registration: &Registration, served: Served) {
     let entry = &ENTRIES[registration.0];
     // Threads of the parent that were in a handler do not exist in the child. The lock of the
@@ -125,7 +125,7 @@ pub(crate) fn unregister(registration: &Registration) {
     }
 }
 
-/// Serves a fault; `false` when no pager has the address.
+/// Serves a fault. Returns false when the address is in a region of no pager.
 fn serve(address: usize, is_write: bool) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {

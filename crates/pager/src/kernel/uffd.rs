@@ -26,13 +26,13 @@ const GROUP: u8 = 0xaa;
 /// `UFFD_FEATURE_SIGBUS`.
 const SIGBUS: u64 = 1 << 7;
 
-/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS` (5.18), `UFFD_FEATURE_POISON` (6.6) and
-/// `UFFD_FEATURE_MOVE` (6.8).
+/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS` (Linux 5.18), `UFFD_FEATURE_POISON`
+/// (Linux 6.6) and `UFFD_FEATURE_MOVE` (Linux 6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
 /// The features for memory that processes share: additionally `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
-/// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (5.14) and
-/// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (5.19).
+/// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (Linux 5.14) and
+/// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (Linux 5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
 
 /// `UFFDIO_REGISTER_MODE_MISSING`.
@@ -44,7 +44,7 @@ const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
 /// `UFFDIO_WRITEPROTECT_MODE_WP`.
 const PROTECTED: u64 = 1;
 
-/// The device for users who may not make the system call.
+/// The device that opens a userfaultfd for users who may not call `userfaultfd(2)`.
 const DEVICE: &str = "/dev/userfaultfd";
 
 /// `UFFD_EVENT_PAGEFAULT`.
@@ -259,7 +259,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// Write-protects pages, mapped or not, or removes the protection and wakes the writers.
+    /// If `on` is true, write-protects pages, mapped or not. Otherwise removes the protection, and
+    /// wakes the threads that wait to write.
     ///
     /// # Errors
     /// When the addresses are not registered (some of them may be protected then), or their process
@@ -363,7 +364,7 @@ impl Userfault {
         self.call::<POISON, _>(&mut Poison { range: to_range(addresses), mode: 0, updated: 0 })
     }
 
-    /// Pending faults, as many as one `read(2)` returns.
+    /// Reads pending faults into `messages`: as many as one `read(2)` returns.
     ///
     /// # Errors
     /// The error of `read(2)`; an empty queue is not an error.

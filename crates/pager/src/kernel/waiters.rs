@@ -52,8 +52,9 @@ struct WaiterSlot {
     address: AtomicUsize,
 }
 
-/// States of the slot of a waiting thread, in this order: unused, being filled, waiting to be read
-/// by the server, read, page mapped, address not of a region.
+/// States of the slot of a waiting thread: unused (`FREE`), being filled (`CLAIMED`), waiting to be
+/// read by the server (`QUEUED`), read (`READ`), page mapped (`DONE`), address in no region
+/// (`DENIED`).
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;

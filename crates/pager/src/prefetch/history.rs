@@ -32,9 +32,8 @@ use std::{collections::VecDeque, ops::Range};
 /// is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has five entries for every four pages. They are enough for a round (one repetition of
-/// the accesses) in which each page faults alone, and for the prefetches of the next round. The log
-/// grows as entries are written.
+/// The log has five entries for every four pages. They are enough for a round in which each page
+/// faults alone, and for the prefetches of the next round. The log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. If
@@ -47,8 +46,7 @@ const ENTRIES_PER_SLOT: usize = 4;
 /// faulted for the longest time.
 const THREADS_MAX: usize = 64;
 
-/// Maximum number of replays of a thread. A replay predicts the next faults from a part of the log.
-/// A new replay replaces the least confident replay.
+/// Maximum number of replays of a thread. A new replay replaces the least confident replay.
 const REPLAYS_MAX: usize = 4;
 
 /// Number of entries of a replay that are searched for the next fault. Pages of the entries before
@@ -59,21 +57,21 @@ const LOOKAHEAD: usize = 32;
 /// prefetched.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Unconfirmed log entries have not predicted a fault yet. They are prefetched while at least this
-/// share of unconfirmed entries predicts correctly.
+/// Unconfirmed entries are prefetched while at least this share of unconfirmed entries predicts
+/// correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
 /// The weight of one entry in the share of unconfirmed entries that predict correctly: the share
 /// decays over some 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Marks an entry of the log whose page was removed, and a slot of the index without an entry.
+/// Marks an entry of the log without a page, and a slot of the index without an entry.
 const NONE: u32 = u32::MAX;
 
 /// Marks an entry of the log that was not written yet.
 const EMPTY: u32 = NONE - 1;
 
-/// This bit marks an entry of the log that predicted a fault.
+/// This bit marks an entry that predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
 /// The position of an entry in the log.
@@ -85,7 +83,7 @@ pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// Number of recorded faults so far: the clock of the history.
+    /// Faults so far.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
@@ -96,7 +94,7 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// Time of the last fault of the thread, by the `now` of the history.
+    /// Time of the last fault of the thread.
     last_fault: u64,
     /// Position of the last entry of the thread.
     last_entry: Option<LogPosition>,
@@ -107,15 +105,15 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// Time of the last correct prediction, by the `now` of the history.
+    /// Time of the last correct prediction.
     last_hit: u64,
     /// Correct predictions, minus wrong predictions.
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
-    /// The pages of the next entries of the log.
+    /// The next entries of the log.
     expected: VecDeque<ExpectedPage>,
-    /// Number of pages in `expected` that were prefetched.
+    /// Number of expected pages that were prefetched.
     prefetched: usize,
     /// Position of the last entry that was read from the log; `None` after the block of this entry
     /// was overwritten.
@@ -177,7 +175,7 @@ impl History {
         (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// True if a replay (a part of the log) with enough confidence has predicted a fault.
+    /// True if a confident replay has predicted a fault.
     pub fn has_predicted(&self, fault: &FaultContext) -> bool {
         let thread = self.threads.iter().find(|known| known.thread == fault.thread);
         let found =
@@ -361,7 +359,7 @@ struct Log {
     /// entry at that position shows whether the slot belongs to the page.
     index: Vec<LogPosition>,
     blocks_max: usize,
-    /// The index of the oldest block, once all blocks exist.
+    /// The oldest block, once all blocks exist.
     oldest: usize,
 }
 
@@ -369,7 +367,7 @@ struct Log {
 struct LogBlock {
     /// Page numbers, with the bit [`CONFIRMED`].
     entries: Box<[u32; BLOCK_ENTRIES as usize]>,
-    /// The index of the next block of the same thread.
+    /// The next block of the thread.
     next: u32,
 }
 
@@ -379,7 +377,7 @@ impl Log {
     }
 
     fn set_entries_max(&mut self, entries: u64) {
-        // Positions in the log are limited to 31 bits.
+        // Positions are limited to 31 bits.
         let blocks_max = u64::from(CONFIRMED / BLOCK_ENTRIES) - 1;
         self.blocks_max = (entries / u64::from(BLOCK_ENTRIES)).min(blocks_max) as usize;
     }
@@ -409,7 +407,7 @@ impl Log {
         (self.get(next) != EMPTY).then_some(next)
     }
 
-    /// The position of the last log entry of a page.
+    /// The last entry of a page.
     fn find(&self, page: u32) -> Option<LogPosition> {
         let position = *self.index.get(self.slot(page))?;
         let is_of_page = position != NONE && {

@@ -28,44 +28,43 @@ use std::{
 /// Bytes of a page, signed.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Maximum number of matrix blocks (the same columns of consecutive rows) that are followed at the
-/// same time: a few for each of several threads. A new block replaces the block that has not
-/// faulted for the longest time.
+/// Maximum number of blocks that are followed at the same time: a few for each of several threads.
+/// A new block replaces the block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
-/// Maximum number of faults without a stream or matrix block that are remembered for a thread.
+/// Maximum number of unexplained faults that are remembered for a thread.
 const UNEXPLAINED_MAX: usize = 16;
 
-/// Maximum number of threads with faults that no stream or block explains, and of regions with a
-/// known pitch. When one of these tables is full, all of its entries are forgotten.
+/// Maximum number of threads with unexplained faults, and of regions with a known pitch. When one
+/// of these tables is full, all of its entries are forgotten.
 const KNOWN_MAX: usize = 256;
 
-/// Possible pitches (distances from one row of a matrix to the next), bytes. Accesses to shorter
-/// rows touch all pages; longer distances are assumed to be between matrices.
+/// Possible pitches, bytes. Accesses to shorter rows touch all pages; longer distances are assumed
+/// to be between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
-/// Three faults within this many rows of a matrix begin a block.
+/// Three faults within this many rows begin a block.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses may lag behind the last touched row of a matrix block by up to this number of rows.
-/// This is the largest height of a panel that is packed by columns.
+/// Accesses may lag behind the last touched row of the block by up to this number of rows. This is
+/// the largest height of a panel that is packed by columns.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// The columns of a matrix block are revised each time that it has advanced by `RECENT_ROWS` rows
-/// plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these
-/// rows, columns without a fault are removed.
+/// The columns of a block are revised each time that it has advanced by `RECENT_ROWS` rows plus
+/// twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows,
+/// columns without a fault are removed.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// In one row of a block out of this many, no page is mapped early, so that faults show which
-/// columns are touched. In all other rows, ready pages are mapped before they are touched.
+/// In one row of this many, no page is mapped early, so that faults show which columns are touched.
+/// In all other rows, ready pages are mapped before they are touched.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A matrix block is suspended after this number of faults outside of the block. A new block that
-/// would begin within a suspended block resumes the suspended block.
+/// A block is suspended after this number of faults outside of the block. A new block that would
+/// begin within a suspended block resumes the suspended block.
 const EXPIRES_AFTER: u64 = 512;
 
-/// The blocks of matrices that the threads of a process access, and the learned pitches.
+/// The blocks of all threads of a process.
 #[derive(Clone, Debug)]
 pub struct Matrices {
     limits: Limits,
@@ -73,10 +72,9 @@ pub struct Matrices {
     /// Faults so far.
     now: u64,
     last_id: u32,
-    /// The pitch (the distance from row to row, bytes) of the matrix in a region, by the start of
-    /// the region.
+    /// The pitch of the matrix in a region, by the start of the region.
     pitches: BTreeMap<Page, i64>,
-    /// Byte addresses of the faults of each thread that no stream or block explains, latest first.
+    /// Bytes of the unexplained faults of each thread, the latest fault first.
     unexplained: HashMap<u32, VecDeque<i64>>,
 }
 
@@ -84,10 +82,10 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// Time of the last fault in the block, by the `now` of [`Matrices`].
+    /// Time of the last fault of the block.
     last_fault: u64,
     region: Range<Page>,
-    /// Byte address of the first column in row 0.
+    /// First byte of row 0.
     base: i64,
     /// Bytes from each row to the next.
     pitch: i64,
@@ -108,7 +106,7 @@ struct MatrixBlock {
     confidence: i64,
 }
 
-/// The columns of a block that were touched since its last row was `since`.
+/// The columns of a block that were touched since row `since`.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,
@@ -134,8 +132,8 @@ impl Matrices {
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
     }
 
-    /// Advances the matrix block that a fault belongs to, and returns pages to prefetch that were
-    /// not requested before; the list of pages may be empty. `None` if the fault is in no block.
+    /// Follows the block of a fault, and returns pages to prefetch that were not requested before;
+    /// the list of pages may be empty. `None` if the fault is in no block.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let byte = fault.byte()?;
@@ -178,9 +176,8 @@ impl Matrices {
         prefetch
     }
 
-    /// Learns a pitch (the distance from row to row) from three faults at equal distances. A fault
-    /// on the first byte of a page says nothing, because the access may have begun on the page
-    /// before.
+    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page
+    /// says nothing, because the access may have begun on the page before.
     fn learn_pitch(&mut self, fault: &FaultContext, byte: i64, before: &VecDeque<i64>) {
         if fault.offset == 0 {
             return;
@@ -203,8 +200,7 @@ impl Matrices {
         }
     }
 
-    /// Adds a new block, or resumes a known block that contains the fault at `byte`. Returns the
-    /// pages to prefetch.
+    /// Adds a new block, or resumes a known block that contains the fault.
     fn begin_or_resume(&mut self, byte: i64, new: MatrixBlock) -> Prefetch {
         let known = self.blocks.iter_mut().find(|block| {
             let is_same = block.thread == new.thread && block.pitch == new.pitch;
@@ -310,7 +306,7 @@ impl MatrixBlock {
         (is_row && position.column < self.width + PAGE_LENGTH).then_some(position)
     }
 
-    /// True if a byte is in the known rows and columns of the block.
+    /// True if a byte is in known rows and columns.
     fn contains(&self, byte: i64) -> bool {
         let RowColumn { row, column } = self.locate(byte);
         self.rows.contains(&row) && (0..self.width).contains(&column)
@@ -325,7 +321,7 @@ impl MatrixBlock {
         self.width = (self.width + before).max(column + before + 1);
     }
 
-    /// The pages that the block touches in a row.
+    /// Pages of a row.
     fn pages(&self, row: i64) -> Range<Page> {
         let start = self.base + row * self.pitch;
         let page = |at: i64| at.div_euclid(PAGE_LENGTH).max(0) as Page;
@@ -342,7 +338,7 @@ impl MatrixBlock {
         })
     }
 
-    /// Advances the block to the row and column of a fault, and returns the pages to prefetch now.
+    /// Moves the block to a fault, and returns the pages to prefetch now.
     fn advance(&mut self, position: RowColumn, limits: Limits) -> Vec<Range<Page>> {
         let RowColumn { row, column } = position;
         if row > self.row {
@@ -397,7 +393,7 @@ impl MatrixBlock {
         self.recent = RecentColumns { since: self.row, ..RecentColumns::default() };
     }
 
-    /// The pages of the next rows that are to be prefetched now.
+    /// Pages of the next rows to prefetch now.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
@@ -466,8 +462,7 @@ mod tests {
             self.mapped.extend(map_early.into_iter().flatten().filter(is_resident));
         }
 
-        /// Touches `rows` rows from `first` on in strips of columns, as a program does that packs a
-        /// panel.
+        /// Walks rows from `first` on by strips of columns, as panels are packed.
         fn panel(&mut self, first: u64, rows: u64, columns: Range<u64>, strip: usize) {
             for column in columns.step_by(strip) {
                 (first..first + rows).for_each(|row| self.touch(row * ROW + column));

@@ -27,8 +27,8 @@ const EQUAL_GAPS: u32 = 2;
 /// The number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// Number of untouched ranges of a stream that the prefetch queue takes again after a fault on a
-/// skipped page. Such a page was resident when the queue skipped it, and was evicted later.
+/// Number of untouched ranges that are queued again after a fault on a skipped page. Such a page
+/// was resident when the queue skipped it, and was evicted later.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
@@ -49,7 +49,7 @@ pub struct Streams {
     /// Faults so far.
     now: u64,
     last_id: u32,
-    /// The confidence of the stream that the last fault belongs to, if it suffices for a prefetch.
+    /// Confidence of the stream of the last fault, if it suffices for a prefetch.
     confidence: Option<u32>,
     throttle: AccuracyThrottle,
 }
@@ -64,7 +64,7 @@ enum Direction {
 /// The distance from one run to the next, and the length of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stride {
-    /// Pages from the start of a run to the start of the next run.
+    /// From the first page of a run to the first page of the next run.
     distance: i64,
     /// Pages of a run.
     run_length: u64,
@@ -73,7 +73,7 @@ struct Stride {
 /// The distance from one tile to the next, and the number of runs in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TileStride {
-    /// Pages from the start of the first run of a tile to that of the next tile.
+    /// From the first run of a tile to the first run of the next tile.
     distance: i64,
     /// Runs of a tile.
     runs: u64,
@@ -93,9 +93,9 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the stream, by the `now` of [`Streams`].
+    /// Time of the last fault of the stream.
     last_fault: u64,
-    /// The pages of the current run.
+    /// The current run.
     run: Range<Page>,
     /// The direction of the run; `None` after a single fault.
     direction: Option<Direction>,
@@ -125,7 +125,7 @@ struct Stream {
 }
 
 impl Streams {
-    /// Streams before the first fault.
+    /// An empty table.
     pub const fn new(limits: Limits) -> Self {
         let throttle = AccuracyThrottle::new();
         Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
@@ -240,7 +240,7 @@ impl Streams {
         }
         let known = tiled.and_then(|stream| stream.strides.first().copied());
         let strides = known.into_iter().chain(nearest.into_iter().flatten()).collect();
-        // With `MADV_SEQUENTIAL`, a stream prefetches from the first fault on.
+        // Sequential advice is believed from the first fault on.
         let is_advised = fault.advice == Advice::Sequential;
         let confidence_min = self.throttle.confidence_min(SURE_CONFIDENCE);
         let stream = Stream {
@@ -314,8 +314,7 @@ impl Stream {
         start.wrapping_sub(self.run_start()) as i64
     }
 
-    /// The shorter of two distances to `at`: from the start of the run, and from the start of its
-    /// tile.
+    /// The shorter of two distances: from the start of the run, and from the start of its tile.
     fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
@@ -389,7 +388,7 @@ impl Stream {
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
         } else {
-            // A wrong prediction: some expected pages were skipped.
+            // A wrong prediction.
             (self.confidence, self.cursor) = (1, None);
             self.untouched.clear();
         }

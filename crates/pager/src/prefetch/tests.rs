@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A memory with replacement by age; prefetched pages have a small share of the frames until they
-/// are touched.
+/// A simulated memory that evicts the oldest mapped page first. Prefetched pages have a small share
+/// of the frames until they are touched.
 struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
@@ -23,7 +23,7 @@ struct TestMemory {
     outcome: TraceOutcome,
 }
 
-/// Touches and their outcome, pages.
+/// Counts of the faults of a trace, and of prefetched pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceOutcome {
     /// Faults.
@@ -208,7 +208,7 @@ fn threads_have_orders_of_their_own() {
             let thread = (random.next_u64() % 4) as usize;
             if let Some(page) = orders[thread].get(at[thread]) {
                 at[thread] += 1;
-                // Each round has new threads.
+                // Each round uses new thread IDs.
                 memory.touch(round * 4 + thread as u32, 4096 * thread as u64 + page);
             }
         }

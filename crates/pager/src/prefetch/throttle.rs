@@ -27,7 +27,7 @@ impl AccuracyThrottle {
         Self { wasted: 0 }
     }
 
-    /// The present confidence threshold; `min` without waste.
+    /// The present confidence threshold; `min` if no prefetched pages were wasted.
     pub(super) fn confidence_min(self, min: u32) -> u32 {
         let steps = self.wasted / HITS_PER_WASTED / PAGES_PER_STEP;
         min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)

@@ -20,7 +20,7 @@ pub(super) struct UntouchedRange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
-    /// Number of equal ranges, by start and end.
+    /// Number of equal ranges, keyed by their start and end.
     counts: BTreeMap<(Page, Page), u32>,
     /// Upper bound of the length of a range.
     longest: u64,
@@ -36,7 +36,7 @@ impl UntouchedRanges {
         self.order.is_empty()
     }
 
-    /// Pages of all ranges.
+    /// Number of pages in all ranges.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }

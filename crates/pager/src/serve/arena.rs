@@ -176,7 +176,8 @@ impl Arena {
         regions.map(|(start, (end, _))| *start..*end)
     }
 
-    /// Extends the region that ends at `end`, if the addresses behind it are free.
+    /// Extends the region that ends at `end` by `bytes`, if the addresses behind it are free.
+    /// Returns true on success.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
         let Some(behind) = last.checked_add(SPACING) else { return false };

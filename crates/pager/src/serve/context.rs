@@ -32,7 +32,7 @@ use std::{
 /// The state that the threads of a program share with the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// The userfaultfd and the doorbell of this process. A forked child replaces them with its own.
+    /// A forked child replaces the handle with its own.
     pub(crate) handle: RwLock<Arc<FaultHandle>>,
     pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
@@ -45,10 +45,10 @@ pub(crate) struct Context {
     pub(crate) pinned: Mutex<Ranges<()>>,
     /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
-    /// The number of the process that the memory belongs to.
+    /// The process that the memory belongs to.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
-    /// The NUMA nodes that the frames are divided among.
+    /// The nodes of the frames.
     pub(crate) nodes: Nodes,
 }
 
@@ -61,8 +61,7 @@ pub(crate) enum Request {
     Free(Range<Page>),
     /// Discards pages, and replies when they read as zeros.
     Discard(Range<Page>, Sender<()>),
-    /// Removes pages that were discarded before from their region. The sender handles their
-    /// addresses.
+    /// Removes discarded pages from their region.
     Remove(Range<Page>),
     /// The ledger assigns a new share of the budget to this process.
     Budget,
@@ -79,8 +78,7 @@ pub(crate) enum Request {
 pub(crate) struct Freeze {
     /// The fault server sends the child's state here when no page is mapped any more.
     pub(crate) frozen: Sender<io::Result<Child>>,
-    /// After the fork, the fault server continues when it receives a value, or the channel is
-    /// closed.
+    /// The fault server continues when it receives a value, or the channel is closed.
     pub(crate) thaw: Receiver<()>,
 }
 
@@ -168,8 +166,7 @@ impl Context {
         lock(&self.arena).set(pages.clone(), Owner::Free);
     }
 
-    /// Sets the slot of this process in the ledger, and starts a thread that follows the changes of
-    /// its share of the budget.
+    /// Sets the slot of this process, and follows its share of the budget.
     pub(crate) fn set_slot(self: &Arc<Self>, slot: SlotGuard) -> io::Result<()> {
         let slot = Arc::new(slot);
         *lock(&self.slot) = Some(Arc::clone(&slot));
@@ -199,7 +196,7 @@ impl Context {
         }
     }
 
-    /// Queues a request without waking the fault server, which handles it before its next fault.
+    /// Queues a request, which the fault server handles before its next fault.
     pub(crate) fn queue(&self, request: Request) {
         lock(&self.requests).push(request);
     }

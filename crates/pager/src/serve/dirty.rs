@@ -19,7 +19,7 @@ const COARSE_ORDER: u8 = 2;
 /// The hash of an unknown content: the page counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// For each frame, the hash of the content that the store has for the page in the frame.
+/// Hashes of the stored contents of each frame.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     stored: Vec<u64>,
@@ -41,15 +41,14 @@ impl DirtyTracker {
         self.stored[frames(span)].fill(self.hash_of_zeros);
     }
 
-    /// The frames of a span were just read from the store: records the hashes of their content.
+    /// The frames of a span were just read from the store.
     pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
         for frame in frames(span) {
             self.stored[frame] = hash(memory, frame);
         }
     }
 
-    /// The frames of a span were written back with the content that [`DirtyTracker::find`] saw
-    /// last.
+    /// The frames of a span were written back with the content that was compared last.
     pub(crate) fn record_written(&mut self, span: Span) {
         match self.unsaved.remove(&span.frame) {
             Some(unsaved) if unsaved.len() == frames(span).len() => {
@@ -59,7 +58,7 @@ impl DirtyTracker {
         }
     }
 
-    /// The content that the store has for the pages of a span is unknown.
+    /// The store's content of a span is unknown.
     pub(crate) fn forget(&mut self, span: Span) {
         self.unsaved.remove(&span.frame);
         self.stored[frames(span)].fill(UNKNOWN);

@@ -39,7 +39,8 @@ impl ErrorLog {
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));
     }
 
-    /// Logs that the program thrashes, and the budget in frames that would end the thrashing.
+    /// Logs that the program thrashes. `budget` is the present budget, and `enough` the budget that
+    /// would end the thrashing, frames.
     pub(crate) fn thrashing(stall_share: f64, budget: u64, enough: u64) {
         print(&format!(
             "the program waits for the drive {:.0} % of the time, for pages that it accesses in no \
@@ -61,7 +62,7 @@ impl ErrorLog {
     }
 }
 
-/// Frames as a size, rounded up.
+/// The size of `frames` frames in MiB, rounded up.
 fn mebibytes(frames: u64) -> String {
     format!("{} MiB", frames.div_ceil((1 << 20) / PAGE_BYTES as u64))
 }

@@ -139,7 +139,7 @@ pub(crate) struct FaultServer {
     cache: Cache,
     dirty: DirtyTracker,
     transfers: Transfers,
-    /// Extents that wait to be unmapped; the last field is true if the extent is known to be dirty.
+    /// Extents to unmap, and whether they are known to be dirty.
     moving_out: VecDeque<(ExtentId, Span, bool)>,
     /// Pages that raise SIGBUS at an access.
     poisoned: BTreeSet<Page>,
@@ -152,12 +152,12 @@ pub(crate) struct FaultServer {
     freeze: Option<Freeze>,
     /// True if a page could not be unmapped because the kernel has pinned it.
     has_pinned: bool,
-    /// The slots of threads that wait for pages in a signal handler; `None` in thread mode.
+    /// Threads that wait for pages, in signal mode.
     waiters: Option<Arc<Waiters>>,
     /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
     /// capacity.
     mapped: Vec<MappedExtent>,
-    /// The entries of the log of mapped extents that the cache is processing.
+    /// The entries of the log that the cache is processing.
     draining: Vec<MappedExtent>,
 }
 
@@ -278,8 +278,7 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Passes the log of extents that faulting threads have mapped to the cache, before any other
-    /// decision. Returns true if there were any.
+    /// Passes the log of mapped extents to the cache, before any other decision.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -296,8 +295,7 @@ impl FaultServer {
         match (self.cpu_sharing.is_shared(), self.transfers.are_done()) {
             (false, true) => SPIN,
             (false, false) => SPIN_FOR_DRIVE,
-            // The pager's thread shares the CPU with the served thread. It does not spin while that
-            // thread waits for no page, because that thread needs the CPU.
+            // The served thread needs the CPU.
             (true, _) if self.stalls.is_empty() => Duration::ZERO,
             (true, _) => SPIN_FOR_DRIVE,
         }
@@ -381,9 +379,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for. Does nothing while extents wait to be
-    /// unmapped, because prefetches into all freed frames together are longer transfers. Returns
-    /// true if there is work.
+    /// Executes the actions that no thread waits for. Waits until no extent is left to unmap,
+    /// because prefetches into all freed frames together are longer transfers. Returns true if
+    /// there is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -624,8 +622,7 @@ impl FaultServer {
         }
     }
 
-    /// Ends the waits for these pages. Wakes the threads in signal mode, restores the affinity mask
-    /// of a pinned thread, and stops the measurement of the stall time.
+    /// Ends the waits for these pages.
     fn wake_waiters(&mut self, pages: Range<Page>) {
         if let Some(waiters) = &self.waiters {
             waiters.wake(&self.context.addresses(&pages), true);

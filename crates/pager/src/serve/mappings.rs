@@ -27,8 +27,7 @@ impl Pager {
         lock(&self.context.arena).regions().collect()
     }
 
-    /// Splits a range of pages into pieces with one owner each (a region, the kernel, or none), in
-    /// order.
+    /// The pieces of a range of pages, each with one owner, in order.
     pub fn pieces(&self, pages: &Range<usize>) -> Vec<(Range<usize>, Owner)> {
         lock(&self.context.arena).pieces(pages.clone())
     }
@@ -139,8 +138,8 @@ impl Pager {
         self.advise(pages, Advice::Unpin);
     }
 
-    /// Records the pages of an allocated block, keyed by the block's address. The pages are a
-    /// region or a part of a region.
+    /// Records the pages of an allocated block, a region or a part of a region, by the block's
+    /// address.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
         lock(&self.context.arena).set_block(address, Some(region));
     }
@@ -163,8 +162,7 @@ impl Pager {
         }
     }
 
-    /// Discards pages, and removes them from their regions. Also removes their pins and their
-    /// treatment in a child.
+    /// Discards pages, and takes them out of their regions.
     fn remove(&self, pages: &Range<usize>) {
         self.discard(pages);
         let numbers = self.context.pages(pages);

@@ -10,7 +10,7 @@ use std::{
 /// Length of the periods for which the stall time is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Threads that wait, and the total stall time.
+/// The waits of threads for pages, and the total stall time.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls {
     /// The start of each thread's wait, keyed by the page that the thread waits for.
@@ -43,7 +43,8 @@ impl Stalls {
     }
 
     /// Ends a period if it has lasted for a second. Returns the stall time of the period divided by
-    /// its length: 1 for one thread that always waits. Waits that have not ended count, too.
+    /// its length: 1 for one thread that always waits. Waits that have not ended count, too. `None`
+    /// if the period has not lasted for a second.
     pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
         let (began, before) = *self.period.get_or_insert((now, self.total));
         let time = now.saturating_duration_since(began);

@@ -38,7 +38,8 @@ struct PageRun {
     bytes: Range<usize>,
 }
 
-/// An extent with transfers that are queued or in flight.
+/// An extent of which `runs` page runs are queued or in flight. `is_done` becomes false when the
+/// transfer of one of them fails.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     span: Span,

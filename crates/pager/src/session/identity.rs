@@ -1,15 +1,15 @@
-//! The identity of a process in the ledger: its number and its start time.
+//! The identity of a process in the ledger: its process ID and its start time.
 
 use interleaf_procfs::{files::Files, stat::Stat};
 use std::io;
 
-/// The owner of a slot that is being cleared or prepared.
+/// The value of `owner` of a slot that is being cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
-/// A process, by its number and its start time: if the number is reused, the start time differs.
+/// A process, by its ID and its start time: if the ID is reused, the start time differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The process number.
+    /// The process ID.
     pub pid: u32,
     /// The lower 32 bits of the process's start time, in ticks after boot.
     pub start: u32,

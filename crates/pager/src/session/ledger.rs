@@ -48,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of processes that have a slot in the ledger at the same time.
+/// Maximum number of processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
 /// Number of words for the counters of [`Counts`]; a few are spare.
@@ -68,16 +68,15 @@ const POLLS_MAX: u32 = 200;
 /// The version of [`Layout`].
 const VERSION: u32 = 4;
 
-/// The layout of the ledger's file.
+/// The layout of the file.
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
-    /// Number of changes of all targets (the processes' shares of the budget). Processes wait on it
-    /// as a futex.
+    /// Number of changes of targets; a futex.
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
-    /// The number of the process that was started first, if only that process is extended.
+    /// The process that was started first, if only that process is extended.
     first: AtomicU64,
     /// Sums of the counters of cleared slots.
     past: [AtomicU64; COUNTS],
@@ -108,7 +107,7 @@ unsafe impl Send for BudgetLedger {}
 // SAFETY: all shared memory is accessed by atomic operations.
 unsafe impl Sync for BudgetLedger {}
 
-/// A process that has a slot in the ledger, or had one.
+/// A process that has a slot, or had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// The process.
@@ -131,7 +130,7 @@ pub struct Process {
     pub by_node: [u64; NODES_MAX],
 }
 
-/// The slot of this process in the ledger, which is cleared when the guard is dropped.
+/// The slot of this process, which is cleared when the guard is dropped.
 #[derive(Debug)]
 pub struct SlotGuard {
     ledger: Arc<BudgetLedger>,
@@ -350,7 +349,7 @@ impl SlotGuard {
         &self.ledger.layout().slots[self.index]
     }
 
-    /// The share of the budget of this process, pages.
+    /// The share of this process, pages.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OUTSIDE_BUDGET => self.held(),
@@ -438,7 +437,7 @@ impl SlotGuard {
 
     /// Clears the slot: this process has no pages any more.
     pub fn release(&self) {
-        // A forked child has a copy of this guard, but the slot belongs to the parent.
+        // A forked child has a copy of the value, but the slot belongs to the parent.
         if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
             self.ledger.clear(self.slot(), self.identity);
             self.ledger.rebalance();
@@ -461,12 +460,12 @@ impl SlotGuard {
         self.slot().unextended_bytes.store(bytes, SeqCst);
     }
 
-    /// The number of changes of all targets so far, for [`SlotGuard::wait`].
+    /// The number of changes of targets, for `wait`.
     pub fn changes(&self) -> u32 {
         self.ledger.layout().changes.load(SeqCst)
     }
 
-    /// Waits until the number of changes of targets differs from `since`; may return early.
+    /// Waits until the number of changes differs from `since`; may return early.
     pub fn wait(&self, since: u32) {
         // The caller checks again after an early return.
         let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);

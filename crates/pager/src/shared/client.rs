@@ -38,7 +38,8 @@ pub struct Client {
     pieces: MappedPieces,
 }
 
-/// Addresses that a child process is to share, with their protection (`PROT_...`).
+/// Addresses of shared memory that a forked child must map again, with their protection
+/// (`PROT_...`).
 pub type SharedRanges = Vec<(Range<usize>, u32)>;
 
 impl Client {
@@ -128,8 +129,8 @@ impl Client {
         self.watch_server()
     }
 
-    /// Registers a new mapping with the server, and makes it accessible. Removes the mapping on
-    /// failure.
+    /// Registers a new mapping of the shared pages from `page` on with the server, and makes the
+    /// mapping accessible. Removes the mapping on failure.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
         let served = self.start_serving(addresses, page, protection);
         if served.is_err() {

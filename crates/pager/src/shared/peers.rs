@@ -55,9 +55,9 @@ pub(super) struct Peers {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Files, keyed by their first address in the reserved range of the server's pager.
+    /// Files, keyed by the first of their addresses in the reservation.
     files: BTreeMap<usize, MemoryFile>,
-    /// The address spaces of the processes that share memory, by an identifier.
+    /// Address spaces, by an identifier.
     spaces: BTreeMap<u64, PeerSpace>,
     last_id: u64,
 }
@@ -92,7 +92,7 @@ impl Peers {
         Ok(id)
     }
 
-    /// Makes a memory file for the pages at these addresses of the server's pager.
+    /// Makes a file for these addresses of the reservation.
     pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("interleaf-shared", flags)?;
@@ -111,8 +111,8 @@ impl Peers {
         Some((page - usize::try_from(offset).ok()?, file.try_clone().ok()?))
     }
 
-    /// Records that a part of a memory file, from `page` on, is mapped at `addresses`; `false` for
-    /// an unknown part or address space.
+    /// Records that a part of a file is mapped from a page on; `false` for an unknown part or
+    /// address space.
     pub(super) fn map(&self, space: u64, addresses: &Range<usize>, page: usize) -> bool {
         let mut table = self.table();
         let Some(last) = page.checked_add(addresses.len()).and_then(|end| end.checked_sub(1))
@@ -171,7 +171,7 @@ impl Peers {
 }
 
 impl Table {
-    /// The file that contains a page, and the offset of the page in the file.
+    /// The file of a page of the reservation, and the offset in the file.
     fn file_of(&self, page: usize) -> Option<(&File, u64)> {
         let (start, shared) = self.files.range(..=page).next_back()?;
         let offset = page - start;
@@ -184,7 +184,7 @@ impl PeerSpace {
     fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
-            // The process has ended, so no page is mapped in it.
+            // The process has ended.
             Err(Errno::SRCH) => Ok(()),
             // The process has unmapped a part, and the message about it has not arrived yet:
             // protect page by page.
@@ -193,8 +193,7 @@ impl PeerSpace {
                 .step_by(PAGE_BYTES)
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
-            // The kernel has no memory for page tables: the pages count as pinned, and are retried
-            // later.
+            // The kernel has no memory for page tables.
             Err(_) => Err(Pinned),
         }
     }
@@ -220,7 +219,7 @@ impl PeerSpace {
     }
 }
 
-/// A thread of the address space `space` that waits at `address` for `page` of a memory file.
+/// A thread that waits for a page.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     space: u64,

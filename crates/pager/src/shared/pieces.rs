@@ -49,7 +49,7 @@ impl MappedPieces {
         over.map(part).filter(|(part, _)| !part.is_empty()).collect()
     }
 
-    /// The addresses at which pages are mapped.
+    /// The ranges of addresses at which some of `pages` are mapped.
     pub(super) fn addresses(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
         let mapped = |(start, piece): (&usize, &MappedPiece)| {
             let first = pages.start.max(piece.page);

@@ -38,7 +38,7 @@ struct Connection {
     /// process.
     wire: Option<Wire>,
     space: Option<u64>,
-    /// The first page of a file that the process was given and has not mapped yet.
+    /// A file that the process was given and has not mapped yet.
     file: Option<usize>,
 }
 
@@ -50,11 +50,10 @@ struct Server<'a> {
     connections: Vec<Connection>,
 }
 
-/// Serves the processes of a session until two conditions hold. The keeper (the process that keeps
-/// the session running) has closed its end of the connection, and all processes that share memory
-/// have ended. Writes one byte to the keeper when the server is ready. If processes remain after
-/// the keeper has closed its end, calls `stays` and writes a second byte. If another server runs
-/// already, returns without the first byte.
+/// Serves the processes of a session until the keeper has closed its end of a connection and all
+/// processes that share memory have ended. Writes one byte to the keeper when the server is ready.
+/// If processes remain after the keeper has closed its end, calls `stays` and writes a second byte.
+/// If another server runs already, returns without the first byte.
 ///
 /// # Errors
 /// When the socket cannot be polled.
@@ -83,8 +82,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
 }
 
 impl Server<'_> {
-    /// Waits for messages, and answers them. Returns true if the keeper of the session has closed
-    /// its end of the connection.
+    /// Waits for messages, and answers them. Returns true if the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();

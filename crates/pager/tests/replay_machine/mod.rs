@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Rounds of the workload before the measured rounds.
+/// Number of rounds of the workload before the measured rounds.
 const ROUNDS: usize = 2;
 
 /// Number of measured rounds of the workload.
@@ -43,8 +43,8 @@ impl Replay {
     }
 }
 
-/// Replays the accesses of a workload with a budget of `frames`. `None` if the workload has no
-/// trace.
+/// Replays the accesses of a workload on `footprint` bytes of memory, with a budget of `frames`
+/// frames. `None` if the workload has no trace.
 pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     let setting = Setting {
         footprint,

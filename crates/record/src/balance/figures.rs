@@ -17,8 +17,8 @@ pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
     let of_domain = |(at, name): (usize, &&str)| {
         let own: Vec<&BalancePeriod> =
             periods.iter().filter(|period| period.domain == **name).collect();
-        // The name of a domain may be any text, but an ID may not. IDs therefore have the number of
-        // the domain.
+        // The name of a domain may be any text, but the ID of a figure may not. IDs therefore have
+        // the position of the domain, counted from 1.
         let (suffix, of) = match domains.len() {
             1 => (String::new(), String::new()),
             _ => (format!("-{}", at + 1), format!(" of {name}")),
@@ -35,8 +35,8 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
     Figure::new(&id, title, "time, s", y_label)
 }
 
-/// Target and share of the pages on each node. With two nodes only the first is shown, because the
-/// second has the rest.
+/// A figure of the target and of the share of the pages on each node. With two nodes only the first
+/// is shown, because all other pages are on the second.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };

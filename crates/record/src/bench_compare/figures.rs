@@ -7,7 +7,7 @@ use crate::figure::{Figure, Scale, Series, SeriesKind};
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
-    /// A figure for each pattern, and one against arithmetic intensity.
+    /// A figure for each pattern, and a figure of the efficiency against arithmetic intensity.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
         by_pattern.chain(self.intensity_figure()).collect()
@@ -58,7 +58,8 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Efficiency against operations per byte, at the largest ratio.
+    /// A figure of the efficiency against operations per byte, at the largest ratio of footprint to
+    /// budget.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

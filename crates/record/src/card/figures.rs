@@ -71,7 +71,8 @@ impl CardDocument {
     }
 }
 
-/// A quantity that is plotted against depth.
+/// A quantity that is plotted against queue depth: the texts of its figure, and its value at a
+/// point.
 struct Quantity {
     id: String,
     title: String,

@@ -124,7 +124,8 @@ pub struct LogHistogram {
     pub counts: Vec<u64>,
 }
 
-/// The end of the first bin, ns, and the ratio of the ends of neighbouring bins.
+/// `FIRST_NS` is the end of the first bin, ns. `RATIO` is the ratio of the ends of neighbouring
+/// bins.
 const FIRST_NS: u64 = 100;
 const RATIO: f64 = 1.05;
 
@@ -167,7 +168,7 @@ mod tests {
             max: 9.0,
         };
         let curve = latency.slower_than(200);
-        // The 99.9th percentile of 200 I/Os is the slowest I/O.
+        // The 99.9th percentile of 200 I/Os means less than one I/O, so it is left out.
         assert_eq!((curve[0], curve[8]), ((1.0, 1.0), (9.0, 0.005)));
         assert_eq!((curve.len(), curve[4]), (9, (5.0, 0.5)));
         assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 > b.1), "{curve:?}");

@@ -15,7 +15,8 @@ const VERDICTS: [(Verdict, &str, usize); 4] = [
 ];
 
 impl CompareDocument {
-    /// The differences of bandwidths and those of latencies, a row for each point.
+    /// A figure of the differences of bandwidth and a figure of the differences of latency, each
+    /// with a row for each point.
     pub fn figures(&self) -> Vec<Figure> {
         let bandwidth = self.figure("bandwidth", "GB/s", "more");
         bandwidth.into_iter().chain(self.figure("latency", "ns", "less")).collect()

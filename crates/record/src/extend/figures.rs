@@ -3,14 +3,16 @@
 use super::{CountsDocument, ExtendDocument};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// Processes with bars of their own; the counts of all others are one group of bars.
+/// Maximum number of processes with bars of their own. The counts of all other processes are one
+/// group of bars.
 const PROCESSES_MAX: usize = 8;
 
-/// A series of bars: its name, and its height by the counts of a process.
+/// A series of bars: its name, and the function that computes the height of a bar from the counts
+/// of a process.
 type Bars = (&'static str, fn(&CountsDocument) -> f64);
 
-/// Pages for which a thread waited, or would have waited without the prefetch, and pages that were
-/// prefetched in vain.
+/// Faults, for which a thread waited; prefetch hits, for which a thread would have waited without
+/// the prefetch; and pages that were prefetched in vain.
 const PAGES: [Bars; 4] = [
     ("major faults", |it| it.faults.saturating_sub(it.soft_faults) as f64),
     ("minor faults", |it| it.soft_faults as f64),
@@ -54,7 +56,7 @@ impl ExtendDocument {
     }
 
     /// The processes with the most faults and prefetches, in the order of the document, and the sum
-    /// of all others.
+    /// of the counts of all other processes.
     fn largest_processes(&self) -> Vec<(String, CountsDocument)> {
         let work = |at: &usize| {
             let counts = &self.processes[*at].counts;

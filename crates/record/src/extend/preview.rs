@@ -111,7 +111,7 @@ pub struct EstimateRow {
 }
 
 impl CheckDocument {
-    /// The check passed.
+    /// The document of a check that passed.
     pub fn fine(what: &str, detail: String) -> Self {
         Self { what: what.into(), status: CheckStatus::Yes, detail, remedy: None }
     }

@@ -78,8 +78,7 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency against load with the best weights at each point, and with all pages on the first
-    /// node.
+    /// Latency with the best weights at each load, and with all pages on the first node.
     fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
@@ -95,7 +94,8 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency against size. The horizontal axis is log2 of the size in KiB.
+    /// Latency against the size of the memory that is chased through. The horizontal axis is log2
+    /// of the size in KiB.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;

@@ -23,7 +23,8 @@ use std::collections::BTreeSet;
 /// The quality of points of other tools: the spread of their repetitions is unknown.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
-/// Parses the output of another tool; `None` when the text has neither of the known formats.
+/// Parses the output of Intel MLC or of the Mess benchmark; `None` when the text has neither
+/// format.
 ///
 /// # Errors
 /// When the format is recognised and a line cannot be parsed.
@@ -91,8 +92,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // MLC begins with the highest load, a record with the lowest. The delays of MLC are in
-        // cycles.
+        // The rows are reversed, because MLC begins with the highest load and a record with the
+        // lowest. The delays of MLC are in cycles, so the points get no delay.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole(PointKind::Loaded, mix, row.mbps);

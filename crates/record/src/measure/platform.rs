@@ -106,8 +106,8 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// Outstanding lines of a core by Little's law, at the highest load of the fastest tier; 1 to
-/// 10000.
+/// The largest number of outstanding lines of a core among the loaded-latency points of the fastest
+/// tier, by Little's law; 1 to 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {
@@ -133,7 +133,7 @@ fn points_on_node<'a>(
     record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// Bandwidth at the controller: counted, else computed from the mix.
+/// Bandwidth at the memory controller, GB/s. It is computed from the mix if it was not counted.
 pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }

@@ -7,7 +7,8 @@ use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
 use serde::{Deserialize, Serialize};
 
-/// Limit of the stored samples; pairs are merged when it is reached.
+/// Maximum number of stored samples. When it is reached, each pair of neighbouring samples is
+/// merged into one.
 const SAMPLES_MAX: usize = 1024;
 
 /// The sums of one span. Null means "not counted", not 0.
@@ -104,7 +105,7 @@ impl TrafficDocument {
         Some(self.occupancy_ns? / inserts)
     }
 
-    /// Merges the traffic of two spans.
+    /// Merges the traffic of two spans. A count that is unknown in one span is unknown in the sum.
     fn and(self, next: Self) -> Self {
         Self {
             read_bytes: both(self.read_bytes, next.read_bytes),
@@ -154,7 +155,7 @@ impl From<SlotsDocument> for CoreSlots {
 }
 
 impl SampleDocument {
-    /// CPUs used; `None` when the processes were not sampled.
+    /// Mean number of CPUs that the processes used; `None` when the processes were not sampled.
     pub fn cpus(&self) -> Option<f64> {
         (self.looked_s > 0.0).then(|| self.cpu_s / self.looked_s)
     }
@@ -183,7 +184,8 @@ impl SampleDocument {
 
     /// Merges this sample with the next one.
     pub fn and(self, next: Self) -> Self {
-        // If only one of the two counted traffic, the merged sample has its traffic.
+        // If only one of the two samples counted traffic, the merged sample has the traffic of that
+        // sample.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),

@@ -83,8 +83,9 @@ impl SimulateDocument {
         series
     }
 
-    /// Domain number `at`: share of its accesses on its first tier, target, and the best static
-    /// weights of its workloads; `None` if no period has its target.
+    /// The lines of the domain with the index `at`: the share of its accesses on its first tier,
+    /// its target, and the best static weights of its workloads. `None` if no period has its
+    /// target.
     fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
         let tier = self.tiers.iter().position(|tier| Some(tier) == domain.tiers.first())?;

@@ -38,8 +38,8 @@ pub const COLUMNS: [Column; 26] = [
     Column::text("row"),
 ];
 
-/// The most lines of a figure: if each line has a colour of its own, and if each line has its own
-/// pair of colour and dash.
+/// The most lines of a figure. The first number is for figures in which each line has a colour of
+/// its own, the second for figures in which each line has its own pair of colour and dash.
 const LINES_MAX: [usize; 2] = [8, 16];
 
 /// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
@@ -192,7 +192,7 @@ impl DimmSweepDocument {
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
-    /// The CSV file.
+    /// The text of the CSV file.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -321,10 +321,10 @@ type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 /// figure.
 type Part<'a> = (String, Vec<Line<'a>>);
 
-/// Groups the rows by the names that differ between them, in the order of the file. The first of
-/// these names distinguish the lines of a part, and the others distinguish the parts, so that no
-/// part has too many lines. If there were too many parts, there is one part, whose lines are means
-/// over the last names.
+/// Groups the rows into the parts of a figure, in the order of the file. The first of the names
+/// that differ between rows distinguish the lines of a part. The other names distinguish the parts,
+/// so that no part has too many lines. If there would be too many parts, there is a single part,
+/// whose lines are means over the last names.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));
@@ -373,7 +373,8 @@ fn grouped<'a>(
     groups
 }
 
-/// The figure of a part, with the title and the identifier of this part.
+/// The figure that `draw` makes of a part. The title of the part, and its index `at`, follow the
+/// title and the ID of the figure. The title of a part is empty if there is one part only.
 fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> Figure) -> Figure {
     let figure = draw(lines);
     match title.as_str() {

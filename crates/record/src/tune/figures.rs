@@ -10,12 +10,12 @@ use crate::{
 #[derive(Debug)]
 pub struct TuneResult<'a> {
     pub first: &'a TrialDocument,
-    /// The metric of each run, or its runtime.
+    /// The metric of each run; without a metric, the runtime of each run, s.
     pub values: Vec<f64>,
 }
 
 impl TuneResult<'_> {
-    /// Geometric mean of the runs.
+    /// Geometric mean of `values`.
     pub fn mean(&self) -> f64 {
         let sum: f64 = self.values.iter().map(|value| libm::log(*value)).sum();
         libm::exp(sum / self.values.len() as f64)

@@ -1,4 +1,4 @@
-//! Latencies of a point as fio prints them.
+//! Latencies of a [`CardPoint`] (a card under a load) as fio prints them.
 
 use crate::{number, table::Table};
 use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE};

@@ -11,7 +11,7 @@ pub(super) struct Axis {
     end: f64,
     is_log: bool,
     has_whole_values: bool,
-    /// The distance of the labels of a linear axis; unknown until the ends are final.
+    /// The distance between the labels of a linear axis; unknown until the ends are final.
     step: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Axis {
         Self { start, end, ..self }
     }
 
-    /// Labels whole numbers only, for values such as rounds and threads.
+    /// With `has_whole_values`, labels whole numbers only, for values such as rounds and threads.
     pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
         Self { has_whole_values, ..self }
     }

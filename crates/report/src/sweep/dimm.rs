@@ -48,7 +48,7 @@ pub fn page(document: &DimmSweepDocument) -> Page {
     }
 }
 
-/// The numbers that are equal in all rows.
+/// The numeric settings that are equal in all rows, with their values.
 fn constants(document: &DimmSweepDocument) -> Option<String> {
     let values = document.constants().into_iter();
     let texts: Vec<String> =

@@ -20,19 +20,19 @@ pub struct Expander {
     pub name: String,
     /// The memory modules behind the controller.
     pub memory: Device,
-    /// Channels of the memory modules.
+    /// The number of memory channels behind the controller.
     pub channels: u32,
     /// Time that a slot of a flit (16 bytes) takes in one direction of the link, fs.
     pub slot_fs: u64,
-    /// Slots of a read request, in hundredths, as for all messages below.
+    /// Length of a read request on the link, in hundredths of a slot.
     pub read_request: u64,
-    /// Slots of a write request with its data.
+    /// Length of a write request with its data, in hundredths of a slot.
     pub write_request: u64,
-    /// Slots of a read response with its data.
+    /// Length of a read response with its data, in hundredths of a slot.
     pub read_response: u64,
-    /// Slots of a write response.
+    /// Length of a write response, in hundredths of a slot.
     pub write_response: u64,
-    /// Slots of flit overhead for each line, in hundredths, in each direction.
+    /// Flit overhead for each line, in each direction, in hundredths of a slot.
     pub overhead: u64,
     /// Delay of the link, one way, fs.
     pub delay_fs: u64,

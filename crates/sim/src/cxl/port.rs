@@ -18,7 +18,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The share of writes in the traffic is a number of parts, of which this constant is the whole.
+/// The share of writes is kept as an integer. `PARTS` stands for a share of 1: only writes.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link: to the expander, and from the expander.
 const TO: usize = 0;
@@ -39,14 +39,16 @@ pub(super) struct Port {
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// Free entries of the host for outstanding lines, with the time from which each is free, fs.
+    /// Free entries of the host for outstanding lines: the time from which each is free, fs, and
+    /// its index.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
     /// The time at which the host made each outstanding request, fs.
     asked: Vec<u64>,
-    /// Credits (entries of the controller) for reads and for writes, with the time from which each
-    /// is free.
+    /// Credits (entries of the controller) for reads and for writes: the time from which each
+    /// credit is free, fs.
     credits: [SlotTimes; 2],
-    /// Free entries of the host for non-temporal stores, if the mix has any.
+    /// Entries of the host for non-temporal stores: the time from which each entry is free, fs.
+    /// `None` if the mix has no such stores.
     stores: Option<SlotTimes>,
     /// `host_free` and `link_free`: the times from which the host and each direction of the link
     /// are free, fs.
@@ -54,8 +56,8 @@ pub(super) struct Port {
     host_line_fs: u64,
     link_free: [u64; 2],
     link_busy: [u64; 2],
-    /// `arrived` has the requests that wait at each sub-channel, `taken` the number of requests in
-    /// its queues.
+    /// For each sub-channel: `arrived` has the requests that wait at the sub-channel, `taken` is
+    /// the number of requests in the queues of the sub-channel.
     arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
     taken: Vec<u32>,
     done: u64,
@@ -119,7 +121,9 @@ impl Port {
         port
     }
 
-    /// The clock of the next event of a sub-channel; `None` if there is no event.
+    /// The clock of the next event of the sub-channel with index `number`, which is at `clock`. The
+    /// event is at `clock` if the sub-channel has queued requests; otherwise it is the next
+    /// arrival. `None` if there is no event.
     pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
         let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
         if self.taken[number] > 0 { Some(clock) } else { arrival }
@@ -192,8 +196,9 @@ impl Port {
         }
     }
 
-    /// The next line of a stream: its sub-channel, and its number within the sub-channel. Threads
-    /// read sequentially, and write sequentially at other addresses.
+    /// Takes the next line of the stream of `slot`. Returns the index of its sub-channel, and the
+    /// index of the line within the sub-channel. Threads read sequentially, and write sequentially
+    /// at other addresses.
     fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];

@@ -22,9 +22,9 @@ fn eight_expanders_have_the_measured_bandwidth() {
     }
 }
 
-/// No parameter of the simulation was fitted to the bandwidth of a single expander. Published are
-/// up to 36 GB/s at two reads per write (product brief), and 35.3 GB/s at 74 % reads (curves of the
-/// Mess benchmark).
+/// Published for a single expander are up to 36 GB/s at two reads per write (product brief), and
+/// 35.3 GB/s at 74 % reads (curves of the Mess benchmark). The simulation must agree within 7 %,
+/// although no parameter was fitted to these figures.
 #[test]
 fn one_expander_alone_gives_more_than_an_eighth() {
     for (mix, published) in [("W2", 36.0), ("0.74", 35.3)] {
@@ -48,8 +48,8 @@ fn an_idle_read_has_the_sum_of_all_delays() {
 
 #[test]
 fn the_link_bounds_read_bandwidth() {
-    // 256-byte flits have fifteen slots in 256 bytes; twice the rate doubles the bandwidth of the
-    // link, and then the DRAM is the bottleneck.
+    // With this link, the link bounds the bandwidth of reads. With slots that take twice the time,
+    // the bandwidth halves. With a quarter of the time, the DRAM is the bottleneck.
     let expander = expander();
     let bound = |e: &Expander| {
         64.0 / ((e.read_response + e.overhead) as f64 / 100.0 * e.slot_fs as f64 * 1e-6)

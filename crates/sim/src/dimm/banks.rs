@@ -11,7 +11,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],
-    /// The oldest request for the open row in the served queue.
+    /// For each bank: the index in the served queue of the oldest request for the open row, or
+    /// [`NONE`].
     hit: [u8; BANKS_MAX],
     /// Accesses since the row was opened.
     accesses: [u32; BANKS_MAX],
@@ -27,19 +28,19 @@ impl OpenRows {
         self.row[bank] != CLOSED
     }
 
-    /// The open row, or [`CLOSED`].
+    /// The open row of `bank`, or [`CLOSED`].
     #[inline]
     pub(super) fn row(&self, bank: usize) -> u32 {
         self.row[bank]
     }
 
-    /// The oldest request for the open row in the served queue, or [`NONE`].
+    /// The index in the served queue of the oldest request for the open row of `bank`, or [`NONE`].
     #[inline]
     pub(super) fn hit(&self, bank: usize) -> u8 {
         self.hit[bank]
     }
 
-    /// Accesses since the row was opened.
+    /// Accesses to the open row of `bank` since the row was opened.
     #[inline]
     pub(super) fn accesses(&self, bank: usize) -> u32 {
         self.accesses[bank]
@@ -58,8 +59,9 @@ impl OpenRows {
         self.hit[bank] = NONE;
     }
 
-    /// Counts an access to the open row; `next_hit` is the next request for this row. Returns true
-    /// if the access is a row hit: the row was opened for an earlier access.
+    /// Counts an access to the open row; `next_hit` is the index of the next queued request for
+    /// this row, or [`NONE`]. Returns true if the access is a row hit: the row was opened for an
+    /// earlier access.
     #[inline]
     pub(super) fn access(&mut self, bank: usize, next_hit: u8) -> bool {
         self.hit[bank] = next_hit;

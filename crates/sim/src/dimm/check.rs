@@ -4,7 +4,7 @@
 //! bank, bank group, rank and pseudo-channel it keeps the last command of each kind, the last four
 //! activations, and the last bursts on the data bus. A new command is compared with each command
 //! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
-//! result, so it cannot share an error with the scheduler.
+//! result, so it does not repeat errors in these parts of the scheduler.
 //!
 //! The last command of each kind is enough, because a rule is a minimum distance. Commands come in
 //! order of time, so an earlier command of the same kind at the same bank is further away.
@@ -141,7 +141,7 @@ impl Checker {
     }
 
     /// Checks the next command, and adds it to the history, even if it violates a rule. A command
-    /// for a bank that does not exist is not added.
+    /// whose address does not exist is not added.
     ///
     /// # Errors
     /// The first rule that the command violates.

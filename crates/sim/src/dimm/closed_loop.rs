@@ -42,7 +42,7 @@ pub struct Load {
     pub read_share: f64,
     /// The address pattern.
     pub pattern: Pattern,
-    /// Number of read streams, and of write streams.
+    /// Number of read streams. There are as many write streams.
     pub streams: usize,
     /// Number of outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,
@@ -61,8 +61,9 @@ pub struct Load {
     pub seed: u64,
 }
 
-/// The fabric between cores and controllers as a server of constant time: it carries the lines of a
-/// sub-channel one after another, reads and writes alike. Clocks have 16 fractional bits.
+/// The fabric between cores and controllers: the lines of a sub-channel, reads and writes alike,
+/// leave it one after another, at least `step` apart. `free` is the earliest clock at which the
+/// next line may leave. Both have 16 fractional bits.
 #[derive(Clone, Copy, Debug)]
 struct Fabric {
     step: u64,
@@ -95,7 +96,7 @@ impl Fabric {
 /// Maximum number of outstanding lines of a load.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The share of writes in the load is a number of parts, of which this constant is the whole.
+/// The share of writes is kept as an integer. `PARTS` stands for a share of 1: only writes.
 const PARTS: u64 = 1 << 32;
 
 /// A load in progress, as a source of requests for the controller of a sub-channel.
@@ -109,13 +110,14 @@ pub struct ClosedLoop {
     /// The clock at which each slot (an outstanding line) requested its line.
     asked: Vec<u64>,
     /// With a rate: for each slot, the clock of its next request in 16ths, and the state of its
-    /// random generator. All slots of one prefetch group have the same clock and state.
+    /// random generator. Slots that request neighbouring lines together have the same clock and
+    /// state.
     due: Vec<(u64, u64)>,
     neighbours: usize,
     /// Clocks between two requests of a slot, in 16ths; 0 without a rate.
     interval: u64,
-    /// Without a rate: slots with the arrival of their next request. Slots after a read and slots
-    /// after a write are each in order of time.
+    /// Without a rate: the arrival of the next request of each free slot, and the slot, in order of
+    /// time. One list has the slots that read last, the other has the slots that wrote last.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,
@@ -123,7 +125,7 @@ pub struct ClosedLoop {
     request_delay: u64,
     response_delay: u64,
     fabric: Fabric,
-    /// Nanoseconds of a clock, times 2^32.
+    /// Duration of a clock of the DRAM, in units of 2^-32 ns.
     clock_ns: u64,
     counts: bool,
     latency: Histogram,
@@ -207,7 +209,8 @@ impl ClosedLoop {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Schedules the next request of a slot that is free at `clock`.
+    /// Schedules the next request of a slot that is free at `clock`. `wrote` is true if the last
+    /// request of the slot was a write.
     #[inline]
     fn ask_again(&mut self, slot: u32, clock: u64, wrote: bool) {
         if self.interval == 0 {

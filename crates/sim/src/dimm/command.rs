@@ -19,7 +19,8 @@ pub struct Command {
     pub rank: u8,
     /// The bank group within the rank. It has no meaning for commands to all banks.
     pub bank_group: u8,
-    /// The bank within its group; for [`Kind::RefreshSame`] the number of the bank in every group.
+    /// The index of the bank within its group; for [`Kind::RefreshSame`] the same index in every
+    /// group.
     pub bank: u8,
     /// The row that is opened or accessed.
     pub row: u32,
@@ -46,7 +47,7 @@ pub enum Kind {
     PrechargeAll,
     /// Refreshes all banks of a rank, which must be closed.
     RefreshAll,
-    /// Refreshes the bank of this number in each group of a rank.
+    /// Refreshes one bank of each group of a rank: the bank with the same index in each group.
     RefreshSame,
 }
 
@@ -87,7 +88,7 @@ pub trait Observer {
         let _ = command;
     }
 
-    /// Returns false if commands are ignored; the caller then does not enumerate them.
+    /// Returns false if the observer ignores all commands. The caller may then skip the calls.
     fn observes(&self) -> bool {
         true
     }

@@ -9,8 +9,8 @@ pub enum Refresh {
     Never,
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
-    /// The banks of one number in all groups at once (REFsb, DDR5), each number in turn. A device
-    /// without this command refreshes all banks.
+    /// One bank of each group at once (REFsb, DDR5): the bank with the same index in each group.
+    /// The indices take turns. A device without this command refreshes all banks.
     SameBank,
 }
 
@@ -26,7 +26,7 @@ pub struct Controller {
     pub write_high: usize,
     /// Low watermark: queued writes at which a long drain stops while reads wait. A drain that
     /// begins with fewer than `write_high` writes stops when the fraction `write_low / write_high`
-    /// of these is left.
+    /// of these writes is left.
     pub write_low: usize,
     /// Queued writes of a pseudo-channel that start a drain while no read is queued. With fewer
     /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain

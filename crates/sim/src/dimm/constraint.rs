@@ -8,7 +8,8 @@
 
 use super::device::Device;
 
-/// Classes of commands with the same constraints.
+/// The classes of commands. Commands of one class have the same constraints. `CLASSES` is the
+/// number of classes.
 pub(super) const ACTIVATE: usize = 0;
 pub(super) const READ: usize = 1;
 pub(super) const WRITE: usize = 2;

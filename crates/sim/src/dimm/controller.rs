@@ -18,8 +18,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of requests in front of full queues. At this number, the controller takes no more
-/// requests from the source.
+/// Maximum number of requests that wait because their queue is full. At this number, the controller
+/// takes no more requests from the source.
 const WAITING_MAX: usize = 4096;
 
 /// The numbers of commands and accesses of a sub-channel.
@@ -79,10 +79,10 @@ impl Counts {
 #[derive(Debug)]
 pub struct SubChannel {
     pseudos: Vec<PseudoChannel>,
-    /// Requests in front of full queues, by pseudo-channel and direction.
+    /// Requests that wait because their queue is full, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The number of the next request in the order of arrival.
+    /// The arrival order that the next request gets.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
@@ -109,8 +109,8 @@ pub struct SubChannel {
 }
 
 impl SubChannel {
-    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels, of which this has
-    /// the number `phase.0`.
+    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels; `phase.0` is the
+    /// index of this sub-channel among them.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
             .map(|number| PseudoChannel::new(device, controller, number, phase))
@@ -230,7 +230,8 @@ impl SubChannel {
         self.choose_direction();
     }
 
-    /// Adds a request to its queue, or to the requests that wait in front of a full queue.
+    /// Adds a request to its queue, or to the waiting requests if the queue is full or other
+    /// requests wait for it.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
         let (number, which) = (usize::from(request.location.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];
@@ -281,10 +282,11 @@ impl SubChannel {
     }
 
     /// Decides on the start and the end of a write drain. A drain starts at the high watermark,
-    /// when a write has waited for a slice, or at `write_idle` writes while no read is queued. It
-    /// ends when no write is left. While reads are queued, it ends at its goal
-    /// ([`Self::drain_goal`]) or after a slice. Between decision and change, rows are opened for
-    /// the other direction, in banks that the served direction does not need.
+    /// when a write has waited for the time slice of reads, or at `write_idle` writes while no read
+    /// is queued. It ends when no write is left. While reads are queued, it also ends at its goal
+    /// ([`Self::drain_goal`]) or after the time slice of writes. Between the decision and the
+    /// change of direction, rows are opened for the other direction, in banks that the served
+    /// direction does not need.
     #[inline]
     fn choose_direction(&mut self) {
         if self.turns_at != NEVER {
@@ -318,8 +320,8 @@ impl SubChannel {
         }
     }
 
-    /// The number of queued writes at which a drain that starts now stops. Many queued reads, or
-    /// requests in front of full queues, are a sign that bandwidth is short. A long drain is then
+    /// The number of queued writes at which a drain that starts now stops. Bandwidth is short if
+    /// many reads are queued, or if requests wait because their queue is full. A long drain is then
     /// better, because it has fewer bus turnarounds for each write. Otherwise a short drain is
     /// better, because it delays fewer reads for less time.
     fn drain_goal(&self) -> usize {

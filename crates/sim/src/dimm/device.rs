@@ -26,7 +26,8 @@ pub(super) use rule::quantity;
 use interleaf_model::format::FileError;
 use std::{collections::BTreeMap, fmt};
 
-/// The parameters of a module in one channel, computed from the keys of a file in `devices/`.
+/// The parameters of a module in one channel. Most fields are keys of a file in `devices/`, the
+/// others are computed from keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// The name, such as `rdimm-6400-2r`.
@@ -150,7 +151,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If no module has this name, or the module does not exist with these devices.
+    /// If no module has this name, or the module does not exist with the density and width of
+    /// `options`.
     pub fn by_name(name: &str, options: &Options) -> Result<Self, DeviceError> {
         by_name(name, options)
     }

@@ -81,7 +81,8 @@ impl Energy {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
 
-    /// Adds the energy of another sub-channel over the same time.
+    /// Adds the energy of another sub-channel of the same run. The time of the sum is the longer of
+    /// the two times.
     pub fn and(self, other: &Self) -> Self {
         Self {
             seconds: self.seconds.max(other.seconds),
@@ -105,7 +106,7 @@ pub struct PowerLine {
     pub static_w: f64,
     /// Energy per bit read or written, pJ.
     pub energy_pj_per_bit: f64,
-    /// The largest relative error of a point.
+    /// The largest relative distance of a point from the line.
     pub max_error: f64,
 }
 
@@ -297,7 +298,8 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let width = f64::from(device.data_bits + device.ecc_bits);
-    // The energy of a data bit, J, for each watt that a low pin dissipates.
+    // The energy of a data bit, J, for each watt that a low pin dissipates. `strobe_bits` data bits
+    // share a pair of strobes; `rate` is the number of transfers per second.
     let a_bit = |strobe_bits: f64, rate: f64| {
         (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
     };
@@ -314,8 +316,8 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     (inside + host * outside.driver, inside + host * outside.termination)
 }
 
-/// Power that a low pin dissipates in its driver, in the termination of the addressed rank, and in
-/// the terminations of the other ranks, W.
+/// Power that a low pin dissipates, W: in its `driver`, in the `termination` of the addressed rank,
+/// and in the terminations of the `others`, the other ranks.
 struct LowPin {
     driver: f64,
     termination: f64,

@@ -13,7 +13,7 @@ pub(super) const GROUPS_MAX: usize = 64;
 /// Maximum number of ranks of a pseudo-channel.
 pub(super) const RANKS_MAX: usize = 4;
 
-/// The row number of a closed bank.
+/// The row of a bank without an open row.
 pub(super) const CLOSED: u32 = u32::MAX;
 
 /// A set of banks, one bit each.
@@ -31,7 +31,8 @@ pub(super) fn banks_in(mut set: BankSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The numbers of ranks, bank groups and banks of a pseudo-channel.
+/// The number of ranks of a pseudo-channel, of groups of a rank and of banks of a group; the bank
+/// group and the rank of each bank.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     pub(super) ranks: usize,
@@ -84,7 +85,7 @@ impl Geometry {
         ((1 << count) - 1) << (rank * count)
     }
 
-    /// The banks with this number in each group of a rank, which one same-bank refresh covers.
+    /// The banks with index `number` in each group of a rank, which one same-bank refresh covers.
     pub(super) fn same_banks(&self, rank: usize, number: usize) -> BankSet {
         let first = rank * self.groups * self.banks + number;
         (0..self.groups).fold(0, |set, group| set | 1 << (first + group * self.banks))

@@ -1,10 +1,10 @@
 //! The mapping of line addresses to banks, rows and columns.
 //!
-//! Each line of a sub-channel has a number. Its low bits select pseudo-channel, rank, group, bank
-//! and column, in the order of the layout; the bits above them are the row. Each bit that selects a
-//! bank is the exclusive or of its own address bit and of some bits of the row (a mask over the
-//! address), so neighbouring rows are in different banks. Each mask has one bit below the row that
-//! no other mask has, so no two lines share a location.
+//! Each line of a sub-channel has an index, whose bits are called address bits. The low bits select
+//! pseudo-channel, rank, group, bank and column, in the order of the layout; the bits above them
+//! are the row. Each bit of pseudo-channel, rank, group and bank is the exclusive or of the address
+//! bits in a mask. A mask has one bit below the row, which no other mask has, so no two lines share
+//! a location. It also has bits of the row, so neighbouring rows are in different banks.
 //!
 //! Lines are interleaved over channels and sub-channels in chunks, modulo the number of
 //! sub-channels, which may be any number and not only a power of two.
@@ -25,7 +25,8 @@ enum Field {
 /// in one row; bank group, pseudo-channel, rank and bank; the other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Number of neighbouring lines in one row, as a power of two; at most a whole row.
+    /// Base-2 logarithm of the number of neighbouring lines in one row. At most a whole row is
+    /// used.
     pub neighbours_log2: u32,
     /// True if bank bits are below rank bits: consecutive lines use all banks of a rank before the
     /// next rank, so the data bus changes between ranks less often.
@@ -127,8 +128,8 @@ impl Mapping {
     }
 }
 
-/// The sub-channel of a line of the whole memory, and the number of the line within this
-/// sub-channel. Lines are dealt in chunks of `chunk` to `parts` sub-channels in turn.
+/// The index of the sub-channel that has a line of the whole memory, and the index of the line
+/// within this sub-channel. Chunks of `chunk` lines are dealt to `parts` sub-channels in turn.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

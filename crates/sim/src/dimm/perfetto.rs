@@ -117,7 +117,8 @@ impl Drawing {
         self.events
     }
 
-    /// Draws a bar on `line`, from the clock `from` of the host for `clocks`.
+    /// Draws a bar named `name` on `line`, from the clock `from` of the host for `clocks` of the
+    /// host. The bar shows the address of `command`.
     fn bar(&mut self, line: Line, name: &str, from: u64, clocks: u64, command: &Command) {
         self.lines.insert(line, ());
         let Command { pseudo, rank, bank_group, bank, row, column, .. } = *command;

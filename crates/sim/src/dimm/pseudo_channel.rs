@@ -79,7 +79,7 @@ impl PseudoChannel {
         self.banks.requests.queue(which)
     }
 
-    /// The open row of a bank.
+    /// The open row of a bank, or [`CLOSED`](super::geometry::CLOSED).
     #[inline]
     pub(super) fn row(&self, bank: usize) -> u32 {
         self.banks.rows.row(bank)
@@ -91,7 +91,8 @@ impl PseudoChannel {
         self.banks.timing.geometry.address(bank)
     }
 
-    /// The bank number of the next same-bank refresh of a rank.
+    /// The index of the bank within each group that the next same-bank refresh of a rank covers;
+    /// `None` if the device refreshes all banks at once.
     pub(super) fn refreshed_bank(&self, rank: usize) -> Option<u8> {
         self.refresh.same_bank(rank)
     }
@@ -102,7 +103,7 @@ impl PseudoChannel {
         self.refresh.wake()
     }
 
-    /// Blocks the banks whose refresh is due.
+    /// Blocks the banks whose refresh is due at `clock`.
     pub(super) fn start_refreshes(&mut self, clock: u64) {
         let started = self.refresh.start_due(clock);
         self.update_each(started);
@@ -218,7 +219,8 @@ impl PseudoChannel {
         Accessed { request, closes, row_hit }
     }
 
-    /// Waits for the data bus after an access of the other pseudo-channel.
+    /// Waits for the data bus after the other pseudo-channel issued an access of `class` at
+    /// `clock`.
     #[inline]
     pub(super) fn wait_for_other(&mut self, class: usize, clock: u64) {
         let scheduler = &mut self.scheduler;

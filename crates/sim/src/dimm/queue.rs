@@ -53,7 +53,7 @@ impl Queue {
         &self.requests[usize::from(at)]
     }
 
-    /// The oldest request for a bank, or [`NONE`].
+    /// The index of the oldest request for a bank, or [`NONE`].
     #[inline]
     pub(super) fn head(&self, bank: usize) -> u8 {
         self.head[bank]
@@ -126,7 +126,7 @@ impl Queue {
         })
     }
 
-    /// The oldest request for a row of a bank, or [`NONE`].
+    /// The index of the oldest request for a row of a bank, or [`NONE`].
     #[inline]
     pub(super) fn oldest_for_row(&self, bank: usize, row: u32) -> u8 {
         let mut at = self.head[bank];
@@ -158,8 +158,8 @@ pub(super) struct RequestQueues {
     queues: [Queue; 2],
     /// The queue whose accesses are issued: [`READS`] or [`WRITES`].
     served: usize,
-    /// The queue for which rows are opened: the served queue, but shortly before the direction
-    /// changes the other queue.
+    /// The queue for which rows are opened. It is the served queue, except shortly before a bus
+    /// turnaround: then it is the other queue.
     opened_for: usize,
 }
 
@@ -190,8 +190,8 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
-    /// The queue for which the next row of a bank is opened. It is the served queue if this has a
-    /// request for the bank, otherwise the queue that is served next.
+    /// The queue for which the next row of a bank is opened. It is the served queue if the served
+    /// queue has a request for the bank, otherwise the queue that is served next.
     #[inline]
     pub(super) fn opener(&self, bank: usize) -> &Queue {
         let served = self.served();
@@ -224,12 +224,12 @@ impl RequestQueues {
         (at, which == self.served, which == self.opened_for)
     }
 
-    /// Opens rows for the other queue from now on.
+    /// Opens rows for the queue that is not served, from now on.
     pub(super) fn prepare_turn(&mut self) {
         self.opened_for = 1 - self.served;
     }
 
-    /// Serves a queue from now on.
+    /// Serves the queue `which`, and opens rows for it, from now on.
     pub(super) fn serve(&mut self, which: usize) {
         (self.served, self.opened_for) = (which, which);
     }

@@ -105,12 +105,13 @@ impl RefreshScheduler {
         self.blocked
     }
 
-    /// The bank number of the next same-bank refresh of a rank.
+    /// The index of the bank within each group that the next same-bank refresh of a rank covers;
+    /// `None` if refreshes are not same-bank refreshes.
     pub(super) fn same_bank(&self, rank: usize) -> Option<u8> {
         self.same_bank.then(|| self.ranks[rank].bank as u8)
     }
 
-    /// Blocks the banks of refreshes that are due, and returns them.
+    /// Blocks the banks of the refreshes that are due at `clock`, and returns these banks.
     pub(super) fn start_due(&mut self, clock: u64) -> BankSet {
         let mut started = 0;
         for rank in &mut self.ranks[..self.count] {

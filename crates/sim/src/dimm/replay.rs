@@ -36,7 +36,8 @@ pub struct Replay<'a> {
     parts: u64,
     kilotransfers: u64,
     next: Option<trace::TraceRequest>,
-    /// The clock at which each slot for an outstanding line is free, with its number.
+    /// For each slot (an outstanding line) that is not in use: the clock from which it is free, and
+    /// its index.
     free: BinaryHeap<Reverse<(u64, u32)>>,
     /// The clock at which each slot (an outstanding line) requested its line.
     asked: Vec<u64>,

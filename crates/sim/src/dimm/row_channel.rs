@@ -31,9 +31,9 @@ use super::{
 use std::collections::VecDeque;
 use timing::RowTiming;
 
-/// Maximum number of accesses whose rows may be open at once, a power of two. An activation waits
-/// until the first read or write of the access that is this number in front. Assumed: the
-/// transaction queue of a small controller.
+/// Maximum number of accesses whose rows may be open at once, a power of two. The activation of an
+/// access waits until the first read or write of the access that arrived `LOOKAHEAD` accesses
+/// earlier. Assumed: the transaction queue of a small controller.
 pub const LOOKAHEAD: usize = 16;
 
 /// A row access: an activation, consecutive bursts of one row, and an auto-precharge.
@@ -51,7 +51,7 @@ pub struct RowAccess {
     pub write: bool,
 }
 
-/// The clocks of a row access. `activated < first < data < closed` holds.
+/// The clocks of a row access. `activated < first < data <= closed` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTimes {
     /// The clock of the activation.
@@ -96,7 +96,8 @@ struct Columns {
     activated: u64,
 }
 
-/// The clocks of the next and of the last refresh of a rank.
+/// `due` is the clock at which the next refresh of a rank is due, `issued` the clock of its last
+/// refresh; 0 before the first.
 #[derive(Clone, Copy, Debug)]
 struct RefreshTimes {
     due: u64,
@@ -116,7 +117,8 @@ pub struct RowChannel {
     burst: u64,
     /// Slots of the command bus of an activation, and of a read or write.
     slots: [u64; 2],
-    /// `window` has the commands of the last accesses; `next` is the number of the next access.
+    /// `window` has the commands of the last [`LOOKAHEAD`] accesses; `next` is the index of the
+    /// next access.
     window: [Columns; LOOKAHEAD],
     next: usize,
     ranks: usize,
@@ -254,7 +256,8 @@ impl RowChannel {
         self.counts.open_clocks += times.closed - times.activated;
     }
 
-    /// Issues the refresh that is due first, once the banks of its rank are precharged.
+    /// Issues the refresh that is due first, once the banks of its rank are precharged. `observed`
+    /// is true if an observer receives the commands.
     #[cold]
     fn refresh(&mut self, observed: bool) {
         let ranks = &self.refreshes[..self.ranks];
@@ -330,7 +333,8 @@ impl RowChannel {
         None
     }
 
-    /// Returns true if a refresh was issued in a slot of these reads or writes.
+    /// Returns true if a refresh was issued in a command slot of one of the reads or writes from
+    /// clock `first` to clock `last`, which are `stride` clocks apart.
     fn meets_refresh(&self, first: u64, last: u64, stride: u32) -> bool {
         let slots = self.slots[1];
         self.refreshes[..self.ranks].iter().any(|refresh| {

@@ -49,7 +49,7 @@ pub struct Setup {
     pub pattern: Pattern,
     /// Outstanding lines of each sub-channel.
     pub outstanding: usize,
-    /// Streams of each sub-channel.
+    /// Read streams of each sub-channel, and as many write streams.
     pub streams: usize,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
@@ -71,8 +71,8 @@ pub struct Setup {
 pub struct LeastRequests {
     /// The number of sub-channels.
     pub parts: u64,
-    /// Minimum number of accesses of each sub-channel: those of a refresh interval, and each
-    /// outstanding line once.
+    /// Minimum number of accesses of each sub-channel: enough for one refresh interval, and for one
+    /// access of each outstanding line.
     pub each: u64,
     /// The refresh interval, ns; 0 without refresh.
     pub refresh_ns: f64,

@@ -18,7 +18,7 @@ use super::{
     timing_state::NEVER,
 };
 
-/// A command without its address.
+/// A command, with the index of the bank or the rank that receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Reads or writes a burst of a bank.

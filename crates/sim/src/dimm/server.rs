@@ -30,7 +30,7 @@ const SCHEMA: &str = "interleaf.servers/1";
 const FILE: &str = "servers.toml";
 const TEXT: &str = include_str!("../../../../devices/servers/servers.toml");
 
-/// A server. The fields are the keys of the file in `devices/servers`.
+/// A server. Its fields are read from the file in `devices/servers`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Server {
     /// The name, such as `sapphire-rapids-2r`.
@@ -154,7 +154,7 @@ fn in_file(file: &str, text: &str, name: &str) -> Result<Server, DeviceError> {
     })
 }
 
-/// The fields of a file with their sources.
+/// Reads the fields of a file, each a pair of a value and its source.
 struct Fields<'a> {
     text: &'a TomlText<'a>,
     sources: &'a BTreeMap<String, String>,

@@ -77,7 +77,7 @@ impl FromStr for Format {
 /// The limits of a machine that a trace must respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimits {
-    /// The end of the memory, bytes.
+    /// The size of the memory, bytes. Addresses are below it.
     pub bytes: u64,
     /// Data rate, million transfers per second: DRAMsim3 counts clocks of half that rate.
     pub mega_transfers: u32,

@@ -20,7 +20,7 @@ pub struct Request {
     pub at: u64,
     /// The location of the burst.
     pub location: Location,
-    /// A number by which the source identifies the request.
+    /// An identifier that the source gives to the request.
     pub tag: u32,
     /// The arrival order, assigned by the controller.
     pub order: u16,
@@ -43,7 +43,8 @@ pub trait Source {
         let _ = (request, clock);
     }
 
-    /// The data of a read reach the controller at `clock`, which may be in the future.
+    /// Tells the source that the data of a read reach the controller at `clock`, which may be in
+    /// the future.
     fn done(&mut self, request: &Request, clock: u64) {
         let _ = (request, clock);
     }

@@ -65,9 +65,10 @@ impl Steered<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
-    /// By task: the shares at which all groups were in place, and the move count at that time.
+    /// For each task: the target shares and [`Pages::moves`] when all its groups were last on their
+    /// tiers. While both are the same, the task needs no new search.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
-    /// By tier: true while cold pages are demoted.
+    /// For each tier: true while cold pages are demoted from the tier.
     relieving: Vec<bool>,
 }
 
@@ -82,7 +83,7 @@ impl MoveQueue {
     }
 
     /// Replaces the plan: demotions from full tiers first, then moves to the targets. `free` and
-    /// `capacity` are bytes by tier.
+    /// `capacity` are the bytes of each tier.
     pub(super) fn plan(
         &mut self,
         tasks: &[Steered<'_>],

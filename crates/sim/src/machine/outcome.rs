@@ -46,8 +46,8 @@ pub struct PeriodRecord {
     pub domain_targets: Vec<Vec<f64>>,
     /// The share of each tier in the accesses of the steered tasks, at the end of the period.
     pub reached: Vec<f64>,
-    /// The access shares of each domain's steered tasks; `None` for a domain without such a running
-    /// task.
+    /// The access shares of each domain's steered tasks; `None` for a domain without a running
+    /// steered task.
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -78,7 +78,8 @@ pub struct Outcome {
     pub periods: Vec<PeriodRecord>,
     /// The result of each task.
     pub tasks: Vec<TaskOutcome>,
-    /// The best static shares for the same scenario; `None` if no shares fit.
+    /// The best static shares for the same scenario; `None` if the pages do not fit into the tiers
+    /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s.
     pub converged_after_s: Option<f64>,
@@ -104,7 +105,8 @@ pub struct TaskOutcome {
 }
 
 impl Outcome {
-    /// The 1-based number of the last period that changed the target; 0 if no period changed it.
+    /// The 1-based number of the last period whose target differs from the target of the period
+    /// before; 0 if there is no such period.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)

@@ -43,7 +43,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// `bytes` in `groups` groups, all on tier 0 of `tiers`.
+    /// Pages of `bytes` bytes in `groups` groups, all on tier 0 of `tiers` tiers.
     pub(super) fn new(bytes: u64, groups: usize, hotness: Hotness, tiers: usize) -> Self {
         let groups = groups.clamp(1, usize::try_from(bytes).unwrap_or(usize::MAX).max(1));
         let heat = heat(groups, hotness);
@@ -79,7 +79,7 @@ impl Pages {
         self.group_bytes + u64::from(group < self.larger)
     }
 
-    /// The bytes on each tier of the groups from `start` to before `end`.
+    /// The bytes on each tier of the groups from `start` to `end`, where `end` is excluded.
     pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
         let larger = self.larger.clamp(start, end);
         (0..self.bytes_on.len()).map(move |tier| {
@@ -90,7 +90,8 @@ impl Pages {
         })
     }
 
-    /// The number of moves so far; equal numbers mean that no group has moved.
+    /// The number of moves so far. If two calls return the same number, no group has moved in
+    /// between.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -127,8 +128,8 @@ impl Pages {
 /// Assigns page groups to tiers by their addresses, in the ratio of given shares.
 #[derive(Clone, Debug)]
 pub(super) struct Interleaving {
-    /// The end of each tier's range. A group has the number `group * GOLDEN` modulo 2^64, and is on
-    /// the tier whose range has this number.
+    /// The end of each tier's range of numbers, excluded. A group has the number `group * GOLDEN`
+    /// modulo 2^64, and is on the tier whose range has this number.
     ends: Vec<u64>,
     /// The last tier with a share above 0.
     last: usize,
@@ -176,8 +177,9 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// The address of the group with this rank of hotness. Blocks of consecutive ranks are spread over
-/// all addresses, because the hot structures of a program lie among cold structures.
+/// The index, in order of addresses, of the group with the index `rank` in order of hotness. Blocks
+/// of consecutive ranks are spread over all addresses, because the hot structures of a program lie
+/// among cold structures.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
@@ -187,7 +189,8 @@ fn address(rank: usize, groups: usize) -> usize {
     if block >= BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
-    // The blocks are rows of a square in order of rank. Their addresses exchange rows and columns.
+    // The blocks, in order of rank, fill a square row by row. Their addresses are in the order of
+    // its columns.
     (block % BLOCKS_PER_AXIS * BLOCKS_PER_AXIS + block / BLOCKS_PER_AXIS) * run + within
 }
 

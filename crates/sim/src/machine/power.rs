@@ -14,8 +14,8 @@ pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     Some(platform.standing_w()? + power.core_w * threads + traffic + background)
 }
 
-/// The power of a running task, W: its cores, its traffic, and a share of the power without load
-/// (the standing power) in proportion to its threads.
+/// The power of the task at index `entry` of the running tasks, W: its cores, its traffic, and a
+/// share of the power without load (the standing power) in proportion to its threads.
 pub(super) fn task_watts(machine: &SimMachine<'_>, entry: usize) -> Option<f64> {
     let platform = &machine.scenario.platform;
     let power = platform.power.as_ref()?;

@@ -1,9 +1,9 @@
 //! Scenarios as files: the tasks on a platform, their start times, and disturbances.
 //!
 //! A file is parsed in two steps, since this crate opens no files. [`parse`] checks the file alone,
-//! and returns the name of its platform. [`ScenarioFile::build`] takes that platform, asks its
-//! caller for each demand, and checks the combination: tier names, cores for threads, memory for
-//! pages. Errors of both steps name the line.
+//! and returns a [`ScenarioFile`] with the name of the platform. [`ScenarioFile::build`] takes that
+//! platform, asks its caller for each demand, and checks the combination: tier names, cores for
+//! threads, memory for pages. Errors of both steps name the line or the field.
 
 mod build;
 mod read;

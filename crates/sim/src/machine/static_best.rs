@@ -27,15 +27,16 @@ pub struct StaticBest {
 pub struct StaticTask {
     /// Duration of the first run, s; a lower bound if the run was stopped.
     pub runtime_s: f64,
-    /// The number of runs until the end of the simulation, plus the completed fraction of the last
-    /// run.
+    /// The number of completed runs at the end of the given duration, plus the completed fraction
+    /// of the run in progress.
     pub work: f64,
     /// Energy of the first run, J; 0 on a platform without power figures.
     pub energy_j: f64,
 }
 
 /// The best static shares of `scenario` over `duration_s`: the shares with the highest product of
-/// the speeds of the tasks that start within this time. `None` if no shares fit.
+/// the speeds of the tasks that start within this time. `None` if the pages do not fit into the
+/// tiers with any of the shares that were tried.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
@@ -101,7 +102,8 @@ fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     needed.iter().zip(scenario.free_bytes()).all(|(needed, free)| *needed <= free as f64)
 }
 
-/// The sum of the logarithms of the tasks' speeds: higher is better.
+/// The sum of the logarithms of the tasks' speeds with the shares `points`: higher is better. A
+/// speed is relative to the speed with all pages on the first tier.
 fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     let tasks = run(scenario, points, 0.0);
     let log =
@@ -109,8 +111,9 @@ fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     scenario.tasks.iter().zip(&tasks).map(log).sum()
 }
 
-/// Runs `scenario` with static shares until each task has ended its first run, and at least for
-/// `duration_s`.
+/// Runs `scenario` with static shares until each task has ended its first run or the limit of
+/// [`PATIENCE`] is reached, and at least for `duration_s`. The work of the results is the work
+/// after `duration_s`.
 fn run(scenario: &Scenario, points: &[Vec<u16>], duration_s: f64) -> Vec<StaticTask> {
     let start = points.iter().map(|points| shares(points)).collect();
     let mut machine = SimMachine::with_fixed(scenario, start);

@@ -85,7 +85,8 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Advances the task by `span_ns` at `speed`, and adds `energy_j`. Returns true if a run ended.
+    /// Advances the task by `span_ns` at `speed`, which is relative to the task alone with all
+    /// pages on the first tier. Adds `energy_j`. Returns true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,

@@ -59,7 +59,7 @@ impl<'a> PreparedScenario<'a> {
     ///
     /// # Errors
     ///
-    /// An error of -1 or less, or of 1 or more, because a curve would have no bandwidth.
+    /// If `curve_error` is -1 or less, or 1 or more, because a curve would have no bandwidth.
     pub fn start(&self, trial: &Trial) -> Result<Run<'a>, CurveError> {
         let layout = self.scenario.layout();
         let believed = with_curve_error(&self.scenario.platform, trial.curve_error)?;
@@ -79,8 +79,8 @@ impl<'a> PreparedScenario<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
-    /// Sets up a run. `policy` makes the policy of each domain from the number of the domain and
-    /// the tiers near it.
+    /// Sets up a run. `policy` makes the policy of each domain from the index of the domain and the
+    /// tiers near it.
     pub fn start_with(
         &self,
         settings: Settings,

@@ -37,7 +37,8 @@ impl SplitMix64 {
 }
 
 impl Setup {
-    /// A run with the module of this name, and a random choice of devices, controller and load.
+    /// A run with the module of this name, and with random devices (density and width), controller
+    /// and load.
     pub(crate) fn random(name: &str, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let some = |text: &str| Some(text.to_string());

@@ -7,7 +7,7 @@ use rand_pcg::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Pages that tests use: some stripes, and more than one allocation unit.
+/// Number of pages that tests use: some stripes, and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
 
 /// Frames, aligned for direct transfers.
@@ -34,7 +34,7 @@ impl World {
         self.random.next_u64() % end
     }
 
-    /// The first `count` frames in rotated order, in one or two pieces.
+    /// The first `count` frames in one or two pieces, rotated by a random number of frames.
     fn pieces(&mut self, count: u64) -> Vec<Piece> {
         let start = self.frames.0.as_ptr() as usize;
         let at = |frame: u64| start + (frame * BLOCK) as usize;
@@ -46,7 +46,7 @@ impl World {
         [turn..count, 0..turn].into_iter().filter(|of| !of.is_empty()).map(piece).collect()
     }
 
-    /// The pages of pieces, as 512 words each.
+    /// The memory of `pieces`: for each page, a slice of 512 words.
     fn words(&mut self, pieces: &[Piece]) -> Vec<&mut [u64]> {
         let start = self.frames.0.as_ptr() as usize;
         let (words, _) = self.frames.0.as_chunks_mut::<8>();

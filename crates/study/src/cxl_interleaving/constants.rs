@@ -1,4 +1,5 @@
-//! The two constants of interleaving, fitted to MLC's points with pages on both tiers.
+//! The two constants of interleaving, fitted to the bandwidths that MLC measured with pages on both
+//! tiers.
 //!
 //! *Page streams* are pages that threads walk one after the other. With few page streams, a tier
 //! occasionally has no outstanding requests. *Coupling* is the bandwidth that DRAM loses for
@@ -100,7 +101,8 @@ impl Constants {
         best.map_or_else(|| Self::from_platform(platform), |(constants, _)| constants)
     }
 
-    /// Returns the bandwidth at `point` with these constants, GB/s.
+    /// Returns the bandwidth, GB/s, that the model predicts with these constants for the mix and
+    /// the weights of `point`.
     pub(super) fn bandwidth_gbps(self, platform: &Platform, point: &MlcPoint) -> f64 {
         let mut platform = platform.clone();
         platform.interleaving.page_streams = self.page_streams;

@@ -20,7 +20,7 @@ pub(super) fn all(
     vec![over_weights(platform, points), figure_4(sweep), workloads(speedups)]
 }
 
-/// Section IV.A: bandwidth against the share of DRAM, for each mix.
+/// Section IV.A of the white paper: bandwidth against the share of DRAM, for each mix.
 fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     let every: Vec<Weights> =
         (0..=50).filter_map(|step| Weights::new(vec![100 - 2 * step, 2 * step]).ok()).collect();
@@ -53,7 +53,7 @@ fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     }
 }
 
-/// Figure 4: latency against bandwidth, on DRAM only and with the best weights.
+/// Figure 4 of the white paper: latency against bandwidth, on DRAM only and with the best weights.
 fn figure_4(sweep: &[LoadPoint]) -> Figure {
     let labels = sweep.iter().map(|point| point.best_weights.to_string()).collect();
     Figure {
@@ -76,7 +76,7 @@ fn figure_4(sweep: &[LoadPoint]) -> Figure {
     }
 }
 
-/// Sections IV.B and IV.C (figure 5): speed-up of the workloads.
+/// Sections IV.B and IV.C (figure 5) of the white paper: speed-up of the workloads.
 fn workloads(speedups: &[Speedup]) -> Figure {
     let shown: Vec<&Speedup> =
         speedups.iter().filter(|speedup| speedup.weights.as_slice()[1] > 0).collect();

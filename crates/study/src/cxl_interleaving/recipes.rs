@@ -54,7 +54,8 @@ pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     })
 }
 
-/// The best weights of a demand, and the speed-up at these weights.
+/// The best weights for the demand of the built-in workload `name`, and the speed-up at these
+/// weights, as text.
 fn prediction(platform: &Platform, name: &str) -> Result<String, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     let measured_on = interleaf_catalog::measured_on(platform, &demand)?;

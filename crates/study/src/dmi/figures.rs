@@ -82,7 +82,7 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
     })
 }
 
-/// Figure of the bytes that were migrated since the start of the run.
+/// Figure of the bytes that were migrated since the start of the run, under three policies.
 fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in

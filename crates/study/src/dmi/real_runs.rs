@@ -31,7 +31,7 @@ const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
 /// with all pages on DRAM takes 849 s.
 const DURATIONS: u32 = 2;
 
-/// Sections of the rows.
+/// Names of the sections that group the rows of the study.
 const PROTOTYPE: &str = "real runs: speed-up of the prototype";
 const COLLOID: &str = "real runs: speed-up of Colloid";
 const RATIO: &str = "real runs: median ratio of the prototype";

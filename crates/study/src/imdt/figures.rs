@@ -12,7 +12,7 @@ use interleaf_record::{
     figure::{Figure, Scale, Series, SeriesKind},
 };
 
-/// Workloads of figure 3, figure 4, and figure 5.
+/// Figures 3 to 5: the ID and the title of each figure, and the keys of its workloads.
 const CURVES: [(&str, &str, &[&str]); 3] = [
     ("figure-3", "Efficiency of GEMM (figure 3)", &["gemm-tiled"]),
     ("figure-4", "Efficiency of LU and FFT (figure 4)", &["lu", "lu-plain", "lu-tiled", "fft-3d"]),
@@ -67,7 +67,7 @@ fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<S
     (!own.is_empty()).then_some(series)
 }
 
-/// Figure 2: a heat map in the paper, and here a line for each footprint.
+/// Figure 2, efficiency by degree: a heat map in the paper, and here a line for each footprint.
 fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficiency]) -> Figure {
     let mut series: Vec<Series> = RATIOS
         .iter()

@@ -42,8 +42,8 @@ const INTEGRAL: f64 = 16.0;
 /// matrix in the L2 cache, whose latency is 12 cycles.
 const ADD_CYCLES: f64 = 72.0;
 
-/// Speed with integrals in memory divided by the speed of direct computation, for small stacks. The
-/// paper states "between approximately 200 % and 350 %"; this is the upper end.
+/// Speed with integrals in memory divided by the speed of direct computation, for small stacks of
+/// benzene. The paper states "between approximately 200 % and 350 %"; this is the upper end.
 pub(super) const GAIN: f64 = 3.5;
 
 /// The DRAM of the node with drives, bytes.
@@ -77,7 +77,8 @@ pub(super) struct Times {
 impl HartreeFock {
     pub(super) fn new(drive: Drive) -> Self {
         let add_s = ADD_CYCLES / CYCLES / CORES;
-        // With I iterations and the gain G, I (c + a) = G (c + I a). This is solved for c.
+        // With I iterations, the gain G, and the times c to compute and a to add an integral, I (c
+        // + a) = G (c + I a). This is solved for c.
         let compute_s = add_s * ITERATIONS * (GAIN - 1.0) / (ITERATIONS - GAIN);
         let touch = |block| Touch { block, offset: 0, is_write: false };
         let touches = (0..BLOCKS).map(touch).collect();

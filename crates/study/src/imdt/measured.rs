@@ -29,7 +29,8 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Bytes of a block of a trace, number of budgets in its miss curve, and maximum of sampled blocks.
+/// `BLOCK` is the size of a block of a trace in bytes. `STEPS` is the number of budgets in the miss
+/// curve of the trace, and `SAMPLE` the maximum number of blocks that are sampled for it.
 const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
 const SAMPLE: usize = 4096;
@@ -38,7 +39,7 @@ const SAMPLE: usize = 4096;
 pub struct MeasuredRun<'a> {
     /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
-    /// The kind and the setting of the workload of each pattern.
+    /// Returns, for the name of a pattern, the kind and the setting of its workload.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
     /// The measured drive of the store.
     pub drive: &'a Drive,
@@ -207,7 +208,8 @@ fn find<'a>(
     document.rows.iter().find(is_it)
 }
 
-/// The published efficiency at the nearest footprint on the same side of the budget as `ratio`.
+/// The published efficiency of the workload `pattern` at the footprint nearest to `ratio`. Only
+/// footprints on the same side of the budget (a ratio of 1) as `ratio` are considered.
 fn nearest<'a>(
     published: &'a [PublishedEfficiency],
     pattern: &str,
@@ -304,8 +306,8 @@ fn pager_curves(
 }
 
 impl Planner {
-    /// The predicted efficiency of the pager at the footprint of `dram`. This run in DRAM gives the
-    /// compute time.
+    /// The predicted efficiency of the pager at the footprint of `dram`, a run in DRAM. The time of
+    /// a round in this run is the compute time.
     fn efficiency(&self, run: &MeasuredRun<'_>, dram: &BenchRow) -> f64 {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;

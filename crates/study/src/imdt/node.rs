@@ -28,7 +28,7 @@ use interleaf_workload::{
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// Two Xeon E5-2699 v4: 22 cores, 2.2 GHz (section 3.1).
+/// The processors: two Xeon E5-2699 v4 with 22 cores each, at 2.2 GHz (section 3.1).
 pub(super) const CORES: f64 = 2.0 * 22.0;
 pub(super) const CYCLES: f64 = 2.2e9;
 
@@ -186,13 +186,14 @@ impl Predicted {
         [dram, extended].map(|seconds| 1e-9 * self.bytes / seconds)
     }
 
-    /// The efficiency with random replacement at each footprint of [`RATIOS`].
+    /// Pairs of a footprint of [`RATIOS`] and the efficiency with random replacement at this
+    /// footprint.
     pub(super) fn by_ratio(&self, degree: u32) -> Vec<(f64, f64)> {
         RATIOS.iter().map(|ratio| (*ratio, self.efficiency(*ratio, degree)[0])).collect()
     }
 
-    /// The efficiency of the polynomial with random replacement at each of [`DEGREES`], by
-    /// operations per byte.
+    /// Pairs for each of [`DEGREES`]: the operations per byte of the polynomial, and its efficiency
+    /// with random replacement.
     pub(super) fn by_degree(&self, ratio: f64) -> Vec<(f64, f64)> {
         let of = |degree: &u32| (f64::from(*degree) / 4.0, self.efficiency(ratio, *degree)[0]);
         DEGREES.iter().map(of).collect()

@@ -34,7 +34,7 @@ const PLATFORMS: [(&str, &str, &str); 3] = [
 /// The density of the devices that the platforms were simulated with.
 const DENSITY: &str = "16Gb";
 
-/// Sections of the rows.
+/// Names of the sections that group the rows of the study.
 const SPEED: &str = "applications, speed";
 const ENERGY: &str = "applications, energy";
 const LATENCY: &str = "applications, latency of misses";
@@ -181,8 +181,8 @@ fn demand(name: &str) -> Result<Demand, Failure> {
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })
 }
 
-/// The platform with the modules that the report used. Its curves are stretched to the maximum that
-/// the study simulates for the ranks of `module` and for `density`.
+/// The platform with the report's `module`, whose DRAM devices have the `density`. Its curves are
+/// stretched to the maximum that `results` has for the ranks and the density of the module.
 fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, Failure> {
     let unknown = |what: &str, value: &str| {
         let hint = "the table is part of the program: report it";

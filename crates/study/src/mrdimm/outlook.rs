@@ -15,7 +15,7 @@ const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
 
-/// Mixes, by the fraction of written lines.
+/// The mixes: the fraction of written lines, in rising order, and the name of the mix.
 const MIXES: [(f64, &str); 7] = [
     (0.0, "R"),
     (0.1, "W19"),
@@ -62,7 +62,8 @@ fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
 }
 
 /// Returns the bandwidth of the devices, which have priority, and the remaining bandwidth for reads
-/// by cores, GB/s.
+/// by cores, GB/s. `written` is the write share of the devices' traffic. `delivered` returns the
+/// bandwidth of memory at a write share.
 fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     let alone = delivered(written);
     if alone <= DMA_GBPS {

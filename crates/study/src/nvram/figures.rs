@@ -1,4 +1,5 @@
-//! The four comparisons of the slides: IOPS and latency of writes and reads by depth.
+//! The four comparisons of the slides on NVRAM cards: IOPS and latency, of writes and of reads, by
+//! queue depth.
 
 use super::{Access, CardResults, DEPTHS, DRAM, MRAM, Simulated};
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};

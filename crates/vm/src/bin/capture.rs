@@ -17,7 +17,7 @@ use interleaf_vm::{
     program,
 };
 
-/// The folder of the captured machine in the guest.
+/// The folder in the guest in which `interleaf doctor --capture` saves the captured machine.
 const FOLDER: &str = "/tmp/capture";
 
 /// A problem, and the remedy for it.
@@ -75,8 +75,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     Ok(format!("Linux {release} on {topology} is in {}", target.display()))
 }
 
-/// True for lines of `/proc/cpuinfo` with the speed of the emulated processor: they differ from
-/// boot to boot, and no reader uses them.
+/// True for lines of `/proc/cpuinfo` with the speed of the emulated processor. The speed differs
+/// from boot to boot, and no reader of a captured machine uses it.
 fn of_this_boot(line: &str) -> bool {
     ["cpu MHz", "bogomips"].iter().any(|key| {
         let rest = line.strip_prefix("proc/cpuinfo: ");
@@ -105,7 +105,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     }
 }
 
-/// The step with this text, if it succeeded.
+/// The step with this text. A step that failed or did not begin is an error.
 fn step<'a>(record: &'a Record, text: &str) -> Result<&'a StepRecord, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());
     taken.ok_or_else(|| {

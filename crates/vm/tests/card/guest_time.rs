@@ -19,16 +19,17 @@ use super::*;
 /// Time of the guest's clock for each unit of simulated time.
 const SLOW_DOWN: u32 = 128;
 
-/// Instructions of fio, the block layer and the driver, each of 2 ns: from the request to the
-/// doorbell, and from the interrupt to fio. Derived from measurements: fio's `slat` is 10.3 to 10.9
-/// us, and an I/O at depth 1 takes 23 us longer than the card needs.
+/// Instructions of fio, the block layer and the driver: `SUBMISSION` from the request to the
+/// doorbell, `COMPLETION` from the interrupt to fio. An instruction takes `INSTRUCTION_FS`, 2 ns.
+/// Both numbers are derived from measurements: fio's `slat` is 10.3 to 10.9 us, and an I/O at depth
+/// 1 takes 23 us longer than the card needs.
 const SUBMISSION: u64 = 5_500;
 const COMPLETION: u64 = 6_000;
 const INSTRUCTION_FS: u64 = 2_000_000;
 
 const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 
-/// Number of simulated sequences of random offsets.
+/// Number of simulations with few I/Os, each with other random offsets.
 const SEEDS: u64 = 20;
 
 /// The guest's kernel is idle after this time of its clock. The sleep takes no time of the host.
@@ -57,8 +58,8 @@ struct Point {
 }
 
 impl Point {
-    /// The tolerance is 3 %, because the instructions of the guest's kernel and fio vary by some
-    /// percent.
+    /// True if the guest's mean is in the simulated range, with a tolerance of 3 %. The tolerance
+    /// is needed because the instructions of the guest's kernel and fio vary by some percent.
     fn agrees(&self) -> bool {
         let [least, greatest] = self.simulated;
         (0.97 * least..1.03 * greatest).contains(&self.guest)
@@ -100,7 +101,7 @@ fn latencies_are_those_of_the_simulation(series: Series, name: &str) {
     assert!(!events.contains(&Event::ClockMissing), "{events:?}");
 }
 
-/// Number of I/Os of a measurement.
+/// Number of I/Os of a measurement at the queue depth `depth`.
 fn ios(depth: u32) -> u32 {
     200 + 10 * depth
 }
@@ -143,7 +144,7 @@ fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
 }
 
 /// The mean latency of the card in the simulation, us. The simulated host takes as long as the
-/// guest's processor, with this number of instructions for a completion.
+/// guest's processor; `completion` is its number of instructions for a completion.
 fn simulated(card: &Card, load: &Load, completion: u64) -> f64 {
     let mut card = card.clone();
     let of_model = |instructions| instructions * INSTRUCTION_FS / u64::from(SLOW_DOWN);

@@ -32,8 +32,9 @@ fn xfs_keeps_what_was_synced() {
     keeps_what_was_synced(Series::Newest, &XFS);
 }
 
-/// The guest writes records without flushes, and power cuts lose some of the records. The tests
-/// with flushes therefore detect a card that ignores flushes.
+/// With the setting `write through`, the kernel sends no flushes, and power cuts lose some of the
+/// records. The tests with flushes therefore detect a card that ignores flushes. A single power cut
+/// may lose nothing, so the test needs several.
 #[test]
 fn without_flushes_records_are_lost() {
     if cuts() == 1 {
@@ -46,7 +47,7 @@ fn without_flushes_records_are_lost() {
     assert!(harmed.iter().any(|step| why.starts_with(step)), "{why}");
 }
 
-/// The number of power cuts of a file system: the number in `INTERLEAF_POWER_CUTS`
+/// The number of power cuts in the test of one file system: the number in `INTERLEAF_POWER_CUTS`
 /// (`tests/card-power-cuts`), or 1.
 fn cuts() -> u64 {
     let set = env::var("INTERLEAF_POWER_CUTS").ok();
@@ -69,11 +70,11 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
     assert!(cuts.len() == 1 || cuts.iter().any(|bytes| *bytes > 0), "{cuts:?}");
 }
 
-/// Power cuts of one card.
+/// The power cuts of one card so far.
 struct Cuts<'a> {
     bench: Bench,
     system: &'a FileSystem,
-    /// For each cut, the number of records that were durable.
+    /// For each power cut, the number of records that were durable before the cut.
     durable: Vec<u64>,
     random: Random,
 }
@@ -88,7 +89,7 @@ impl<'a> Cuts<'a> {
         format!("run drive mount {} /dev/nvme0n1 /mnt\n", self.system.kind)
     }
 
-    /// Steps that mount the file system, and check the records of the cuts from number `first`.
+    /// Steps that mount the file system, and check the records of each cut from index `first` on.
     fn recover(&self, first: usize) -> String {
         let folders = self.durable.iter().enumerate().skip(first);
         let steps =
@@ -102,7 +103,7 @@ impl<'a> Cuts<'a> {
         format!("run drive unmount /mnt\nrun {} /dev/nvme0n1\n", self.system.check)
     }
 
-    /// The bytes in the volatile cache at each cut.
+    /// For each power cut, the bytes that were in the volatile cache and were lost.
     fn lost(&self) -> Vec<u64> {
         let events = self.bench.events.lock().unwrap();
         let lost = |event: &Event| match event {
@@ -112,7 +113,8 @@ impl<'a> Cuts<'a> {
         events.iter().filter_map(lost).collect()
     }
 
-    /// Boots, checks the file system, writes records, and cuts the power at a random record.
+    /// Boots, checks the file system, executes the steps `before`, writes records, and cuts the
+    /// power at a random record.
     ///
     /// # Errors
     ///
@@ -124,8 +126,8 @@ impl<'a> Cuts<'a> {
                 let make = format!("run {} /dev/nvme0n1\n", self.system.make);
                 format!("{PROBED}{}{make}", self.bench.load_xfs())
             }
-            // Earlier boots checked the folders of older cuts, and the end of the test checks them
-            // again.
+            // Checks the folders of the last three cuts only. Earlier boots checked the folders of
+            // older cuts, and the end of the test checks them again.
             _ => self.recover(cut.saturating_sub(3)) + &self.check(),
         };
         let journal = format!("run drive journal /mnt/{cut} /dev/ttyS1");

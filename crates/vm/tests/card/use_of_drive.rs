@@ -65,7 +65,8 @@ const PROPERTIES: &str = "\
     run drive identify /dev/nvme0\n\
     run drive refuse /dev/nvme0\n";
 
-/// The fills have different seeds, so that a check detects stale data.
+/// Steps that write, discard and check ranges of the drive. The fills have different seeds, so that
+/// a check detects stale data.
 const TRANSFERS: &str = "\
     run drive fill /dev/nvme0n1 0 2MiB 7\n\
     run drive check /dev/nvme0n1 0 2MiB 7\n\
@@ -77,7 +78,8 @@ const TRANSFERS: &str = "\
     run drive check /dev/nvme0n1 512KiB 512KiB 7\n\
     run drive fill /dev/nvme0n1 511MiB 1MiB 8\n";
 
-/// The contents survive a reset of the controller, a reset of the function, and a removal.
+/// Steps that reset the controller, reset the PCI function, and remove the device and find it
+/// again. The contents of the drive survive each of them.
 const RESETS: &str = "\
     write /sys/class/nvme/nvme0/reset_controller 1\n\
     until /sys/class/nvme/nvme0/state live\n\

@@ -18,13 +18,14 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier has more than 1/15 of the unexplored edges, and ends when the
-/// frontier shrinks to at most 1/18 of the vertices. The figures are those of the paper and of the
-/// GAP suite.
+/// Bottom-up begins when the frontier has more than 1/`ALPHA` of the unexplored edges. It ends when
+/// the frontier shrinks to at most 1/`BETA` of the vertices. The figures are those of the paper and
+/// of the GAP suite.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
-/// Set in the parent entry of an unreached vertex; the other bits of the entry are its degree.
+/// Set in the parent entry of an unreached vertex; the other bits of the entry are the degree of
+/// the vertex.
 const UNREACHED: u32 = 1 << 31;
 
 /// Vertices of a chunk of the bottom-up search: a multiple of 64, so that a chunk has whole words
@@ -55,7 +56,7 @@ impl Bfs {
         Ok(Self { parents, queue, front, next, reach, source: 0 })
     }
 
-    /// True for each vertex that the last search reached.
+    /// For each vertex in order, true if the last search reached the vertex.
     pub(super) fn reached(&self) -> impl Iterator<Item = bool> {
         self.parents.of::<u32>().iter().map(|parent| parent & UNREACHED == 0)
     }
@@ -89,8 +90,9 @@ impl Bfs {
                         break;
                     }
                 }
-                // The bottom-up levels kept the frontier in a bitmap only. The queue is filled with
-                // it again from the start, where it has room for all vertices.
+                // The bottom-up levels kept the frontier in a bitmap only, so its vertices are
+                // written to the queue again. They begin at index 0, because only from there the
+                // queue is sure to have room for them.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -104,7 +106,8 @@ impl Bfs {
     }
 }
 
-/// Reaches the neighbours of the frontier; returns the sum of the degrees of the vertices reached.
+/// Reaches the neighbours of `frontier`, and appends them to `queue` at `tail`. Returns the sum of
+/// the degrees of the vertices reached.
 fn top_down(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -133,7 +136,8 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// Finds parents in the frontier for unreached vertices; returns the number of vertices reached.
+/// Finds parents of unreached vertices in the frontier, whose bitmap is `front`. Sets `next` to the
+/// bitmap of the vertices reached, and returns the number of these vertices.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -166,7 +170,7 @@ fn bottom_up(
     parts.map(part).sum()
 }
 
-/// Appends the vertices of a bitmap to a queue.
+/// Appends the vertices of a bitmap to `queue` at `tail`.
 fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
     bitmap.par_chunks(PART / 64).enumerate().for_each(|(part, words)| {
         let mut batch = Batch::new(queue, tail);

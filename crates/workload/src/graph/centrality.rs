@@ -22,10 +22,11 @@ const SOURCES: u64 = 4;
 /// The depth of vertices that were not reached.
 const FAR: u32 = u32::MAX;
 
-/// The largest error of a score; the largest score is 1.
+/// The largest error of a score that `verify` accepts. Scores are scaled so that the largest is 1.
 const TOLERANCE: f64 = 1e-5;
 
-/// Vertices of a chunk of a loop over a level, and over all vertices.
+/// Vertices of a chunk of a parallel loop: `PART` for a loop over the vertices of one level, and
+/// `PART_OF_ALL` for a loop over all vertices.
 const PART: usize = 64;
 const PART_OF_ALL: usize = 4096;
 
@@ -93,7 +94,7 @@ impl Centrality {
     }
 }
 
-/// The data of one search.
+/// The graph, and the arrays of [`Centrality`] that one search fills.
 struct PathCount<'a> {
     graph: View<'a>,
     depths: &'a [AtomicU32],
@@ -126,8 +127,9 @@ impl PathCount<'_> {
         levels
     }
 
-    /// Visits the neighbours of a vertex: appends unreached neighbours to the next level, marks the
-    /// edges to that level, and adds the vertex's shortest paths to those of the neighbours there.
+    /// Visits the neighbours of a vertex at depth `depth`. Unreached neighbours are appended to the
+    /// next level through `batch`, and the edges to that level are marked in `on_path`. The
+    /// vertex's number of shortest paths is added to the number of each neighbour in that level.
     fn expand(&self, vertex: u32, depth: u32, batch: &mut Batch<'_>) {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         for at in self.graph.range(vertex) {

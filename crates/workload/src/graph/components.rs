@@ -22,10 +22,10 @@ const ROUNDS: usize = 2;
 /// The number of vertices in the sample that finds the largest tree.
 const SAMPLE: usize = 1024;
 
-/// Vertices in a chunk of a parallel loop.
+/// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The component of each vertex: the least vertex in it.
+/// The label of each vertex: after a round, the least vertex of its component.
 #[derive(Debug)]
 pub(super) struct Components {
     labels: Array,

@@ -10,10 +10,10 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Vertices whose lists are sorted by one task.
+/// The number of vertices whose lists one task sorts.
 const PART: usize = 1024;
 
-/// A graph.
+/// A graph that owns its arrays.
 #[derive(Debug)]
 pub(super) struct Csr {
     /// The offset of each vertex's first neighbour, followed by the number of all neighbours (u64).
@@ -56,14 +56,15 @@ impl<'a> View<'a> {
 /// A source of edges that gives the same edges each time, in chunks for different threads.
 pub(super) trait Edges: Sync {
     fn vertices(&self) -> usize;
-    /// Edges of all chunks together.
+    /// The number of edges of all chunks together.
     fn count(&self) -> usize;
     fn parts(&self) -> usize;
     fn each(&self, part: usize, visit: &mut dyn FnMut(u32, u32));
 }
 
 impl Csr {
-    /// Makes a graph of edges. The edges are read twice and not stored in a list.
+    /// Makes a graph of edges. The edges are not stored in a list but read twice: first to count
+    /// the neighbours of each vertex, then to write them.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;
@@ -98,7 +99,7 @@ impl Csr {
     }
 }
 
-/// Calls `visit` with both directions of each edge, without loops.
+/// Calls `visit` with both directions of each edge, except for edges from a vertex to itself.
 fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     (0..edges.parts()).into_par_iter().for_each(|part| {
         edges.each(part, &mut |a, b| {

@@ -18,7 +18,7 @@ use rand_pcg::Pcg64Mcg;
 /// that are drawn more than once.
 pub(super) const DEGREE: usize = 16;
 
-/// Edges of a chunk.
+/// The number of edges of a chunk, which is drawn with a seed of its own.
 const PART: usize = 1 << 14;
 
 /// The distribution of edges.
@@ -37,7 +37,8 @@ impl Shape {
         [("kronecker", Self::Kronecker), ("uniform", Self::Uniform)];
 }
 
-/// Cumulative sums of the probabilities of the quadrants: A = 0.57, B = 0.19, C = 0.19, D = 0.05.
+/// Cumulative sums of the probabilities of the quadrants of the adjacency matrix: A = 0.57, B =
+/// 0.19, C = 0.19, D = 0.05.
 const QUADRANTS: [f64; 3] = [0.57, 0.76, 0.95];
 
 /// The edges of a random graph with `1 << scale` vertices.

@@ -4,10 +4,10 @@
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// Vertices of a batch.
+/// Maximum number of vertices in a batch.
 const LENGTH: usize = 256;
 
-/// Vertices of a chunk of a queue.
+/// Vertices of a queue that one task of [`each_of`] visits.
 const PART: usize = 1024;
 
 /// The vertices that a thread has collected, to be appended to `queue` at `tail`.

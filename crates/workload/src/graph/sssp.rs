@@ -32,7 +32,7 @@ const FUSED_MAX: usize = 1000;
 /// Distance of vertices that are not connected with the source.
 const FAR: u32 = u32::MAX;
 
-/// Weights of the edges and the last distances.
+/// The weights of the edges, and the distances from `source` that the last search found.
 #[derive(Debug)]
 pub(super) struct Sssp {
     /// The weight of the edge to each neighbour, a byte each, in the order of the graph's lists.
@@ -42,7 +42,8 @@ pub(super) struct Sssp {
     source: u32,
 }
 
-/// The buckets of a thread, by distance divided by [`DELTA`].
+/// The buckets of a thread. The index of a bucket is the distance of its vertices divided by
+/// [`DELTA`].
 type Buckets = Vec<Vec<u32>>;
 
 impl Sssp {
@@ -105,7 +106,7 @@ fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The data of one search.
+/// The graph, the weights of its edges, and the distances that one search fills.
 struct Relaxation<'a> {
     graph: View<'a>,
     weights: &'a [u8],
@@ -113,8 +114,8 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes vertices of a bucket, then the vertices that move into the same bucket meanwhile, as
-    /// long as they are few ([`FUSED_MAX`]).
+    /// Relaxes `vertices` of a bucket. Then relaxes the vertices that meanwhile moved into the same
+    /// bucket of the thread's `own` buckets, as long as they are fewer than [`FUSED_MAX`].
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
             // A vertex with a smaller distance was relaxed with an earlier bucket.

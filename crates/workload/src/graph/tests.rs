@@ -66,7 +66,8 @@ fn every_kernel_is_right_on_twenty_random_graphs_of_each_shape() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// Sparse graphs of many components, with isolated vertices, loops and repeated edges.
+    /// The graphs are sparse and have many components, isolated vertices, loops and repeated edges.
+    /// Every kernel must give the right result on them.
     #[test]
     fn every_kernel_is_right_on_graphs_of_any_edges(
         edges in prop::collection::vec((0_u32..300, 0_u32..300), 0..500),

@@ -19,13 +19,14 @@ use rayon::prelude::*;
 /// it.
 const PART: usize = 64;
 
-/// Degrees in the sample that decides on the renumbering.
+/// The number of vertices in the sample whose degrees decide whether the graph is renumbered.
 const SAMPLE: usize = 1000;
 
 /// The renumbered graph, and the last number of triangles.
 #[derive(Debug)]
 pub(super) struct Triangles {
-    /// Pairs of degree and vertex, in the new order (u64).
+    /// A u64 for each vertex, in the new order: the upper half is `u32::MAX` minus the degree, and
+    /// the lower half is the vertex.
     order: Array,
     /// The new number of each vertex.
     numbers: Array,
@@ -45,7 +46,8 @@ impl Triangles {
         Ok(Self { order, numbers, offsets, neighbours, count: 0 })
     }
 
-    /// Renumbers the vertices by descending degree, and keeps neighbours with lower numbers.
+    /// Renumbers the vertices by descending degree. Returns the renumbered graph, in which each
+    /// vertex keeps only its neighbours with lower numbers.
     fn renumber(&mut self, graph: View<'_>) -> View<'_> {
         let order = self.order.of_mut::<u64>();
         order.par_iter_mut().zip(graph.all()).for_each(|(it, vertex)| {
@@ -113,8 +115,8 @@ fn of_vertex(graph: View<'_>, vertex: u32) -> u64 {
     around.iter().map(|second| common(around, graph.around(*second), *second)).sum()
 }
 
-/// The number of vertices below `limit` in both lists. `a` contains `limit`, so the inner loop ends
-/// there at the latest.
+/// The number of vertices below `limit` that are in both sorted lists. `a` contains `limit`, so the
+/// inner loop ends there at the latest.
 fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     let (mut at, mut count) = (0, 0);
     for it in b {
@@ -129,7 +131,8 @@ fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     count
 }
 
-/// True if few vertices have most edges: the average degree of a sample is far above its median.
+/// True if few vertices have most edges: the average degree of a sample of vertices is more than
+/// 1.3 times the median degree.
 fn is_skewed(graph: View<'_>) -> bool {
     let vertices = graph.vertices();
     let sample = |at| graph.degree((word(at) % vertices as u64) as u32);

@@ -17,7 +17,7 @@ use rayon::{ThreadPool, prelude::*};
 /// Rows and columns of a block.
 const SIZE: usize = 5;
 
-/// Elements of a block, and of the three blocks of a cell.
+/// Elements of one block (`BLOCK`), and of the three blocks of a cell (`BLOCKS`).
 const BLOCK: usize = SIZE * SIZE;
 const BLOCKS: usize = 3 * BLOCK;
 
@@ -31,11 +31,12 @@ const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 /// (250), a decomposition (2/3 x 125), six solutions (6 x 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
-/// Added to the right sides, with a sign that changes from round to round. Without this source,
-/// results would go to zero.
+/// The number that a round adds to each element of the right sides, with a sign that changes from
+/// round to round. Without this source, results would go to zero.
 const SOURCE: f64 = 0.2;
 
-/// Largest error of an element of A x, compared with b; elements of x are below 10.
+/// Largest error that `verify` accepts of an element of A x, compared with b; elements of x are
+/// below 10.
 const TOLERANCE: f64 = 1e-12;
 
 type Vector = [f64; SIZE];
@@ -44,9 +45,9 @@ type Square = [Vector; SIZE];
 /// The blocks of the matrix A for all lines, and the results before and after a round.
 #[derive(Debug)]
 pub struct BlockTridiagonal {
-    /// For each cell the blocks before, on and after the diagonal, by rows.
+    /// The three blocks of each cell: before, on and after the diagonal. A block is stored by rows.
     blocks: Array,
-    /// The results of even and of odd rounds.
+    /// The results after an even and after an odd number of rounds.
     results: [Array; 2],
     lines: usize,
     rounds: u32,
@@ -112,8 +113,8 @@ fn minus(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|at| a[at] - b[at])
 }
 
-/// Solves `block x = right` for a vector and for the columns of another block, in place. There is
-/// no pivoting, because the diagonal dominates.
+/// Solves `block x = right` for the vector `right`, and in the same way for each column of `other`.
+/// The solutions replace `right` and `other`. There is no pivoting, because the diagonal dominates.
 fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];

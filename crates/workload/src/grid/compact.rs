@@ -31,7 +31,8 @@ const WAVE: f64 = 0.36;
 /// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
 const FLOPS: u64 = 13;
 
-/// Largest error of an element, whose values are from -1 to 1, for each round.
+/// `verify` accepts this error of an element, times the number of rounds plus one. Elements are
+/// from -1 to 1.
 const TOLERANCE: f64 = 1e-10;
 
 /// The field and the derivative, and the factors of the tridiagonal matrix.
@@ -44,13 +45,13 @@ pub struct Compact {
     pool: ThreadPool,
 }
 
-/// The factors of the periodic tridiagonal matrix of a line of the grid. This matrix is a
+/// The factors of the periodic tridiagonal matrix of a line of the grid. The periodic matrix is a
 /// tridiagonal matrix plus the product of two vectors u and v: a correction of rank one (Sherman
 /// and Morrison).
 #[derive(Debug)]
 struct Line {
     side: usize,
-    /// Inverse pivots.
+    /// The inverse pivots of the tridiagonal matrix.
     pivots: Vec<f64>,
     /// The solution of the tridiagonal system whose right side is u.
     correction: Vec<f64>,
@@ -90,7 +91,8 @@ impl Line {
         line
     }
 
-    /// Solves the tridiagonal systems of many lines. A row has one element of each line.
+    /// Solves the tridiagonal systems of many lines in place: `rows` has the right sides first, and
+    /// then the solutions. A row has one element of each line.
     fn sweep(&self, rows: &mut [&mut [f64]]) {
         for at in 1..self.side {
             let factor = ALPHA * self.pivots[at - 1];
@@ -109,7 +111,8 @@ impl Line {
         }
     }
 
-    /// The derivatives of many lines, times `scale`. A row has one element of each line.
+    /// Sets `to` to the derivatives of many lines `from`, times `self.scale`. A row of `from` or
+    /// `to` has one element of each line.
     fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
         let side = self.side;
         for (at, to) in to.iter_mut().enumerate() {
@@ -130,8 +133,8 @@ impl Line {
         }
     }
 
-    /// Derivatives along rows: some rows at a time are transposed, so that a row of the buffer has
-    /// one element of each line.
+    /// Sets `to` to the derivatives along the rows of `from`. The rows are transposed into a
+    /// buffer, because [`Self::derive`] needs one element of each line in a row.
     fn along_rows(&self, from: &[f64], to: &mut [f64]) {
         let side = self.side;
         let rows = to.len() / side;
@@ -148,8 +151,8 @@ impl Line {
     }
 }
 
-/// The number of waves along a line: near the wave number of the largest derivative, and coprime to
-/// the number of cells, so that all elements of a line differ.
+/// The number of waves along a line: near [`WAVE`] for each cell, and coprime to the number of
+/// cells, so that all elements of a line differ.
 fn waves(side: usize) -> usize {
     let divides =
         |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
@@ -157,7 +160,7 @@ fn waves(side: usize) -> usize {
     (start..side / 2).find(|waves| !divides(*waves)).unwrap_or(1)
 }
 
-/// Rows that are transposed together.
+/// The number of rows that are transposed together.
 const ROWS: usize = 8;
 
 /// One of the three sines whose product is an element of the field: the sine at cell `at` along an
@@ -168,7 +171,8 @@ fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
 }
 
 impl Compact {
-    /// Allocates the largest cube that is at most the footprint.
+    /// Allocates the two arrays of the largest cube that fits into the footprint, and fills the
+    /// first array.
     ///
     /// # Errors
     /// When the footprint is less than 16 x 16 x 16 elements, memory cannot be allocated, or
@@ -196,14 +200,14 @@ impl Compact {
     }
 }
 
-/// Derivatives along the rows of all planes.
+/// Sets `to` to the derivatives of `from` in x: along the rows of all planes.
 fn in_x(line: &Line, from: &[f64], to: &mut [f64]) {
     let part = ROWS * line.side;
     let parts = from.par_chunks(part).zip(to.par_chunks_mut(part));
     parts.for_each(|(from, to)| line.along_rows(from, to));
 }
 
-/// Derivatives across the rows of each plane.
+/// Sets `to` to the derivatives of `from` in y: across the rows of each plane.
 fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     let plane = line.side * line.side;
     from.par_chunks(plane).zip(to.par_chunks_mut(plane)).for_each(|(from, to)| {
@@ -212,7 +216,7 @@ fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     });
 }
 
-/// Derivatives across planes. A part has one row of each plane.
+/// Sets `to` to the derivatives of `from` in z: across planes. A part has one row of each plane.
 fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
     let side = line.side;
     let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();

@@ -52,19 +52,21 @@ const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, -1, 1],
 ];
 
-/// Inverse relaxation time, and the viscosity that follows from it.
+/// The inverse of the relaxation time in steps, and the viscosity of the fluid that follows from
+/// it.
 const RELAXATION: f64 = 1.25;
 const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 
 /// Amplitude of the flow, in cells for each step: far below the speed of sound of 0.58.
 const SPEED: f64 = 0.01;
 
-/// Largest error of a population of the last step. A sum over all cells may have this error for
-/// each cell and round.
+/// Largest error that `verify` accepts of a population of the last step. A sum over all cells may
+/// have this error for each cell and round.
 const TOLERANCE: f64 = 1e-12;
 
-/// Largest error of a velocity, as a fraction of the amplitude, with 8 cells along an edge. The
-/// error falls with the square of the number of cells along an edge.
+/// Largest error that `verify` accepts of a velocity, as a fraction of the amplitude [`SPEED`],
+/// with 8 cells along an edge. The error falls with the square of the number of cells along an
+/// edge.
 const FLOW_TOLERANCE: f64 = 0.2;
 
 /// The states of the cells before and after a step.
@@ -86,14 +88,16 @@ fn weight(velocity: usize) -> f64 {
     }
 }
 
-/// The population of a velocity in equilibrium. `square` is 1.5 times the square of the speed.
+/// The population of a velocity in equilibrium, in a cell with the density `density` and the
+/// velocity `speeds`. `square` is 1.5 times the square of the cell's speed.
 fn equilibrium(velocity: usize, density: f64, speeds: [f64; 3], square: f64) -> f64 {
     let along: f64 = DIRECTIONS[velocity].iter().zip(speeds).map(|(c, u)| f64::from(*c) * u).sum();
     weight(velocity) * density * (1.0 + 3.0 * along + 4.5 * along * along - square)
 }
 
 impl Lattice {
-    /// Allocates the largest cube that is at most the footprint.
+    /// Allocates the two states of the largest cube of cells that fits into the footprint, and
+    /// fills the first state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, memory cannot be allocated, or threads
@@ -129,21 +133,23 @@ impl Lattice {
     }
 }
 
-/// The velocity of the ABC flow at the start.
+/// The velocity of the ABC flow at the start, in the cell with the coordinates `place` of a cube
+/// with `side` cells along an edge.
 fn flow(side: usize, place: [usize; 3]) -> [f64; 3] {
     let [x, y, z] = place.map(|at| libm::sincos(TAU * at as f64 / side as f64));
     [z.0 + y.1, x.0 + z.1, y.0 + x.1].map(|speed| SPEED * speed)
 }
 
-/// The origin of the populations that stream into a row of cells: the start of the row of
-/// neighbours, and the offset along x.
+/// The origin of the populations that stream into the row of cells at `y` and `z`: the index of the
+/// first cell in the row of neighbours, and the offset along x.
 fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
     let [dx, dy, dz] = DIRECTIONS[velocity];
     let before = |at: usize, by: i32| (at as i32 + side as i32 - by) as usize % side;
     ((before(z, dz) * side + before(y, dy)) * side, dx)
 }
 
-/// Computes a row of new populations for each velocity.
+/// Computes the new populations of the row of cells at `y` and `z`. `new` has a row for each
+/// velocity.
 fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     let cells = side.pow(3);
     // Arriving populations are first copied, shifted along x, so that the loop over the cells has

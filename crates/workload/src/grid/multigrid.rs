@@ -8,8 +8,8 @@
 //!
 //! A round begins at zero and does ten iterations for a right side whose solution is known. The
 //! residual that the iterations keep must equal, at each point, the residual of the solution that
-//! they found. The energy of the error, its scalar product with its product by the matrix, must be
-//! smaller than at the start.
+//! they found. The energy of the error e is the scalar product of e and A e, where A is the matrix.
+//! This energy must be less than `ERROR_MAX` times its value at the start.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -41,11 +41,12 @@ const DIAGONAL: f64 = 26.0;
 /// The index of the diagonal in a row.
 const MIDDLE: usize = POINTS / 2;
 
-/// Largest error of an element of the residual, as a fraction of the largest element of the
-/// solution.
+/// Largest error that `verify` accepts of an element of the residual, as a fraction of the diagonal
+/// times the largest element of the solution.
 const TOLERANCE: f64 = 1e-10;
 
-/// Largest energy of the error after a round, as a fraction of the energy at the start.
+/// Largest energy of the error that `verify` accepts after a round, as a fraction of the energy at
+/// the start.
 const ERROR_MAX: f64 = 1e-4;
 
 /// A grid: matrix, right side and solution.
@@ -76,7 +77,8 @@ struct Hierarchy {
     product: Array,
 }
 
-/// A row of the matrix: values and columns. Points beyond the border have the value 0.
+/// The row of the matrix for the point with index `at`: the value and the column of each element.
+/// Points beyond the border have the value 0.
 fn row(side: usize, at: usize) -> impl Iterator<Item = (f64, u32)> {
     let place = [at % side, at / side % side, at / side / side];
     (0..POINTS).map(move |point| {
@@ -162,7 +164,7 @@ struct Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// The product of a row and a vector.
+    /// The product of the row with index `at` and the vector `x`.
     fn row(&self, at: usize, x: &[f64]) -> f64 {
         let range = at * POINTS..(at + 1) * POINTS;
         let points = self.values[range.clone()].iter().zip(&self.columns[range]);
@@ -210,7 +212,7 @@ fn bytes(side: usize) -> u64 {
 }
 
 impl Multigrid {
-    /// Allocates the largest cube that is at most the footprint.
+    /// Allocates the grids and vectors for the largest cube of points that fits into the footprint.
     ///
     /// # Errors
     /// When the footprint is less than 16 x 16 x 16 points, memory cannot be allocated, or threads
@@ -286,7 +288,7 @@ impl Hierarchy {
 
     /// Compares the stored matrices with their definition, and the residual that the iterations
     /// updated with the residual of the solution that they found. The energy of the error must be
-    /// smaller than at the start.
+    /// less than [`ERROR_MAX`] times its value at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();

@@ -4,8 +4,9 @@
 //!
 //! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
 //! iterations for a right side whose solution is known. The residual that the iterations keep must
-//! equal, in each cell, the residual of the solution that they found. The energy of the error, its
-//! scalar product with its product by the matrix, must be smaller than at the start.
+//! equal, in each cell, the residual of the solution that they found. The energy of the error e is
+//! the scalar product of e and A e, where A is the matrix. This energy must be smaller than at the
+//! start.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -16,7 +17,8 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::f64::consts::{PI, TAU};
 
-/// Arrays: four of coefficients; solution, residual, direction, product.
+/// The number of arrays: four of coefficients, and one each for the solution, the residual, the
+/// direction and the product.
 const ARRAYS: usize = 8;
 
 /// Bytes of a cell.
@@ -31,8 +33,8 @@ const FLOPS: u64 = 25;
 /// The outer radius of the shell; the inner one is 1.
 const RADIUS: f64 = 2.5;
 
-/// Largest error of an element of the residual, as a fraction of the diagonal times the largest
-/// element of the solution.
+/// Largest error that `verify` accepts of an element of the residual, as a fraction of the diagonal
+/// times the largest element of the solution.
 const TOLERANCE: f64 = 1e-11;
 
 /// The system and the threads that solve it.
@@ -61,7 +63,8 @@ struct Coefficients {
     /// The numbers of cells along a radius, along the polar angle and along the longitude.
     sides: [usize; 3],
     diagonal: Array,
-    /// Coefficients to the next cell in each direction; 0 at the end of a radius and at the pole.
+    /// The coefficients between a cell and the next cell, for each of the three directions; 0 at
+    /// the end of a radius and at the pole.
     next: [Array; 3],
 }
 
@@ -107,7 +110,8 @@ impl Coefficients {
 }
 
 /// The conductance of the faces of a cell, for both faces of each direction: area divided by the
-/// distance of the centres. The solution is zero at both ends of a radius.
+/// distance of the centres. `cell` is the index of the cell along its radius, and `polar` the index
+/// along the polar angle. The solution is zero at both ends of a radius.
 fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let radius = |face: f64| libm::pow(RADIUS, face / sides[0] as f64);
     let [theta, phi] = [PI / sides[1] as f64, TAU / sides[2] as f64];
@@ -143,7 +147,8 @@ impl Operator<'_> {
         y.par_chunks_mut(row).enumerate().for_each(|(at, y)| self.row(x, at, y));
     }
 
-    /// Sets `y` to the product of the matrix and `x`, in the row of cells along radius number `at`.
+    /// Sets `y` to the product of the matrix and `x`, in the row of cells along the radius with
+    /// index `at`.
     fn row(&self, x: &[f64], at: usize, y: &mut [f64]) {
         let [row, polar, longitudes] = self.sides;
         let of = |at: usize| at * row..(at + 1) * row;
@@ -182,7 +187,8 @@ fn solution(cell: usize, round: u32) -> f64 {
 }
 
 impl Spherical {
-    /// Allocates the largest shell that is at most the footprint.
+    /// Allocates the matrix and the vectors of the largest shell of cells that fits into the
+    /// footprint.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 16 cells, memory cannot be allocated, or threads

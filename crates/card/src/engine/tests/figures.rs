@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The IOPS of 4 KiB at which a direction of the link is full, from the packets of an I/O.
+/// The IOPS of 4 KiB at which the direction of the link that carries the data is full, computed
+/// from the packets of an I/O.
 ///
 /// The numbers are written out from the PCI Express Base Specification and NVMe 1.1, and use no
 /// code of the engine.
@@ -98,8 +99,8 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
             let latency = mram.mean_ns() / dram.mean_ns() - 1.0;
             let what = format!("{} at {depth}: {iops:.3} {latency:.3}", access.name());
             assert!(latency.abs() < 0.10, "{what}");
-            // At low depths the latency sets the throughput, and the latency of a write includes
-            // all rows of its atomic unit.
+            // The tolerance is wider at low depths. There the latency sets the throughput, and the
+            // latency of a write includes all rows of its atomic unit.
             assert!(iops.abs() < if depth < 32 { 0.07 } else { 0.03 }, "{what}");
         }
     }
@@ -125,7 +126,8 @@ fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
 
 #[test]
 fn an_io_costs_few_events() {
-    // The time of a simulation is proportional to its events: 17 for a write of 4 KiB at low depth.
+    // The time of a simulation is proportional to its events. The limit of 18 leaves room for one
+    // more event than the 17 of a write of 4 KiB at low depth.
     for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
         for depth in [1, 256] {
             let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);

@@ -148,8 +148,8 @@ proptest! {
         let mut best = 0.0_f64;
         for depth in [1, 2, 4, 8, 16, 32, 64] {
             let iops = run(&card, &Settings::default(), group(access, depth), 1500).iops();
-            // The depth changes the order of chunks in memory, and with it the number of bank
-            // conflicts.
+            // The throughput may fall by 5 %, because the depth changes the order of chunks in
+            // memory, and with it the number of bank conflicts.
             prop_assert!(iops > 0.95 * best, "{iops} at {depth} after {best}");
             best = best.max(iops);
         }

@@ -14,8 +14,8 @@ pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
 /// The identifier of the error log page.
 pub(super) const ERROR_PAGE: u8 = 0x01;
 
-/// The failed commands, newest first. `count` is the number of failed commands so far, including
-/// those that the log has dropped.
+/// The entries of the failed commands, newest first, at most `ENTRIES`. `count` is the number of
+/// failed commands so far, including those whose entries were dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
     entries: VecDeque<[u8; ENTRY_BYTES]>,

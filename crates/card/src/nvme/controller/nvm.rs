@@ -42,8 +42,8 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command. Keeps a valid command until its completion, and returns it. Completes an
-    /// invalid command with its error status.
+    /// Checks a command. A valid command is kept until its completion, and returned. An invalid
+    /// command is completed at once with its error status.
     pub(super) fn accept(
         &mut self,
         queue: u16,
@@ -89,7 +89,7 @@ impl NvmeController {
             DATASET_MANAGEMENT => Operation::Deallocate,
             _ => return Err(NvmeStatus::InvalidOpcode),
         };
-        // These bits select fused operations and SGLs, which are not supported.
+        // The bits of this mask select fused operations and SGLs, which are not supported.
         if entry.flags & 0xc3 != 0 {
             return Err(NvmeStatus::InvalidField);
         }

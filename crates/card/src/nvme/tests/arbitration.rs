@@ -47,15 +47,16 @@ fn set(driver: &mut Driver, value: u32) {
     assert_eq!(driver.admin(SET_FEATURES, 0, 0, [ARBITRATION, value, 0]), Ok(0));
 }
 
-/// The 0-based queue of each command, in the order in which the controller fetches them.
+/// The 0-based I/O queue of each of the next `commands` commands at most, in the order in which the
+/// controller fetches them.
 fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     let (controller, mut attached) = driver.attached();
     let fetch = || controller.fetch(&mut attached).map(|command| command.queue);
     std::iter::from_fn(fetch).take(commands).collect()
 }
 
-/// The 0-based queues of the first `commands` commands, in the order of fetching. `method` is the
-/// field CC.AMS, and `feature` the value of the arbitration feature.
+/// The 0-based I/O queues of the first `commands` commands, in the order of fetching. `method` is
+/// the field CC.AMS, and `feature` the value of the arbitration feature.
 fn order(method: u32, feature: u32, commands: usize) -> Vec<u16> {
     let mut driver = driver(method);
     set(&mut driver, feature);
@@ -76,7 +77,8 @@ fn round_robin_ignores_priorities_and_takes_bursts() {
 
 #[test]
 fn urgent_queues_precede_and_classes_share_by_weight() {
-    // Weights of high, medium and low: 3, 2, 1.
+    // Weights of high, medium and low: 3, 2, 1. The queues of these classes are 2, 3 and 0; the
+    // urgent queue is 1.
     let order = order(WEIGHTED, 2 << 24 | 1 << 16, 28);
     assert_eq!(order[..7], [1; 7]);
     assert_eq!(order[7..19], [2, 2, 2, 3, 3, 0, 2, 2, 2, 3, 3, 0]);

@@ -84,8 +84,8 @@ fn invalid_doorbells_are_events() {
     }
     assert_eq!(driver.take(0), None);
     assert_eq!(driver.admin(2, 0, DATA_AT, [1, 0, 0]), Ok(0));
-    // A doorbell may not move the head of completion queue 1 beyond its tail. The waiting request,
-    // 77, reports this invalid doorbell value.
+    // A doorbell may not move the head of completion queue 1 beyond its tail. The event request
+    // with the identifier 77, which still waits, reports this invalid doorbell value.
     driver.register(registers::DOORBELLS + 12, 5);
     assert_eq!(driver.take(0), Some((77, Ok(1 << 8 | 1 << 16))));
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
@@ -190,7 +190,8 @@ fn wrong_configurations_never_become_ready() {
     }
 }
 
-/// An action of a hostile guest.
+/// An action of a hostile guest. `Register` has an offset, a value, and true for a read and a write
+/// of 8 bytes, or false for a write of 4 bytes.
 #[derive(Clone, Debug)]
 enum Action {
     Register(u64, u64, bool),
@@ -201,7 +202,7 @@ enum Action {
     Unmap(usize),
 }
 
-/// Addresses in, at the end of, and outside the memory, most of them aligned.
+/// Addresses inside the host's memory, at its end and outside, most of them page aligned.
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => (0..256_u64).prop_map(|page| page * 4096),

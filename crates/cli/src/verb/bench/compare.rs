@@ -156,10 +156,10 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// Runs all rounds of a pattern. Each round runs the pattern once on every kind of memory (way) and
-/// then measures the drive with fio, so that interference affects all ways and fio equally. After
-/// each round, its rows are added to the document and to the interim record. For the messages,
-/// `step` has the number of this pair of pattern and footprint, and the number of all pairs.
+/// Runs all rounds of a pattern. Each round runs the pattern on every kind of memory (way) and then
+/// measures the drive with fio, so that interference affects all ways and fio equally. After each
+/// round, its rows are added to the document and to the interim record. For the messages, `step`
+/// has the position of this pair of pattern and footprint, and the count of all pairs.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -191,7 +191,8 @@ fn rounds(
     Ok(())
 }
 
-/// Runs each way once, until a signal arrives.
+/// Runs the pattern once on each kind of memory (way), until a signal arrives. A mapped file is run
+/// once for each advice (`madvise`) that the series asks for.
 fn round(
     bench: &Comparison<'_>,
     pattern: &'static Pattern,

@@ -127,8 +127,8 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Runs an application. The measured time is the time that the application reports, which excludes
-/// its start.
+/// Runs an application. If its result is a time, the measured time is this result, which excludes
+/// the start of the application. Otherwise the measured time is the run time of its command.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     output::check_writable(args.output.as_deref())?;
     output::check_writable(args.report.as_deref())?;
@@ -201,7 +201,8 @@ fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> 
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 
-/// The document of an application's result. Its checksum must equal the checksum of a run on DRAM.
+/// The document of an application's result. The time is the result if its unit is a second, and
+/// otherwise `elapsed`.
 fn document(
     recipe: &Recipe,
     args: &BenchRunArgs,

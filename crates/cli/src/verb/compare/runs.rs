@@ -14,8 +14,8 @@ use interleaf_model::{paired::Design, units::Bytes};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
-/// Default of the maximum number of rounds. After 6, 10, 20 and 40 rounds the results are evaluated
-/// (a look), which may end the comparison.
+/// Default of the maximum number of rounds. After 6, 10, 20 and 40 rounds the results are
+/// evaluated, which may end the comparison.
 const ROUNDS_MAX: usize = 40;
 
 /// Defaults of the other options.

@@ -14,8 +14,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-/// Reads a document of each schema, by file name. If a file has a document per line, the value is
-/// an array. The rows of a sweep are left out, because they are not JSON.
+/// Returns the file name and the value of a document of each schema. If a file has a document per
+/// line, the value is an array. The rows of a sweep are left out, because they are not JSON.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -135,6 +135,7 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
 }
 
 /// Reads and renders a document in every format. Returns true if the document was accepted.
+/// `not_finite` finds numbers that are not finite in the rendered texts.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
     let document = match interleaf_record::read(name, &text_of(name, value)) {
         Ok(document) => document,

@@ -1,9 +1,9 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates every combination of the lists in a sweep
 //! file.
 //!
-//! Rows are computed on all cores and recorded in order of completion, each with its number. At the
-//! end the rows are sorted, so the file does not depend on the number of cores. An interrupted
-//! sweep continues: rows that are already in the file are kept.
+//! Rows are computed on all cores and recorded in order of completion, each with the number of its
+//! case. At the end the rows are sorted, so the file does not depend on the number of cores. An
+//! interrupted sweep continues: rows that are already in the file are kept.
 
 mod progress;
 
@@ -78,7 +78,8 @@ pub(super) fn run(
     page::write(outputs.report, || document)
 }
 
-/// Returns at most `count` cases that are spread evenly over `cases`, and the remaining cases.
+/// Splits `cases` into a sample of at most `count` cases that are spread evenly, and the remaining
+/// cases. The sample is simulated first, to estimate the time of the remaining cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);
     let (sample, others): (Vec<_>, Vec<_>) =

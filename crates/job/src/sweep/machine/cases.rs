@@ -12,7 +12,7 @@ use std::{path::Path, time::Duration};
 /// The cases of a sweep, whose scenarios are read and checked.
 pub struct MachineCases {
     sweep: MachineSweep,
-    /// The common parts of the cases, by the number of the base case.
+    /// The common parts of the cases, in the order of the indices of the base cases.
     base_cases: Vec<BaseCase>,
 }
 

@@ -43,7 +43,7 @@ const GOALS: [&str; 10] = [
     "node_ineligible_mem_bp",
 ];
 
-/// Tuners of quotas.
+/// The kernel's algorithms (tuners) that tune a quota to its goal.
 const TUNERS: [&str; 2] = ["consist", "temporal"];
 
 /// Types of filters.
@@ -68,7 +68,7 @@ pub struct Probed {
     pub destinations: bool,
     /// Metrics that a quota can be tuned to: `node_mem_used_bp`, ...
     pub goals: Vec<String>,
-    /// Tuners of quotas; empty where the kernel has only one.
+    /// The algorithms that tune a quota to its goal (tuners); empty where the kernel has only one.
     pub tuners: Vec<String>,
     /// Types of filters: `anon`, `young`, ...
     pub filters: Vec<String>,
@@ -87,8 +87,8 @@ pub struct Probed {
 impl Probed {
     /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
     /// that cannot be probed. They are taken from `docs/kernels.md`, which tests check against
-    /// running kernels. For releases that are not in it, they are taken from the kernel's
-    /// announcements. `None` before 6.11, whose DAMON does not migrate pages.
+    /// running kernels. For releases that are not in this document, the features are taken from the
+    /// kernel's announcements. `None` before 6.11, whose DAMON does not migrate pages.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -223,7 +223,7 @@ fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>,
     Ok(taken)
 }
 
-/// The file with the number of threads.
+/// The file with the count of DAMON's threads.
 fn count_path() -> String {
     format!("{ADMIN}/nr_kdamonds")
 }
@@ -252,7 +252,7 @@ impl<'a> Setup<'a> {
         if !std::mem::take(&mut self.is_set_up) {
             return Ok(());
         }
-        // A number other than 1 means that another program has replaced the list of threads since.
+        // A count other than 1 means that another program has replaced the list of threads since.
         if self.root.number(&count_path())? != Some(1) {
             return Ok(());
         }

@@ -21,7 +21,7 @@ pub struct Dimm {
     pub part: String,
 }
 
-/// Kinds of memory by their numbers in SMBIOS 3.7, 7.18.2.
+/// The code of each kind of memory in SMBIOS 3.7, 7.18.2, with the name of the kind.
 const KINDS: [(u8, &str); 9] = [
     (0x18, "DDR3"),
     (0x1A, "DDR4"),

@@ -24,7 +24,7 @@ const UPDATE_US: u64 = 1_000_000;
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
 /// Limits of the number of regions: DAMON's defaults. With many processes the upper limit is
-/// [`REGIONS_OF_TARGET`] times their number, because each process needs some regions.
+/// [`REGIONS_OF_TARGET`] regions for each process, because each process needs some regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
@@ -55,7 +55,8 @@ pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
     pub to: Destination,
-    /// The range of access counts, inclusive; `None` matches no region.
+    /// The least and the greatest access count of a region, in an aggregation, for which the scheme
+    /// acts on the region. `None` matches no region.
     pub accesses: Option<(u32, u32)>,
     /// The minimum age of a region, in aggregations.
     pub age_min: u32,
@@ -119,8 +120,9 @@ pub enum PageFilter {
 }
 
 impl Context {
-    /// The writes that set a context up below an existing thread, in order: counts before the
-    /// folders that they create. The thread's state is not among these writes.
+    /// The writes that set a context up below an existing thread, in order. Writing a count such as
+    /// `nr_schemes` creates folders, so each count is written before the files in its folders. The
+    /// thread's state is not among these writes.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
         let mut out = WriteList(vec![]);
         if kernel.refresh {
@@ -177,7 +179,8 @@ impl Scheme {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             Destination::Node(node) => {
-                // Remove existing destinations, because they would override `target_nid`.
+                // Remove the destinations of an earlier context, because they would override
+                // `target_nid`.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
@@ -229,10 +232,10 @@ impl Scheme {
     }
 }
 
-/// Writes the filters `all` to `folder`. A filter rejects the pages that match it, or, since 6.14,
-/// allows them. The first filter that a page matches decides. A page that matches no filter is
-/// rejected if the last filter allows. Therefore several groups are selected by one allowing filter
-/// for each group. Filters that only reject can select a single group.
+/// Writes the filters `all` to `folder`. A filter rejects the pages that match it, or, since Linux
+/// 6.14 (`can_allow`), allows them. The first filter that a page matches decides. A page that
+/// matches no filter is rejected if the last filter allows. Therefore several groups are selected
+/// by one allowing filter for each group. Filters that only reject can select a single group.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -286,7 +289,7 @@ impl PageFilter {
     }
 }
 
-/// Writes below the folder of DAMON's threads.
+/// A list of writes, with paths below [`ADMIN`], the folder of DAMON's threads.
 struct WriteList(Vec<Write>);
 
 impl WriteList {

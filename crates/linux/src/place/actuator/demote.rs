@@ -52,8 +52,8 @@ impl Guards {
         self.0.iter().any(|guard| guard.wanted_bytes.is_some())
     }
 
-    /// Reads the free memory of the source nodes, and notes when demotion from a node begins or
-    /// ends.
+    /// Reads the free memory of the source nodes of the demotions of `goal`. Adds a message to
+    /// `notes` when the demotion from a node begins or ends.
     pub(super) fn update(
         &mut self,
         root: &Root,
@@ -83,7 +83,7 @@ impl Guards {
         Ok(())
     }
 
-    /// A scheme for each demotion, with its source node. The scheme matches no region while
+    /// For each demotion, its source node and its scheme. The scheme matches no region while this
     /// demotion is off.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
@@ -106,8 +106,8 @@ impl Guards {
 }
 
 impl Guard {
-    /// Begins or ends the demotion from a node by its free bytes, and updates the bytes to be
-    /// freed.
+    /// Begins or ends the demotion from a node, depending on its free bytes, and updates the bytes
+    /// to be freed.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;

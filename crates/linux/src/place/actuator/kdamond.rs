@@ -16,10 +16,11 @@ use std::{
 pub struct Kdamond<'a> {
     setting: Setting<'a>,
     kernel: Probed,
-    /// The contents that this process wrote to the thread's files, by path.
+    /// The text that this process wrote last to each file of the thread. The key is the file's
+    /// path.
     written: BTreeMap<String, String>,
     settings: SettingsGuard<'a>,
-    /// True when files were written whose contents are not yet committed.
+    /// True when files were written whose contents are not yet committed to the running thread.
     is_behind: bool,
     /// The time of the thread's last start.
     start: Option<Instant>,
@@ -93,11 +94,12 @@ impl<'a> Kdamond<'a> {
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
     /// groups has ended. Therefore `build` is called again after each refusal, for a context
-    /// without the ended ones. `build` returns `None` when nothing is left to monitor.
+    /// without these processes and groups. `build` returns `None` when nothing is left to monitor.
     ///
     /// # Errors
     /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
-    /// twice. The thread then keeps its last context, and the next call tries again.
+    /// twice or 50 contexts in total. A thread that was set up before the call then keeps its last
+    /// context; a new thread is removed. The next call tries again.
     pub fn apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -111,7 +113,8 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Builds a context and gives it to the thread. After a refusal by the kernel, a new context is
-    /// built and tried. True when the thread has a context.
+    /// built and tried. Returns true when the thread has a context, false when `build` has returned
+    /// `None`.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -227,7 +230,8 @@ impl<'a> Kdamond<'a> {
         self.settings.set(COUNT, "1")
     }
 
-    /// Notes once that NUMA balancing is on, because it undoes the work of this thread.
+    /// Adds one message to `notes` when NUMA balancing is on, because NUMA balancing undoes the
+    /// work of this thread.
     ///
     /// # Errors
     /// When the setting cannot be read.
@@ -235,8 +239,9 @@ impl<'a> Kdamond<'a> {
         if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
     }
 
-    /// Statistics of the schemes up to now, in order; empty while the thread does not run. The
-    /// thread answers between two of its steps, so the reported migrations are complete.
+    /// Statistics of each scheme up to now, in the order of the schemes; empty while the thread
+    /// does not run. The thread answers between two of its steps, so the reported migrations are
+    /// complete.
     ///
     /// # Errors
     /// When the request fails.
@@ -251,8 +256,8 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// Statistics of the schemes at the kernel's last update. Kernels since 6.17 update them
-    /// periodically.
+    /// Statistics of each scheme at the kernel's last update, in the order of the schemes; empty
+    /// while the thread does not run. Kernels since 6.17 update them periodically.
     ///
     /// # Errors
     /// When the statistics cannot be read.

@@ -26,7 +26,8 @@ struct SharedActuator<'a> {
     on: Option<NodeBytes>,
 }
 
-/// The actuator of one socket: a handle to the shared actuator.
+/// The actuator of one socket: a handle to the shared actuator, with the index of the socket in
+/// `SharedActuator::sockets`.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<SharedActuator<'a>>>,
     at: usize,

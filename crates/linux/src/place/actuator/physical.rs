@@ -8,9 +8,9 @@
 //! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2). With this goal,
 //! the kernel stops the migration even if the next call of the controller is late. The goal alone
 //! does not suffice, because the kernel's own estimate lags: without the controller the ratio
-//! oscillates between 15:85 and 98:2. If pushes have no effect ([`Push::level`] above 0), the goal
-//! is omitted, because the kernel may have stopped too early. `quota` is `paddr` without the goal
-//! (since Linux 6.11).
+//! oscillates between 15:85 and 98:2. If the migrations that the controller requests have no effect
+//! ([`Push::level`] above 0), the goal is omitted, because the kernel may have stopped too early.
+//! `quota` is `paddr` without the goal (since Linux 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
@@ -70,7 +70,8 @@ impl<'a> Physical<'a> {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Gives DAMON a context for `goal` and the present push.
+    /// Gives DAMON a context for `goal` and `push`, the migration that the controller requested
+    /// last.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let inputs =
@@ -113,7 +114,8 @@ struct ContextInputs<'w, 'a> {
 }
 
 impl ContextInputs<'_, '_> {
-    /// The filters of a scheme that takes pages from the node `from`.
+    /// The filters of a scheme that takes pages from the node `from`: they exclude other nodes,
+    /// file pages, protected groups, and groups outside the scope.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -221,8 +223,8 @@ fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())
 }
 
-/// Physical addresses of each node's memory, bytes: the zones of the node, with adjacent zones
-/// joined.
+/// The ranges of physical addresses of each node's memory: the zones of the node, with adjacent
+/// zones joined.
 ///
 /// # Errors
 /// When the file cannot be read.

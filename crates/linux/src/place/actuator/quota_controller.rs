@@ -100,8 +100,8 @@ pub struct Push {
     /// `accesses`. A single aggregation does not show that pages are cold: a region of hot pages
     /// may have a count of 0 in one aggregation, above all in the first.
     pub age_min: u32,
-    /// 0 at first. The level rises while pushes have no effect; from level 1 on, pages with other
-    /// access counts are allowed too.
+    /// The level of escalation: 0 at first, higher while pushes have no effect. From level 1 on,
+    /// pages with other access counts are allowed too.
     pub level: u32,
 }
 
@@ -318,7 +318,8 @@ mod tests {
         }
     }
 
-    /// Cold regions get time to reach `COLD_AGE` before pages with more accesses are demoted.
+    /// DAMON tries no page at all. Cold regions get `COLD_AGE` additional samples to reach this
+    /// age, before pages with more accesses are demoted.
     #[test]
     fn cold_pages_may_grow_old_before_the_level_rises() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);

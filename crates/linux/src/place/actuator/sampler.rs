@@ -16,9 +16,9 @@ const ONE_IN: u32 = 20;
 
 /// The reciprocal of the fraction of time that sampling may take while pages rest, because their
 /// placement is at the goal. Pages rest most of the time. The pause after a sample is at most
-/// [`PAUSE_AT_REST`], because another program may move pages. It is never shorter than the pause
-/// that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause is
-/// almost seven minutes.
+/// [`PAUSE_AT_REST`], because another program may move pages. The pause is never shorter than the
+/// pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause
+/// is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
@@ -40,7 +40,8 @@ pub(super) struct PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Samples the placement of a scope; `None` when the next sample is not due.
+    /// Samples the placement of the scope of `setting`, whose steered processes are `processes`.
+    /// `None` when the next sample is not due.
     pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,
@@ -69,7 +70,8 @@ impl PlacementSampler {
         (self.last, self.is_at_rest) = (None, false);
     }
 
-    /// Bytes migrated on the whole machine since the last call.
+    /// Bytes migrated on the whole machine since the last call. `None` at the first call, and where
+    /// the kernel does not count migrations.
     pub(super) fn moved_bytes(&mut self, root: &Root) -> Result<Option<u64>, ActuatorError> {
         let now = vmstat::of_machine(root)?.and_then(|counters| counters.pgmigrate_success);
         let before = std::mem::replace(&mut self.moved_pages, now);
@@ -100,7 +102,8 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Reports once that a node which should have more pages is full.
+    /// Returns a message when a node that should have more pages has become full; `None` if this
+    /// node was reported last.
     fn note_full_node(
         &mut self,
         root: &Root,
@@ -139,7 +142,7 @@ const FULL_BYTES: u64 = 32 << 20;
 /// The minimum deficit for which a full node is reported, percentage points of the scope's memory.
 const MISSING_POINTS: f64 = 3.0;
 
-/// Checks that the goal's nodes are online and have memory.
+/// Checks that the goal's nodes with a weight above 0 are online and have memory.
 ///
 /// # Errors
 /// [`ActuatorError::Gone`] for a node that is offline or has no memory.

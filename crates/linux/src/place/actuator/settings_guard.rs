@@ -26,12 +26,14 @@ impl<'a> SettingsGuard<'a> {
         self.paths.iter().any(|held| held == path)
     }
 
-    /// Changes a setting through the journal.
+    /// Changes a setting: on a live machine through the journal, on a captured machine by recording
+    /// the write.
     pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
         if self.setting.root.is_live() {
             self.setting.journal.borrow_mut().set(path, text)?;
         } else {
-            // On a captured machine most files of DAMON do not exist before its set-up.
+            // Do not use the journal, which first reads the old value: on a captured machine most
+            // files of DAMON do not exist before its set-up.
             self.setting.root.write(path, text)?;
         }
         self.paths.push(path.into());

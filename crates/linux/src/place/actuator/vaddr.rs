@@ -158,7 +158,9 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
     Ok(gone)
 }
 
-/// The DAMON context that migrates the pages of `processes` to a goal.
+/// The DAMON context that migrates the pages of `processes` to a goal. `push` is the migration that
+/// [`QuotaController`] requests for [`Order::HottestFirst`]. `guards` has the state of the
+/// demotions.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
     let rate = goal.rate_limit_bytes_per_s;
     let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
@@ -197,8 +199,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
-/// Destinations in the order of a mapping's pages: each is a node with the number of its
-/// consecutive pages.
+/// Destinations in the order of a mapping's pages: each is a node, and the count of consecutive
+/// pages that it gets.
 fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
     let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
     let nodes: Vec<(u32, u32)> = nodes.collect();
@@ -291,7 +293,8 @@ mod tests {
         }
     }
 
-    /// The node of each of two hundred consecutive pages, as the kernel selects it.
+    /// The node that the kernel selects for each of two hundred consecutive pages. The nodes 0, 1,
+    /// ... have these `weights`.
     fn pages(weights: &[u32]) -> Vec<u32> {
         let found = destinations(&goal(weights));
         let cycle = found.iter().flat_map(|(node, count)| vec![*node; *count as usize]);

@@ -39,8 +39,9 @@ impl Claim {
         Self { scope: scope.into(), protected }
     }
 
-    /// True when two claims overlap: their groups, names or process IDs do, or the same running
-    /// process is in both. A scope that the other claim protects does not overlap.
+    /// True when two claims overlap: one control group contains the other, a name or process ID is
+    /// in both claims, or a running process is in both. A claim does not overlap with another claim
+    /// that protects its whole scope.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {

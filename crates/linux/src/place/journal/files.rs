@@ -49,7 +49,7 @@ pub struct Damaged {
     pub(super) rest: Option<Document>,
 }
 
-/// All journals.
+/// All journals, valid and damaged.
 ///
 /// # Errors
 /// When the folder cannot be listed, or other users can write to it.
@@ -149,7 +149,8 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // The file is private, so no other user can open it and hold its lock.
+    // A new lock file is accessible to this user only, so no other user can open it and hold its
+    // lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))

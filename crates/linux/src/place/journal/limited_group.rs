@@ -39,13 +39,14 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// The name of the group: its prefix and a process ID.
+/// The name of the group that `change` records; `None` if it is not [`PREFIX`] and a process ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
 }
 
-/// The path of the former group below the mount point; `None` for an invalid path.
+/// The path, below the mount point, of the former group that `change` records; `None` for an
+/// invalid path.
 fn former(change: &Change) -> Option<&str> {
     let name = change.was.strip_prefix(ABSENT)?;
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)

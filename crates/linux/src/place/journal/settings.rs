@@ -21,7 +21,7 @@ enum Values {
 
 const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 
-/// The prefix of the name of a node's weight; the node's number follows.
+/// The prefix of the name of the file with a node's weight; the node's ID follows.
 const NODE: &str = "node";
 
 /// The valid values of the setting at `path`; `None` for a path that this program never writes.

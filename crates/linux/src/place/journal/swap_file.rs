@@ -19,7 +19,7 @@ use std::{
 /// The prefix of the names of swap files; the process ID comes next, then a counter.
 pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
 
-/// The prefix of hidden swap files for commands, in the folder of a store.
+/// The prefix of the names of hidden swap files for commands, in the folder of a store.
 pub(crate) const COMMAND_PREFIX: &str = ".interleaf-swap-";
 
 /// The recorded value of a file that neither exists nor is in use.

@@ -197,7 +197,7 @@ fn others_can_neither_write_journals_nor_keep_us_waiting() {
     assert_eq!(mode(&root.at(FOLDER).join(journal.document.name())) & 0o022, 0);
 }
 
-/// A valid journal of an ended process is beside a file that is damaged in one of these ways. The
+/// A valid journal of an ended process is beside a damaged file: each text of `texts` in turn. The
 /// valid journal is undone, and the damaged file is renamed.
 #[test]
 fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {

@@ -24,7 +24,7 @@ pub(super) struct Area {
     pub(super) is_shared: bool,
 }
 
-/// The entry of a mapping in `smaps`.
+/// The facts about a mapping that only `smaps` has; its start address is the key in a map.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
@@ -32,7 +32,9 @@ struct Extent {
     huge_bytes: u64,
 }
 
-/// The mappings of a process that are migrated, in order of their addresses.
+/// The mappings of a process that are migrated, in order of their addresses. `smaps` and `mappings`
+/// are the contents of its `smaps` and `numa_maps`. `page_bytes` and `huge_bytes` are the sizes of
+/// a base page and of a transparent huge page.
 pub(super) fn areas(
     smaps: &str,
     mappings: &[Mapping],
@@ -61,7 +63,8 @@ pub(super) fn areas(
     mappings.iter().filter_map(area).collect()
 }
 
-/// The end and the huge pages of each mapping in a text of `smaps`, by start address.
+/// The [`Extent`] of each mapping in a text of `smaps`. The key is the start address of the
+/// mapping.
 fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;

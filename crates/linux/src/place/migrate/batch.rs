@@ -35,7 +35,7 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
-    /// For each unit, the indices of its pages in the batch.
+    /// The indices, in the batch, of the pages of each unit; in the order of `units`.
     pub(super) pages: Vec<Range<usize>>,
 }
 
@@ -83,7 +83,8 @@ impl Batch {
     }
 
     /// The units that migrate as one. A unit is a page, or, in areas with larger pages, a whole
-    /// aligned block whose pages are all resident on one node.
+    /// aligned block whose pages are all resident on one node. `is_stuck` is true for the address
+    /// of a page that failed to migrate.
     pub(super) fn units(
         &self,
         areas: &[Area],
@@ -112,7 +113,7 @@ impl Batch {
         all
     }
 
-    /// The number of pages from `first` on that migrate as one.
+    /// The count of pages, from the page with the index `first` on, that migrate as one.
     fn block(&self, first: usize, area: &Area) -> usize {
         let count = area.unit_pages as usize;
         let page = &self.pages[first];
@@ -126,7 +127,8 @@ impl Batch {
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }
 
-    /// The pages of an area in the aligned block of `bytes` around the page `at`.
+    /// The indices of the pages in the aligned block of `bytes` that contains the page with the
+    /// index `at`. Pages of other areas are left out.
     pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
         let Page { address, area, .. } = self.pages[at];
         let block = address / bytes;

@@ -39,18 +39,20 @@ pub(super) struct Fake {
     pub(super) processes: Vec<Process>,
     pub(super) areas: BTreeMap<u32, Vec<Area>>,
     pub(super) pages: BTreeMap<(u32, u64), FakePage>,
-    /// The number of pages of an aligned block that migrate as one; 0 counts as 1.
+    /// The size of a folio in pages: the pages of an aligned block of this size migrate as one. 0
+    /// counts as 1.
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
-    /// See [`Memory::is_alone`].
+    /// True when each named process is migrated independently of the others, without its
+    /// descendants.
     pub(super) alone: bool,
     /// Processes of other users.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// A process that ends, and the number of migrating calls before its end.
+    /// The ID of a process that ends, and the count of calls that migrate pages before its end.
     pub(super) ends: Option<(u32, u32)>,
-    /// True when this process still exists after its end, without memory.
+    /// True when the process in `ends` still exists after its end, without memory.
     pub(super) ends_slowly: bool,
     /// A process that releases its memory once its areas are read.
     pub(super) ends_when_read: Option<u32>,
@@ -76,8 +78,8 @@ impl Fake {
         self.areas.entry(pid).or_default();
     }
 
-    /// Maps a page on each of `nodes`, from the address `start` on. `smaps` reports units of
-    /// `unit_pages`.
+    /// Maps pages of a process from the address `start` on. `nodes` has the node of each page.
+    /// According to `smaps`, `unit_pages` adjacent pages migrate as one.
     pub(super) fn map(&mut self, pid: u32, start: u64, unit_pages: u32, nodes: &[u32]) {
         let end = start + nodes.len() as u64 * PAGE;
         let area = Area {
@@ -120,7 +122,8 @@ impl Fake {
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Migrates a group of isolated pages to `node`; returns the number of pages that failed.
+    /// Migrates isolated pages to `node`. `group` has the addresses of the pages. Returns the count
+    /// of pages that failed.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {
@@ -142,8 +145,9 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Isolates a page from its LRU list before it migrates to `node`, or returns the status to
-    /// report at once.
+    /// Isolates a page from its LRU list before it migrates to `node`. `group` has the addresses of
+    /// the pages that are isolated already. The error is the status of a page that is not to
+    /// migrate.
     fn isolate(
         &mut self,
         pid: u32,

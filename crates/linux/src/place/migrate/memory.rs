@@ -88,10 +88,11 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The process whose pagemap was opened last, and this pagemap; the file is `None` if it cannot
-    /// be opened.
+    /// The ID of the process whose pagemap was opened last, and the file of this pagemap. The file
+    /// is `None` if it cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
-    /// See [`Memory::is_alone`].
+    /// True when each named process is migrated independently of the others, without its
+    /// descendants.
     pub(super) alone: bool,
 }
 

@@ -8,12 +8,12 @@ use std::{collections::BTreeMap, fmt, io};
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
     pub processes: Vec<ProcessOutcome>,
-    /// Processes whose memory could not be read or migrated: children, or, after
-    /// [`alone`](super::Migrator::alone), named processes.
+    /// Descendants of named processes whose memory could not be read or migrated. After
+    /// [`alone`](super::Migrator::alone), these are named processes instead.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The number of passes over all memory, at least 1. [`ProcessOutcome::after`] is of the last
+    /// The count of passes over all memory, at least 1. [`ProcessOutcome::after`] is of the last
     /// pass.
     pub passes: u32,
 }
@@ -25,15 +25,15 @@ pub struct ProcessOutcome {
     pub pid: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
-    /// Placement of the pages when each page was first located. `after` can have more pages,
-    /// because the process may allocate during the migration.
+    /// Placement of the pages in the first pass over the process, when each page was first located.
+    /// `after` can have more pages, because the process may allocate during the migration.
     pub before: NodeBytes,
     /// Placement when pages were last located, after the last move. This is the measure of success:
     /// the kernel may have migrated pages back since, or reported moves that did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,
-    /// Bytes that should have been migrated and could not be, by reason.
+    /// Bytes that should have been migrated and could not be, for each reason.
     pub left: BTreeMap<Reason, u64>,
     /// True when the process has ended during the migration: `after` is then meaningless.
     pub ended: bool,
@@ -55,7 +55,7 @@ impl Outcome {
         self.processes.iter().map(|process| process.moved_bytes).sum()
     }
 
-    /// Bytes that should have been migrated and could not be, by reason.
+    /// Bytes that should have been migrated and could not be, for each reason.
     pub fn left(&self) -> BTreeMap<Reason, u64> {
         let mut sum = BTreeMap::new();
         for (reason, bytes) in self.alive().flat_map(|process| &process.left) {

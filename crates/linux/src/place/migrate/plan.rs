@@ -66,7 +66,7 @@ impl Target {
         }
     }
 
-    /// All named nodes with their weights, by ID.
+    /// The ID and the weight of each node of the target, in order of the IDs.
     pub fn weights(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.0.iter().map(|(node, weight)| (*node, *weight))
     }
@@ -119,14 +119,15 @@ pub enum PageLocation {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
-    /// The indices of units that should move but are unmovable.
+    /// The indices, in the list given to [`Planner::plan`], of units that should move but are
+    /// unmovable.
     pub unmovable: Vec<usize>,
 }
 
 /// The move of a unit to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The index of the unit.
+    /// The index of the unit in the list given to [`Planner::plan`].
     pub unit: usize,
     /// The node that the unit is on.
     pub from: u32,
@@ -145,9 +146,9 @@ pub struct Planner {
     nodes: Vec<u32>,
     /// The sequence of nodes in proportion to the weights, at its beginning.
     fresh: Sequence,
-    /// The sequence for units of each size, at its present position. Each size has a sequence of
-    /// its own, because the few small units of the next window cannot compensate for the remainder
-    /// of large units.
+    /// For each size of units, in base pages, the sequence of nodes at its present position. Each
+    /// size has a sequence of its own, because the few small units of the next window cannot
+    /// compensate for the remainder of large units.
     turns: BTreeMap<u32, Sequence>,
 }
 
@@ -252,7 +253,8 @@ impl Planner {
         }
     }
 
-    /// The counts of each node in a window.
+    /// The [`NodeUnits`] of each node of `nodes` in a window. `indices` select the units of the
+    /// window from `units`.
     fn parts(&mut self, units: &[Unit], indices: &[usize]) -> Vec<NodeUnits> {
         let mut parts = vec![NodeUnits::default(); self.nodes.len()];
         for at in indices {

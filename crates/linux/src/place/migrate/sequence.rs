@@ -34,7 +34,7 @@ impl Sequence {
         Self { had: vec![0; weights.len()], weights, period, turns: 0 }
     }
 
-    /// The member of the next turn.
+    /// Advances by one turn, and returns the index of the member that has this turn.
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();

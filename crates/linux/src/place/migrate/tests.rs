@@ -13,8 +13,8 @@ fn target(weights: &[u32]) -> Target {
     Target::new((0..).zip(weights.iter().copied())).unwrap()
 }
 
-/// A machine with two nodes, and a process with one page on each of `nodes`, in the order of their
-/// addresses.
+/// A machine with two nodes, and a process whose pages are on the nodes `nodes`, one entry for each
+/// page, in the order of the addresses.
 fn one(nodes: &[u32]) -> Fake {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
@@ -288,8 +288,9 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// With any fault, `before` and `after` match the simulated machine, and each page that is not
-    /// on its target node has a reason.
+    /// Pages have any faults ([`Hold`]), and nodes have any amount of free memory. `before` and
+    /// `after` match the simulated machine. `left` has at least as many pages as nodes have above
+    /// their shares, except for rounding.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),

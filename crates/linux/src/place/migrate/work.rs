@@ -29,8 +29,9 @@ use std::{
     time::Duration,
 };
 
-/// A batch is processed once it has at least this many pages. A slice of addresses has at least
-/// this many base pages, except at the end of an area.
+/// A batch is processed once it has at least this many pages. Memory is read in slices, which are
+/// ranges of addresses in one area. A slice has at least this many base pages, except at the end of
+/// an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The number of units in the planner's largest window. The length of a slice is a multiple of this
@@ -75,9 +76,9 @@ pub(super) enum Halt {
 /// What was learned about a process. It is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// Pages that did not migrate, by address, with the reason.
+    /// The reason why a page did not migrate. The key is the page's address.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// The folio size in pages of each area that was tried, by the area's first address.
+    /// The folio size, in pages, of each area that was tried. The key is the area's first address.
     learned: HashMap<u64, u32>,
 }
 
@@ -90,8 +91,8 @@ pub(super) struct Tally {
     pub(super) after: NodeBytes,
     /// Bytes migrated.
     pub(super) moved_bytes: u64,
-    /// Bytes that should have been migrated and were not, by reason. In a forecast these are all
-    /// planned bytes, because a forecast moves no page.
+    /// Bytes that should have been migrated and were not, for each reason. In a forecast, these are
+    /// all planned bytes, because a forecast moves no page.
     pub(super) left: BTreeMap<Reason, u64>,
 }
 
@@ -221,7 +222,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// The reason why a page is not tried. A page without an entry in `stuck` is shared.
+    /// The reason why the page with the index `at` is not tried. A page without an entry in `stuck`
+    /// is shared.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
         stuck.copied().unwrap_or(Reason::Shared)
@@ -231,8 +233,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Keeps only one move in each area whose folio size is not known yet. The pages that migrate
-    /// with this page show the folio size.
+    /// Removes all moves but one in each area whose folio size is not known yet. The pages that
+    /// migrate together with the page of the remaining move show the folio size.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
@@ -288,8 +290,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Moves units from one node to another, and counts the bytes that arrived. Only the first page
-    /// of each unit is requested, because the kernel migrates the whole folio.
+    /// Moves units from the node `from` to the node `to`, and counts the bytes that arrived. Each
+    /// range of `spans` has the indices of a unit's pages in the batch. Only the first page of each
+    /// unit is requested, because the kernel migrates the whole folio.
     fn portion(
         &mut self,
         batch: &mut Batch,
@@ -328,8 +331,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // A page that is no longer on the node `from` was migrated by another program, or
-            // freed.
+            // If the move of a page failed, but the page is no longer on the node `from`, another
+            // program has migrated the page, or the page was freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
             }
@@ -337,8 +340,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Requests the migration of pages to a node. Pages that the kernel did not try are requested
-    /// again. Returns the status of each page, and true when the node is full.
+    /// Requests the migration of pages to the node `to`. `pages` are indices in the batch. Pages
+    /// that the kernel did not try are requested again. Returns the status of each page, and true
+    /// when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
         let mut statuses = vec![NOT_TRIED; pages.len()];
@@ -369,7 +373,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 
     /// Learns the folio size of areas: pages that were not requested, but migrated together with a
-    /// requested page, belong to the same folio.
+    /// requested page, belong to the same folio. `before` has the node of each page of the batch
+    /// before the moves. `requested` has the index and the target node of each page of the units
+    /// that were to move, in order of the indices.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];
@@ -404,9 +410,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// The length, in pages, of the smallest aligned block that contains both pages. `None` if the
-    /// two pages did not migrate as parts of one folio: the block is larger than a huge page, or
-    /// its pages are now on several nodes.
+    /// The length, in pages, of the smallest aligned block that contains the pages with the indices
+    /// `at` and `other`. `None` if the two pages did not migrate as parts of one folio: the block
+    /// is larger than a huge page, or its pages are now on several nodes.
     fn common_block_pages(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);

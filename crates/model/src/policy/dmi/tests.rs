@@ -33,8 +33,9 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `periods` periods; `gbps` gives the bandwidth and its error at a ratio (percent of the
-/// pages on the first tier). Returns the ratio and the verdict of each period.
+/// Runs `policy` for `periods` periods, the first of them at a ratio of 100. `gbps` gives the
+/// bandwidth and its error, GB/s, at a ratio (percent of the pages on the first tier). Returns the
+/// ratio and the verdict of each period.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -50,21 +51,24 @@ fn run(
     (0..periods).map(period).collect()
 }
 
-/// Linear interpolation between points, from the highest ratio to the lowest.
+/// The value at `ratio`, interpolated linearly between `points`. The points are pairs of a ratio
+/// and a value, from the highest ratio to the lowest.
 fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
     let pair = points.windows(2).find(|pair| ratio >= pair[1].0).expect("within the points");
     let ((high, a), (low, b)) = (pair[0], pair[1]);
     b + (a - b) * (ratio - low) / (high - low)
 }
 
-/// Bandwidth of two tiers that share the pages, with a smooth transition where both saturate.
+/// The bandwidth, GB/s, of two tiers of 409 and 225 GB/s with `ratio` percent of the pages on the
+/// first. The transition where both tiers saturate is smooth.
 fn soft(ratio: f64) -> f64 {
     let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
 }
 
-/// Ratio, and bandwidth in GB/s. Six of the bandwidths are from the log in the module header. The
-/// others are invented so that the maximum is at 65, where the log's search comes to rest.
+/// Ratio, and bandwidth in GB/s. Six of the bandwidths are from the log in the header of the module
+/// `dmi`. The others are invented so that the maximum is at 65, where the search in that log comes
+/// to rest.
 const SERVER: [(f64, f64); 12] = [
     (100.0, 409.0),
     (92.0, 441.0),
@@ -162,8 +166,9 @@ fn a_step_below_the_cutoff_is_not_made_for_ever() {
 
 #[test]
 fn more_demand_ends_the_rest() {
-    // First a program with its maximum on the first tier alone; then a program that needs both
-    // tiers.
+    // First runs a program whose bandwidth is highest with all pages on the first tier, then a
+    // program that needs both tiers. The second policy has a dead band, so it reacts one period
+    // later (`lag`).
     for (mut policy, lag) in both().into_iter().zip([0, 1]) {
         run(&mut policy, 20, |ratio| (200.0 + ratio, 0.0));
         let log = run(&mut policy, 40, |ratio| (soft(ratio), 3.0));
@@ -295,8 +300,9 @@ impl Noise {
     }
 }
 
-/// Over 300 seeds and 100 periods: the fraction of periods after the first rest that are more than
-/// 3 points away from the ratio of that rest, and the mean bandwidth of all periods.
+/// Runs `policy` with 300 seeds for 100 periods each. The samples scatter by the fraction
+/// `scatter`. Returns the fraction of periods after the first rest that are more than 3 points away
+/// from the ratio of that rest, and the mean bandwidth of all periods.
 fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
     let (mut rested, mut away, mut carried) = (0, 0, 0.0);
     for seed in 0..300 {

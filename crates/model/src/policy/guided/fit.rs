@@ -30,8 +30,8 @@ const FACTOR_SPREAD: f64 = 0.2;
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
-/// The median of the prior of the circulating bytes is all outstanding requests of the cores. This
-/// is the standard deviation of the logarithm.
+/// The prior of the circulating bytes has all outstanding requests of the cores as its median. This
+/// constant is the standard deviation of its logarithm.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
 /// Tiers with a smaller share of the traffic do not enter the fit.
@@ -47,7 +47,7 @@ pub(super) struct ObservedTraffic {
     pub(super) shares: Vec<f64>,
     /// The total bandwidth, GB/s.
     pub(super) bandwidth_gbps: f64,
-    /// The latency of each tier, ns.
+    /// The latency of each tier, ns; `None` if it is unknown.
     pub(super) latency_ns: Vec<Option<f64>>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
     tiers: usize,
-    /// Indices of the near tiers in the platform.
+    /// Indices of the tiers near the domain, in the platform.
     near: Vec<usize>,
     /// Maximum number of bytes that the cores can have outstanding.
     outstanding_bytes: f64,

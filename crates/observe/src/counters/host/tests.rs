@@ -133,7 +133,7 @@ fn missing_units_are_reported() {
     let mut unit = event(Quantity::Read, Some(0), 64.0, 0);
     (unit.pmu, unit.kind) = ("uncore_imc_0".into(), 0x7fff);
     match Counters::open(plan(vec![unit]), &Root::live()).unwrap_err() {
-        // The kernel checks the permission before the unit.
+        // The kernel checks the permission before it looks for the unit.
         OpenError::NotPermitted { .. } => {}
         why => {
             let text = why.to_string();

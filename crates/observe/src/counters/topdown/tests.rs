@@ -49,8 +49,8 @@ fn slots_of_amd_are_derived_from_its_events() {
         BackendSlots, ContentionSlots, DispatchSlots, FilledSlots, FrontendSlots,
         LoadStalledCycles, RetiringSlots, StalledCycles,
     };
-    // 1000 cycles of 8 slots; 2400 filled, of which 2000 retired; of 500 stalled cycles, 400 on a
-    // load.
+    // There are 1000 cycles of 8 slots. 2400 slots are filled, of which 2000 retire. In 400 of 500
+    // stalled cycles the oldest operation is a load.
     let first: &[(Quantity, f64, f64)] = &[
         (DispatchSlots, 8.0, 1000.0),
         (RetiringSlots, 1.0, 2000.0),

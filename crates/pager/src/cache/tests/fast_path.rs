@@ -5,10 +5,10 @@ use super::*;
 /// The state of the fast path: extents that threads have mapped themselves.
 #[derive(Default)]
 pub(super) struct FastPath {
-    /// Faults that were not committed to the cache yet, and their maximum number.
+    /// Faults that were not committed to the cache yet: at most `log_max`.
     log: Vec<(PageFault, ExtentId)>,
     log_max: usize,
-    /// Extents whose `MoveIn` has not been carried out yet.
+    /// Extents that threads have mapped, and whose `MoveIn` was not carried out yet.
     moved: Vec<ExtentId>,
     count: usize,
 }
@@ -40,7 +40,7 @@ impl Simulation {
         }
     }
 
-    /// Reports the faults that threads have served themselves since the last call to the cache, and
+    /// Reports to the cache the faults that threads have served themselves since the last call, and
     /// queues the actions that follow.
     pub(super) fn commit_mapped(&mut self) {
         let Some(fast_path) = self.fast_path.as_mut().filter(|fast_path| !fast_path.log.is_empty())

@@ -1,4 +1,4 @@
-//! Frames on several nodes.
+//! Tests of caches whose frames are on several nodes.
 
 use super::*;
 use crate::cache::node::Node;
@@ -6,7 +6,7 @@ use crate::cache::node::Node;
 /// A budget of several steps on each node.
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
-/// Pages of a thread's own array: twice the even share of a node.
+/// Number of pages of each thread's own array: twice the even share of a node.
 const ARRAY: usize = 1024;
 
 /// Maximum number of pages of the second array on the first node. The stream of the first thread
@@ -14,12 +14,12 @@ const ARRAY: usize = 1024;
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
-    /// Threads on two nodes, each with an array of its own.
+    /// A simulation of two threads, one on each of two nodes, each with an array of its own.
     fn on_two_nodes(division: Division, seed: u64) -> Self {
         Self::with_nodes(BUDGET, division, 2 * ARRAY, 2, seed)
     }
 
-    /// Resident pages of an array on each node.
+    /// The number of resident pages of the array with index `array` on each node.
     fn resident(&self, array: usize) -> [usize; 2] {
         let mut found = [0; 2];
         for page in array * ARRAY..(array + 1) * ARRAY {

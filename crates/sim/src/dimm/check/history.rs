@@ -95,7 +95,7 @@ impl Rank {
         self.groups.iter().flat_map(|group| &group.banks)
     }
 
-    /// The bank with this number in each group.
+    /// The bank with index `bank` in each group.
     pub(super) fn banks_of(&self, bank: u8) -> impl Iterator<Item = &Bank> {
         self.groups.iter().map(move |group| &group.banks[usize::from(bank)])
     }

@@ -1,4 +1,4 @@
-//! Checks that every row is refreshed in time.
+//! Checks that refresh commands are issued in time.
 //!
 //! A refresh is due each tREFI, and up to N refreshes may be postponed: at any time at most N due
 //! refreshes have not been issued, and two refreshes are at most N + 1 intervals apart (JESD79-5,
@@ -21,14 +21,14 @@ pub struct RefreshRules {
 /// The refreshes of a rank.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshHistory {
-    /// Indexed by the number of a bank within its group.
+    /// Indexed by the index of a bank within its group.
     banks: Vec<Refreshed>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Refreshed {
-    /// The last refresh of the bank. `all` and `same` are its numbers of all-bank and of same-bank
-    /// refreshes so far.
+    /// `last` is the last refresh of the bank. `all` and `same` count the all-bank and the
+    /// same-bank refreshes of the bank so far.
     last: Option<Command>,
     all: u64,
     same: u64,

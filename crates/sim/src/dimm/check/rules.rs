@@ -173,8 +173,8 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // Same-bank refreshes take the bank numbers in turn, so each bank is refreshed once in
-            // this time.
+            // Same-bank refreshes take the bank indices in turn, so each bank is refreshed once in
+            // this interval.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };

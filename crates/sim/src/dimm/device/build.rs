@@ -25,7 +25,8 @@ pub struct Options {
 /// Returns the built-in module of this name.
 ///
 /// # Errors
-/// If no module has this name, or the module does not exist with these devices.
+/// If no module has this name, or the module does not exist with the density and width of
+/// `options`.
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
@@ -273,8 +274,8 @@ impl<'a> Tables<'a> {
         Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
     }
 
-    /// The value `of` the width of the module's devices, if the file has one, else `own`, the value
-    /// of the family.
+    /// The value that `of` reads from the table of the module's width, if this table has one;
+    /// otherwise `own`, the value of the family.
     fn by_width<'p>(
         &'p self,
         own: &'p Sourced,
@@ -409,7 +410,8 @@ impl<'a> Tables<'a> {
         Ok(timing)
     }
 
-    /// Checks that the timing parameters `t` of a module are consistent with each other.
+    /// Checks that the timing parameters `t` of a module are consistent with each other. `ras` is
+    /// the pair of the file for `t_ras`.
     fn possible(&self, t: &Timing, ras: &Sourced) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);

@@ -24,7 +24,8 @@ pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 /// Maximum number of files of a chain.
 const FILES_MAX: usize = 8;
 
-/// The lists whose entries are merged, and the key that identifies an entry.
+/// The lists whose inherited entries are merged with the file's own entries, and the key that
+/// identifies an entry.
 const IDENTITIES: [(&str, &str); 3] = [("speed", "rate"), ("density", "name"), ("width", "name")];
 
 /// The keys of a file that are read before its chain is known.
@@ -98,7 +99,8 @@ impl Chain {
     }
 }
 
-/// Returns the file of `inherits` and the module in it.
+/// Returns the file that `value`, the value of `inherits`, names, and the module in this file.
+/// `circle` returns the circle of files that a path would close.
 fn of_name(
     toml: &TomlText<'_>,
     value: &Spanned<String>,

@@ -9,7 +9,7 @@ use crate::dimm::{
 };
 use proptest::prelude::*;
 
-/// The number of bursts in 512 bytes.
+/// The number of bursts of each row access in these tests: 512 bytes.
 const BURSTS: u16 = 8;
 
 fn device(name: &str, ranks: u32) -> Device {

@@ -25,15 +25,17 @@ struct AccessDistances {
 pub(super) struct RowTiming {
     /// For each bank, the earliest next activation.
     banks: [u64; BANKS_MAX],
-    /// The last activation of each group, and the last four of each rank, the oldest at `oldest`.
+    /// `group_activation` is the last activation of each group. `rank_activations` are the last
+    /// four of each rank, the earliest of them at index `oldest`.
     group_activation: [u64; GROUPS_MAX],
     rank_activations: [[u64; 4]; RANKS_MAX],
     oldest: [u8; RANKS_MAX],
-    /// The last read and the last write of each group and rank.
+    /// The clocks of the last read and of the last write: `group_access` for each group,
+    /// `rank_access` for each rank.
     group_access: [[u64; GROUPS_MAX]; 2],
     rank_access: [[u64; RANKS_MAX]; 2],
-    /// For reads and for writes: the rank of the last access, and the clock of the last access to
-    /// any other rank.
+    /// For reads and for writes: `last_rank` is the rank of the last access, `other_access` the
+    /// clock of the last access to any other rank.
     last_rank: [usize; 2],
     other_access: [u64; 2],
     distances: [[AccessDistances; 2]; 2],
@@ -86,7 +88,8 @@ impl RowTiming {
         }
     }
 
-    /// The earliest activation of a bank.
+    /// The earliest clock of the next activation of `bank`, which is in bank group `group` of rank
+    /// `rank`.
     #[inline]
     pub(super) fn activation(&self, bank: usize, group: usize, rank: usize) -> u64 {
         let last_four = &self.rank_activations[rank];
@@ -109,7 +112,8 @@ impl RowTiming {
         *oldest = (*oldest + 1) % 4;
     }
 
-    /// The earliest first read or write after an activation.
+    /// The earliest clock of the first read or write of an access whose activation is at
+    /// `activated`.
     #[inline]
     pub(super) fn access(&self, write: bool, activated: u64, group: usize, rank: usize) -> u64 {
         let class = usize::from(write);
@@ -129,8 +133,8 @@ impl RowTiming {
         earliest
     }
 
-    /// Records the last read or write of an access, which has auto-precharge. Returns the end of
-    /// the precharge.
+    /// Records the last read or write of an access, which has auto-precharge, at clock `last`. The
+    /// activation of the access was at `activated`. Returns the end of the precharge.
     #[inline]
     pub(super) fn close(
         &mut self,

@@ -1,7 +1,8 @@
 //! The compact form: about five bytes per request.
 //!
-//! After the eight bytes of [`MAGIC`] each request has two numbers of variable length, seven bits
-//! per byte with the lowest first and the highest bit set in all but the last byte (LEB128):
+//! After the eight bytes of [`MAGIC`], each request is two numbers in LEB128: each byte has seven
+//! bits of the number, the lowest bits first. The highest bit of a byte is set, except in the last
+//! byte of the number.
 //!
 //! 1. twice the ps since the previous request, plus 1 for a write;
 //! 2. the distance in lines of 64 bytes from the line of the previous request: twice the distance

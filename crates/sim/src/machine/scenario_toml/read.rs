@@ -149,7 +149,7 @@ struct DeviceFile {
 /// Reads the scenario in `text`.
 ///
 /// # Errors
-/// If the file does not have this form, or has a value that no platform allows.
+/// If the text is not a scenario file, or has a value that no platform allows.
 pub fn parse(file: &str, text: &str) -> Result<ScenarioFile, FileError> {
     let toml = TomlText::new(file, text);
     let read: ScenarioToml = toml.read_as(SCHEMA)?;
@@ -382,7 +382,8 @@ fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Resul
     Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
-/// A quantity whose `number` is in `range`; `shown` is the text of the range.
+/// The quantity in `value`, after a check that its `number` is in `range`. `shown` has the limits
+/// of the range as texts for the error.
 fn within<T: FromStr<Err = UnitError> + Copy>(
     toml: &TomlText<'_>,
     field: &str,

@@ -141,7 +141,8 @@ fn table(last: &BalancePeriod) -> Table<'_> {
 /// A line of a chart: name, style, points, and how the points are connected.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
-/// Draws a chart of lines over time.
+/// Draws a chart of lines over time. The vertical axis ends at `top`, which has the label
+/// `top_text`.
 fn draw_chart(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -288,7 +289,8 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// A smaller share of the target gives a falling line, so the chart depends on its numbers.
+    /// The last period gives node0 95 % of the target in one view, and 20 % in the other. The
+    /// charts of the two views differ. Equal periods give equal charts.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {

@@ -57,7 +57,7 @@ pub(super) struct Comparison<'a> {
 pub(crate) enum RunOutcome {
     /// The run finished and wrote its document.
     Done(Box<Done>),
-    /// The run exceeded its time limit.
+    /// The run exceeded its time limit or the deadline of all runs.
     TooLong,
     /// The error message of a failed run.
     Failed(String),
@@ -118,8 +118,9 @@ impl<'a> Comparison<'a> {
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once on the kind of memory `way`. `memory` is the peak memory of the pager's
-    /// last run. A kind with a memory limit gets this memory as its limit.
+    /// Runs a pattern once on the kind of memory `way`, at a footprint of `ratio` times the budget.
+    /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
+    /// pager's last run. A kind with a memory limit gets this memory as its limit.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -163,7 +164,8 @@ impl<'a> Comparison<'a> {
         Ok(ended)
     }
 
-    /// Runs a pattern with a swap file and the settings of its way, all recorded in the journal.
+    /// Runs a pattern with a swap file and the settings of its kind of memory, all recorded in the
+    /// journal.
     fn with_swap(
         &self,
         run: &PlannedRun<'_>,
@@ -286,7 +288,7 @@ impl<'a> Comparison<'a> {
 
     /// Waits for the end of a run; `None` if the run exceeded its time limit or the deadline of all
     /// runs. The time counts from the run's entry into its control group, because a launcher
-    /// (`--by`) may queue the run before.
+    /// (`--by`) may queue the run before the entry.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -306,7 +308,7 @@ impl<'a> Comparison<'a> {
         Ok(None)
     }
 
-    /// Returns the command of the run.
+    /// Returns the command of the run. A run on the pager writes its statistics to `stats`.
     fn command(&self, run: &PlannedRun<'_>, stats: &Path) -> Vec<OsString> {
         let PlannedRun { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];

@@ -11,9 +11,9 @@ use std::{
     process::{Command, Output},
 };
 
-/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. They cover the
-/// pager and mapped files. The pager keeps up to 16 transfers of 1 MiB outstanding. Mapped files
-/// are read ahead in pieces of several MiB.
+/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. They are similar
+/// to the transfers of the pager and of mapped files. The pager keeps up to 16 transfers of 1 MiB
+/// outstanding. Mapped files are read ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
 /// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
@@ -55,7 +55,8 @@ struct Direction {
     bw_bytes: f64,
 }
 
-/// Measures the best rate of the drive for a pattern with this read share.
+/// Measures the best rate of the drive for a pattern with this read share, in a file of `footprint`
+/// bytes.
 pub(super) fn rate(
     bench: &Comparison<'_>,
     pattern: &Pattern,

@@ -55,7 +55,8 @@ impl StatisticsView {
         frame.render_widget(Line::from("q quit"), keys);
     }
 
-    /// Draws the rate of a counter over time.
+    /// Draws the rate of a counter over time. `count` returns the counter, `what` names it, and
+    /// `text` formats a rate.
     fn draw_rate(
         &self,
         frame: &mut Frame<'_>,

@@ -37,11 +37,14 @@ pub(super) struct Sources<'a> {
     /// For each tier of the source `traffic`, the index in `tiers`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
+    /// Each node with memory, and the index of its tier in `tiers`.
     pub(super) nodes: Vec<(u32, usize)>,
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source of traffic, and the quantities bandwidth and latency as they appear in the document.
+/// A source of traffic (`None` in a dry run, and if there is no source), the index in
+/// [`Sources::tiers`] of each of its tiers, and the quantities bandwidth and latency as they appear
+/// in the document.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -111,7 +114,7 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// Opens the hardware counters of the memory controllers.
+/// Opens the hardware counters of the memory controllers. A dry run only plans them.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
@@ -129,8 +132,9 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring of the command (resctrl), if no other source exists. `quantity`
-/// receives the source, or the reason why it is missing.
+/// Opens the cache monitoring of the command (resctrl), if no other source exists. A dry run only
+/// checks that the monitoring exists. `quantity` receives the source, or the reason why it is
+/// missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -180,7 +184,7 @@ fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     [counted("bandwidth", bytes, "bytes"), counted("latency", waited, "latency")]
 }
 
-/// Opens a socket to which programs write their traffic.
+/// Opens the socket `path`, to which programs write their traffic. A dry run opens no socket.
 fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let source = format!("traffic that programs write to the socket {}", path.display());
@@ -239,7 +243,7 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of the cores' pipeline slots.
+/// Opens the counters of the cores' pipeline slots. A dry run only plans them.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {

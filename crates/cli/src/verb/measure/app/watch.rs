@@ -30,8 +30,8 @@ const SAMPLE_COST: u32 = 20;
 /// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// Fractions of the machine's CPU time. Above the first, a warning reports the time of other
-/// programs. Above the second, a warning reports the time that the hypervisor stole.
+/// Fractions of the machine's CPU time. Above `OTHERS_REPORTED`, a warning reports the time of
+/// other programs. Above `STOLEN_REPORTED`, a warning reports the time that the hypervisor stole.
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
@@ -45,11 +45,12 @@ pub(super) struct AppSampler<'a> {
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
-    /// Ages of the command at its last sample, and at the last sample of its processes.
+    /// The age of the command at its last sample (`sampled`), and at the last sample of its
+    /// processes (`usage_sampled`).
     sampled: Duration,
     usage_sampled: Duration,
-    /// Ages of the command at which the next samples of its processes and of their mappings are
-    /// due.
+    /// The age of the command at which the next sample of its processes is due (`usage_due`), and
+    /// the next sample of its mappings (`maps_due`).
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
@@ -103,8 +104,8 @@ impl<'a> AppSampler<'a> {
         &self.last
     }
 
-    /// Takes a sample of all sources. If a source fails, the record has a warning, and sampling
-    /// continues.
+    /// Takes a sample of the sources that are due. `ended` is true for the sample after the end of
+    /// the command. If a source fails, the record has a warning, and sampling continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),

@@ -27,6 +27,7 @@ pub(super) struct Progress {
     began: Instant,
     /// Number of cases that an earlier run computed.
     before: u64,
+    /// Makes sure that the advice to use several machines is printed only once.
     told: Once,
     file: String,
 }
@@ -47,7 +48,8 @@ impl Progress {
         }
     }
 
-    /// From now on, a signal ends this process at once, with a message about the cases in `rows`.
+    /// From now on, a signal ends this process at once, with a message about the cases in the file
+    /// `rows`.
     pub(super) fn exit_on_signal(&self, rows: &Path) -> Result<(), Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let (bar, rows) = (self.bar.clone(), rows.display().to_string());

@@ -9,7 +9,7 @@ fn target(weights: &[(u32, u32)]) -> Target {
     Target::new(weights.iter().copied()).unwrap()
 }
 
-/// Small pages from address `start` on.
+/// Base pages from the address `start` on, at the locations `places`.
 fn pages(start: u64, places: impl IntoIterator<Item = PageLocation>) -> Vec<Unit> {
     let unit = |(at, location)| Unit { address: start + at as u64 * PAGE, pages: 1, location };
     places.into_iter().enumerate().map(unit).collect()
@@ -149,7 +149,8 @@ fn any_location() -> impl Strategy<Value = PageLocation> {
 }
 
 prop_compose! {
-    /// Runs of equal pages, as memory has them, with gaps, and huge pages in between.
+    /// Runs of neighbouring pages with the same size and location, as memory has them, with gaps
+    /// between the runs. Some runs consist of huge pages.
     fn any_units()(
         runs in
             prop::collection::vec((any_location(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),

@@ -3,7 +3,7 @@
 use super::{walk::Walk, *};
 use crate::dimm::device::Timing;
 
-/// A field of the tables, by its name.
+/// The name of a timing parameter, and a function that returns its field.
 type Field = (&'static str, fn(&mut Timing) -> &mut u32);
 
 /// The timing fields that make some command come too early if they are reduced.
@@ -32,7 +32,8 @@ pub(super) const FIELDS: [Field; 22] = [
     ("burst", |t| &mut t.burst),
 ];
 
-/// Times commands by `broken`, and returns the first violation of the rules of `good`.
+/// Issues random commands as early as the tables of `broken` allow. Returns the first violation of
+/// the rules of `good`.
 fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     (1..=4).find_map(|seed| {
         let mut walk = Walk::new(broken, seed);
