@@ -103,7 +103,7 @@ fn latencies_are_those_of_the_simulation(series: Series, name: &str) {
 
 /// Number of I/Os of a measurement at the queue depth `depth`.
 fn ios(depth: u32) -> u32 {
-    200 + 10 * depth
+    2000 + 10 * depth
 }
 
 fn fio(access: Access, depth: u32) -> String {
