@@ -1,6 +1,7 @@
 //! Choices of a run that are not properties of the card.
 
-/// How the host learns of completions, and which times of its driver the engine adds.
+/// The kind of host: its processors wait for interrupts, poll for completions, or are outside of
+/// the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.

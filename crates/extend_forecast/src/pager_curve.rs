@@ -36,8 +36,8 @@ const RESERVE_DIVISOR: u64 = 16;
 const RESERVE_MAX: u64 = 64 * MIB;
 
 /// The maximum size of the prefetched, unused pages is the budget divided by `PREFETCHED_DIVISOR`.
-/// It is at least `PREFETCHED_MIN` bytes or the budget divided by `PREFETCHED_MIN_DIVISOR`,
-/// whichever is less. It is at most `PREFETCHED_MAX` bytes (`cache/prefetch_queue.rs` of the
+/// The size is at least `PREFETCHED_MIN` bytes or the budget divided by `PREFETCHED_MIN_DIVISOR`,
+/// whichever is less, and at most `PREFETCHED_MAX` bytes (`cache/prefetch_queue.rs` of the
 /// pager).
 const PREFETCHED_DIVISOR: u64 = 16;
 const PREFETCHED_MIN: u64 = 16 * MIB;

@@ -28,7 +28,7 @@ pub struct FileError {
     pub line: Option<usize>,
     /// The name of the field, with its table, or of the column, if known.
     pub field: Option<String>,
-    /// What is wrong, in words.
+    /// The problem, such as a wrong value or a missing key.
     pub problem: String,
     /// The remedy: what to write instead.
     pub hint: String,

@@ -16,7 +16,7 @@ pub struct UnitError {
     pub text: String,
     /// The expected quantity, such as "size".
     pub kind: &'static str,
-    /// What is wrong with the text.
+    /// The error in the text, as a message.
     pub reason: String,
     /// The allowed units, for a hint.
     pub allowed: String,

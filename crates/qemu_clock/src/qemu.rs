@@ -94,7 +94,7 @@ impl DeviceId {
 }
 
 /// A function that a timer calls while QEMU's lock is held. The function gets the guest's time, ns.
-/// It returns the time at which the timer is due again; `None` if the timer stays unset.
+/// The return value is the time at which the timer is due again, ns; `None` leaves the timer unset.
 pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 
 /// A proof that this thread holds QEMU's lock, which functions of devices require.

@@ -61,8 +61,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     Ok(status)
 }
 
-/// What `interleaf measure` measures, and the groups of options that were given. `None` stands for
-/// a group that this measurement does not have.
+/// The measurement that `interleaf measure` makes, and its groups of options. A group is `None` if
+/// this measurement has no such options.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

@@ -51,8 +51,8 @@ pub struct Planned {
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
-    /// What one count stands for: bytes, ns, requests or cycles, summed over all units of the PMU's
-    /// kind.
+    /// The value of one count in bytes, ns, requests or cycles. Counts are summed over all units of
+    /// the PMU's kind.
     pub scale: f64,
     /// Events of one group are counted at the same time: they have the same PMU and CPU.
     pub group: usize,
@@ -353,7 +353,8 @@ impl Making<'_> {
     }
 }
 
-/// What the quantities in `counted` do not give for a tier: `bytes`, `latency` or both.
+/// The measurements of a tier that do not follow from the quantities in `counted`: `bytes`,
+/// `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let waited = counted.contains(&Quantity::OccupancyNs)

@@ -220,15 +220,15 @@ pub enum DeviceError {
     File(FileError),
     /// A module or an option that is in no file.
     Choice {
-        /// What is wrong, as a message.
+        /// The error message.
         problem: String,
-        /// What the user can do, as a message.
+        /// The remedy, as a message.
         hint: String,
     },
 }
 
 impl DeviceError {
-    /// What the user can do about the error.
+    /// The remedy of the error.
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,

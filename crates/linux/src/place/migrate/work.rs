@@ -73,7 +73,7 @@ pub(super) enum Halt {
     Refused(RefusalReason),
 }
 
-/// What was learned about a process. It is kept from pass to pass.
+/// Observations about the migration of a process, which are kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     /// The reason why a page did not migrate. The key is the page's address.
