@@ -268,8 +268,8 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 0], unrated: [].into_iter().collect() }
 }
 
-/// The process that writes to the socket of the feed: the traffic of both tiers, twenty times a
-/// second. The traffic rises for two seconds, and then starts again.
+/// The main function of the process that writes to the socket of the feed. It writes the traffic of
+/// both tiers twenty times a second. The traffic rises for two seconds, and then starts again.
 fn feed(path: &Path) -> ExitCode {
     let Ok(mut socket) = UnixStream::connect(path) else { return ExitCode::FAILURE };
     for step in 0_u64.. {

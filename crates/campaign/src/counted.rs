@@ -1,5 +1,5 @@
-//! Memory bandwidth by the hardware's counters. It is recorded beside the bandwidth that the
-//! measuring threads count themselves.
+//! Measures memory bandwidth with the hardware's counters. The record has this bandwidth beside the
+//! bandwidth that the measuring threads count themselves.
 //!
 //! The counters cover the whole machine. They therefore include the traffic of other programs, and
 //! the lines that the controller reads for prefetches, or for ownership before a store.
@@ -52,12 +52,12 @@ impl TrafficCounters {
         })
     }
 
-    /// Runs `work`. Returns its result, and the bandwidth that the counters of all memory counted
-    /// meanwhile, GB/s. The bandwidth is `None` if the counters are absent or failed.
+    /// Runs `work`. Returns its result, and the mean bandwidth of all memory during `work` by the
+    /// counters, GB/s. The bandwidth is `None` if the counters are absent or failed.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
-        // The first reading starts the counted span right before the work.
+        // A reading counts from the reading before it. Take one right before the work.
         let is_counted = read().is_some();
         let done = work();
         let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };

@@ -49,13 +49,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest window for one sample of the bandwidth.
+/// The longest time over which one sample of the bandwidth is measured.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Longest warm-up of the threads before the first window.
+/// Longest time for which the threads run before the first sample.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// The end of a measurement.
+/// The reason for the end of a campaign.
 pub enum CampaignEnd {
     /// A dry run: no point was measured.
     DryRun,
@@ -100,7 +100,7 @@ impl From<TeamError> for Stop {
     }
 }
 
-/// Measures the points of the tasks of a campaign.
+/// Runs the tasks of a campaign, and records the points that they measure.
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
@@ -111,7 +111,7 @@ pub(crate) struct Bench<'a> {
     bar: ProgressBar,
 }
 
-/// The pages of measured memory by node, and the fraction of the memory on huge pages.
+/// Number of pages of the measured memory on each node, and fraction of the memory on huge pages.
 #[derive(Clone, Debug, Default)]
 struct Backing {
     pages_by_node: BTreeMap<u32, u64>,
@@ -196,7 +196,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Returns a point of `kind` in which only the fields are set that points of all kinds have.
+    /// Returns a point of `kind` with the fields that points of every kind have. The other fields
+    /// have default values.
     fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             kind,
@@ -228,7 +229,8 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// Reads the node and the size of the pages of `regions`, as far as the kernel reports them.
+    /// Counts the pages of `regions` on each node, and the bytes on huge pages, as far as the
+    /// kernel reports them.
     fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
         let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);
@@ -342,7 +344,8 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
-    /// Returns the fastest known kernel for a mix.
+    /// Returns the fastest known kernel of loads and stores for the mix `traffic`. The kernel has
+    /// the instruction set of the setup, if the setup names one.
     fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
         match self.setup.isa {
             Some(isa) => Kernel::best(isa, traffic),
@@ -350,7 +353,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Returns the load of a team with one thread on each of `cpus`.
+    /// Returns the load of a team of threads, one on each of `cpus`, that access memory with
+    /// `traffic`.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);
@@ -370,7 +374,8 @@ impl<'a> Bench<'a> {
     }
 
     /// Measures the bandwidth of one mix of loads and stores, on memory with the given placement of
-    /// pages.
+    /// pages. `method` is the mechanism that places the pages, `kind` the kind of the returned
+    /// point.
     fn bandwidth(
         &self,
         cpus: &NodeCpus,

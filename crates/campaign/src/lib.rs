@@ -5,9 +5,9 @@
 //! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
 //! ```
 //!
-//! `interleaf_measure` measures one point and knows no record. This crate decides which points a
-//! subject ([`Measurement`]) needs on this machine, sets the kernel's weights for interleaved
-//! memory, measures the points one by one, and keeps a [`MeasureDocument`].
+//! `interleaf_measure` measures a single point, and keeps no record. This crate decides which
+//! points a subject ([`Measurement`]) needs on this machine, sets the kernel's weights for
+//! interleaved memory, measures the points one by one, and keeps a [`MeasureDocument`].
 
 #![forbid(unsafe_code)]
 

@@ -57,13 +57,13 @@ pub struct Options {
     pub cpu_node: Option<u32>,
     /// The nodes whose memory is measured, in the list format of numactl.
     pub nodes: Option<String>,
-    /// The instruction set of the kernels.
+    /// The instruction set of the load and store kernels.
     pub isa: Option<Isa>,
     /// The page size of the measured memory.
     pub pages: Pages,
-    /// Duration of a point with all its repetitions.
+    /// Duration of the measurement of one point of the record, with all repetitions.
     pub duration: Option<Time>,
-    /// Repetitions of a point.
+    /// Repetitions of the measurement of one point.
     pub repeat: Option<u32>,
     /// The seed of all random orders.
     pub seed: u64,
@@ -95,7 +95,7 @@ pub struct TrafficOptions {
     pub mixes: Option<Vec<Traffic>>,
     /// True to access lines in random order.
     pub random: bool,
-    /// The size of the memory of each thread, which all buffers of a mix share.
+    /// The memory of each thread. All buffers of a mix together have this size.
     pub buffer: Option<Bytes>,
 }
 

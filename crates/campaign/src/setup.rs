@@ -28,8 +28,8 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// MLC's defaults, so that figures are comparable: a chase over `CHASE_BYTES` by `STRIDE_BYTES`,
-/// and `BUFFER_BYTES` for each loading thread.
+/// Defaults of MLC (Intel Memory Latency Checker), so that figures are comparable with MLC's. The
+/// chase reads `CHASE_BYTES` in steps of `STRIDE_BYTES`. Each loading thread has `BUFFER_BYTES`.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
@@ -37,8 +37,8 @@ const STRIDE_BYTES: u64 = 64;
 /// all default sizes.
 const QUICK_BYTES: u64 = 40_000_000;
 
-/// The chase and all buffers together take, by default, at most the free memory divided by this
-/// number. Each of the two takes at most half of that.
+/// By default, the chase and all buffers together take at most the available memory divided by
+/// `FREE_DIVISOR`: half of that for the chase, half for the buffers.
 const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs of a node on which measuring threads run.
@@ -57,7 +57,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) machine: Machine,
     pub(crate) hardware: Hardware,
     pub(crate) allowed: Option<IdList>,
-    /// The CPUs on which measuring threads run, by node; never empty.
+    /// The CPUs on which measuring threads run, one entry for each node; never empty.
     pub(crate) from: Vec<NodeCpus>,
     /// The nodes whose memory is measured, nearest to the first CPUs first; never empty.
     pub(crate) memory: Vec<u32>,
@@ -175,8 +175,8 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the CPUs that load memory: all CPUs for `bandwidth`, else all except the first CPU,
-    /// which runs the chase.
+    /// Returns the CPUs that load memory: all CPUs for [`Measurement::Bandwidth`], else all except
+    /// the first CPU, which runs the chase. A single CPU does both.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
             [_, load @ ..] if self.measurement != Measurement::Bandwidth && !load.is_empty() => {
@@ -192,13 +192,14 @@ impl<'a> Setup<'a> {
         Some((cache.bytes as f64 / self.chase as f64).min(1.0))
     }
 
-    /// Returns the fraction of the buffers that fits into the last-level caches of their CPUs.
+    /// Returns the fraction of a thread's buffers that fits into its share of the last-level cache,
+    /// with one thread on each of `cpus`.
     pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
         let share = self.hardware.last_level_share(cpus)?;
         Some((share as f64 / self.buffer as f64).min(1.0))
     }
 
-    /// Adds warnings of sizes that are too small for the last-level caches.
+    /// Adds a warning for each size that is too small for the last-level caches.
     fn note_small_sizes(&mut self) {
         let is_chased =
             ![Measurement::Bandwidth, Measurement::Interleave].contains(&self.measurement);
@@ -360,7 +361,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the measured node that is nearest to the CPUs.
+    /// Returns the measured node that is nearest to the CPUs of `from`.
     pub(crate) fn nearest(&self, from: &NodeCpus) -> u32 {
         by_distance(&self.machine, from.node, &self.memory)[0]
     }
@@ -381,7 +382,7 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
     )
 }
 
-/// Returns the CPUs on which measuring threads run, by node.
+/// Returns the CPUs on which measuring threads run, one entry for each node.
 fn from(
     machine: &Machine,
     options: &Options,

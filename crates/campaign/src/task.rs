@@ -5,11 +5,11 @@ use interleaf_measure::traffic::Traffic;
 use interleaf_model::{units::Bandwidth, weights::Weights};
 use std::time::Duration;
 
-/// A unit of work that measures one or several points. `from` is the index in `Setup::from` of the
-/// CPUs that measure, `memory` the node whose memory is measured.
+/// A unit of work that measures one or several points of the record. `from` is the index in
+/// `Setup::from` of the CPUs that measure, `memory` the node whose memory is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Task {
-    /// Idle latency, in the local and in the random order of the chase.
+    /// Idle latency: by a pointer chase in local order (block after block), and in random order.
     Idle { from: usize, memory: u32 },
     /// Idle latency by size of the memory.
     Sweep { from: usize, memory: u32 },

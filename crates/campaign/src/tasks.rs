@@ -16,7 +16,7 @@ const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 /// Default weights, from the largest share of the first tier to the smallest.
 const WEIGHTS: [&str; 8] = ["1:0", "9:1", "4:1", "3:1", "5:2", "2:1", "1:1", "0:1"];
 
-/// Returns the tasks that measure the subject of the options.
+/// Returns the tasks that measure the subject `setup.measurement`.
 ///
 /// # Errors
 /// When the weights cannot be used on this machine.

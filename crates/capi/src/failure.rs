@@ -33,7 +33,7 @@ impl Failure {
         Self::new(Status::BadArgument, why, hint)
     }
 
-    /// The failure to start a pager.
+    /// Returns the failure of `interleaf_open` if the pager did not start because of `why`.
     pub(crate) fn start(why: &io::Error) -> Self {
         let text = format!("the pager does not start: {why}");
         match why.kind() {
@@ -56,7 +56,8 @@ impl Failure {
     }
 }
 
-/// Runs the function of a call, stores the message of a failure, and returns the status for C.
+/// Runs `does`, the body of a C function, and returns its status: 0 on success. On failure, stores
+/// the message for [`message`].
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();

@@ -19,7 +19,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest budget, bytes: two huge pages.
+/// The smallest `options.dram_bytes`: two huge pages of 2 MiB.
 const DRAM_MIN: u64 = 4 << 20;
 
 /// The default of `options.address_bytes`, bytes.
@@ -29,7 +29,7 @@ const ADDRESSES: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
-    /// The requested size of each region, keyed by the address of the region.
+    /// The requested bytes of each region, keyed by the address of its first byte.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -73,7 +73,8 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());
             return Err(Failure::argument(why, "set it to sizeof(interleaf_options)"));
         }
-        // SAFETY: the caller guarantees that the structure has that size.
+        // SAFETY: the caller guarantees that `options` points at `size` bytes, the size of
+        // `Options` or more.
         let made = unsafe { open(&*options) }?;
         // SAFETY: the caller guarantees that `pager` points at a pointer.
         unsafe { *pager = Box::into_raw(Box::new(made)) };
@@ -272,7 +273,8 @@ pub unsafe extern "C" fn interleaf_get_statistics(
             prefetch_hits: counts.prefetch_hits,
             prefetch_wasted: counts.prefetch_wasted,
         };
-        // SAFETY: the caller guarantees that the memory has that size.
+        // SAFETY: the caller guarantees that `statistics` points at `size` bytes, which hold a
+        // `Statistics`.
         unsafe { ptr::write(statistics, found) };
         Ok(())
     })
@@ -303,7 +305,8 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the addresses of a range; an error if no region contains it.
+    /// Returns the range of the `bytes` bytes from `memory` on. Fails if no region contains the
+    /// whole range.
     fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

@@ -72,9 +72,9 @@ pub trait WriteObserver {
         let _ = (command, safe, at);
     }
 
-    /// At `at` the controller sent the completion of a command, of any operation. The host
-    /// submitted the command at `submitted`. The data of the command are safe from `safe` on.
-    /// `safe` is at most `at`, except on a card that acknowledges early.
+    /// At the time `at` the controller sent the completion of a command. The host submitted the
+    /// command at the time `submitted`. The data of the command survive a power failure from the
+    /// time `safe` on. `safe` is at most `at`, except on a card that acknowledges early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
@@ -219,7 +219,6 @@ struct Queue {
     entries: VecDeque<(u64, u32)>,
     /// The number of completion queue entries for which no interrupt has been sent.
     coalesced: u32,
-    /// The number of interrupts so far.
     interrupts: u64,
     /// The time from which the host's processor of this queue is free, fs.
     processor: u64,

@@ -129,7 +129,7 @@ pub struct FioOptions {
 
 impl FioOptions {
     /// Sets the option `name` to `value`, which is written as in a job file. For an option without
-    /// a value, `value` is "". Returns false if the option is unknown here.
+    /// a value, `value` is "". Returns false for an option that this function does not know.
     ///
     /// # Errors
     /// When the value is invalid.

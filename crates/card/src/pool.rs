@@ -17,7 +17,8 @@ pub(crate) struct Pool {
     /// of time.
     returns: Ring,
     /// The sum, over all units, of the ticks for which the unit was taken, modulo 2^64. For each
-    /// unit, a take subtracts its time and a return adds its time.
+    /// unit, [`Pool::take`] subtracts the tick of the take, and [`Pool::give`] or
+    /// [`Pool::give_now`] adds the tick of the return.
     held: u64,
     /// The total time for which requests waited for units, fs, without the present wait.
     waited: u64,
@@ -46,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// Takes `units` units at the time `now` (fs), and returns true, if so many are free. Otherwise
+    /// If `units` units are free at the time `now` (fs), takes them and returns true. Otherwise
     /// returns false, and the time of waiting begins.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {

@@ -1,7 +1,6 @@
 //! A queue in a ring, for timed entries that are added almost in order of time.
 //!
-//! The queue of the standard library has no cheap insertion in order near its end. Here an
-//! insertion moves only the entries with a later time, usually none.
+//! An insertion moves only the entries with a later time, usually none.
 
 /// A queue of entries, each with a time and a value of 64 bits.
 #[derive(Clone, Debug)]
@@ -25,13 +24,11 @@ impl Ring {
         self.head.wrapping_add(place) & (self.entries.len() - 1)
     }
 
-    /// The first entry.
     #[inline]
     pub(crate) fn front(&self) -> Option<(u64, u64)> {
         (self.count > 0).then(|| self.entries[self.head & (self.entries.len() - 1)])
     }
 
-    /// Removes the first entry.
     #[inline]
     pub(crate) fn pop(&mut self) {
         if self.count > 0 {

@@ -11,8 +11,8 @@ use std::{
 use interleaf_card::nvme::{Contents, ContentsFault};
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Contents in a sparse file. They survive simulated power failures; a crash of the machine that
-/// runs the server may lose writes since the last flush.
+/// Contents in a sparse file. The contents survive simulated power failures. A crash of the machine
+/// that runs the server may lose the writes since the last flush.
 #[derive(Debug)]
 pub struct FileContents {
     file: File,
@@ -100,9 +100,9 @@ impl WriteBack {
         self.cached.len() as u64 * self.unit
     }
 
-    /// Applies a power failure. Calls `survives` for each cached unit. If it returns true, the unit
-    /// is written to the durable contents, otherwise the unit is lost. Any unit may survive,
-    /// because a cache may write its units back in any order.
+    /// Applies a power failure. Calls `survives` for each cached unit. If `survives` returns true,
+    /// the unit is written to the durable contents; otherwise the unit is lost. Any unit may
+    /// survive, because a cache may write its units back in any order.
     ///
     /// # Errors
     ///

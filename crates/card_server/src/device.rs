@@ -139,8 +139,8 @@ impl Device {
         self.lose_power_if_due();
     }
 
-    /// True if the power is on. A power failure switches it off. It is on again when the server
-    /// waits for the next connection.
+    /// True if the power is on. A power failure switches the power off. The power is on again when
+    /// the server waits for the next connection.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.has_power
@@ -193,8 +193,8 @@ impl Device {
         Answer { next, vectors: std::mem::take(&mut self.raised) }
     }
 
-    /// Fetches all waiting commands. The pacer delays a command; without a pacer, or if the pacer
-    /// refuses the command, it completes at once. Then signals interrupts.
+    /// Fetches all waiting commands, then signals interrupts. The pacer delays each command.
+    /// Without a pacer, or if the pacer refuses a command, the command completes at once.
     fn fetch_all(&mut self) {
         while let Some(command) = self.fetch() {
             self.forget_after_reset();

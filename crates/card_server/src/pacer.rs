@@ -47,8 +47,8 @@ pub enum Clock {
 /// Femtoseconds of a nanosecond.
 const NANOSECOND: u128 = 1_000_000;
 
-/// An hour, fs. The engine's time is 64 bits of femtoseconds, at most 5 hours, so it must be reset
-/// in time. An idle pacer is reset after one hour. A pacer that is never idle completes all
+/// An hour, fs. The engine's time has 64 bits and overflows after 5 hours, so the pacer is reset
+/// before. An idle pacer is reset after one hour. A pacer that is never idle completes all
 /// commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
@@ -132,8 +132,8 @@ impl Pacer {
         self.outstanding.clear();
     }
 
-    /// The engine's time that belongs to the present time of the clock, femtoseconds. It is never
-    /// before the last event.
+    /// The engine's time at the present time of the clock, fs, and never before the engine's last
+    /// event.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())

@@ -107,12 +107,12 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
 /// The text of a platform file, and the texts of the files of curves that the platform names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlatformSource {
-    /// The name of the file for error messages, followed by the parameters that change the
-    /// platform.
+    /// The name of the file for error messages, followed by the platform's parameters if there are
+    /// any: `NAME:cxl.count=4`.
     pub label: String,
     /// The text of the file.
     pub text: String,
-    /// The text of each file of curves, by its path in the platform file.
+    /// The text of each file of curves, keyed by the path that the platform file gives.
     pub curves: BTreeMap<String, String>,
 }
 
@@ -182,7 +182,7 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
     Ok((with_parameters(platform, parameters)?, source))
 }
 
-/// The curves of a tier of a built-in platform, by `PLATFORM:TIER`.
+/// Returns the CSV text of the curves of a tier of a built-in platform. `name` is `PLATFORM:TIER`.
 fn built_in_curves(name: &str) -> Option<&'static str> {
     let (platform, tier) = name.split_once(':')?;
     embedded(&PLATFORMS, &format!("{platform}/{tier}.csv"))
@@ -417,8 +417,9 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// Returns the built-in scenario `name` or the scenario in the file at this path, and its duration
-/// if it has one. The platform is `asked`, or else the platform that the scenario names.
+/// Returns the built-in scenario `name`, or the scenario in the file at this path. The time is the
+/// duration that the scenario file gives, if any. The platform is `asked`, or else the platform
+/// that the scenario names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -465,8 +466,9 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// Returns a scenario of a single workload. By default the workload has the threads of its measured
-/// runs, at most one per core, and the footprint of the demand.
+/// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the threads
+/// of its measured runs, at most one per core of the first domain. `footprint` defaults to that of
+/// `demand`.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -538,8 +540,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        // A name in a scenario file was joined with the file's folder. Compare only the last
-        // component of the path with the known names.
+        // `path` may be a name from a scenario file, joined with the folder of that file. Only the
+        // last component of `path` is compared with the known names.
         let name = path.file_name().unwrap_or(path.as_os_str());
         let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");

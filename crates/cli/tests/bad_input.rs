@@ -11,7 +11,7 @@ fn bad_input() {
     trycmd::TestCases::new().case("tests/bad-input/*.trycmd");
 }
 
-/// Each mistake of the table gives a suggestion and exit status 2.
+/// Each mistake in `mistakes.txt` gives a suggestion and exit status 2.
 #[test]
 fn a_plausible_mistake_has_a_suggestion() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -35,8 +35,9 @@ fn a_plausible_mistake_has_a_suggestion() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The word itself. For a word `EDIT:path:old:new`, the path of a copy of this file in which `new`
-/// replaces `old`. `count` gives the copy its name.
+/// The argument for `word`. A word `EDIT:path:old:new` stands for the path of a copy of this file
+/// in which `new` replaces `old`. `count` gives the copy its name. Any other word stands for
+/// itself.
 fn edited(word: &str, root: &Path, folder: &Path, count: usize) -> String {
     let parts: Vec<&str> = word.split(':').collect();
     let ["EDIT", path, old, new] = parts[..] else { return word.to_string() };

@@ -78,7 +78,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // The command created no journal either, which would be in `run`.
+    // The command also created no journal, which would be a file in `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");
@@ -133,7 +133,8 @@ fn a_process_advises() {
     assert!(moves.contains("a process as policy moves no pages"), "{moves}");
 }
 
-/// A program feeds its own counts, on a captured machine.
+/// A program writes its own traffic counts to the socket of `--feed`. The advice for a captured
+/// machine uses these counts.
 #[test]
 fn advice_uses_the_traffic_of_a_feed() {
     let folder = tempfile::tempdir().unwrap();

@@ -25,7 +25,7 @@ fn document(files: &[&Path], words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A sweep over 1024 blocks of 64 KiB.
+/// Writes a trace of a sweep over 1024 blocks of 64 KiB, and returns its path.
 fn trace(folder: &Path) -> PathBuf {
     let lines: String = (0..1024).map(|block| format!("r {block}\n")).collect();
     let path = folder.join("sweep.trace");

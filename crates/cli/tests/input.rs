@@ -73,7 +73,8 @@ fn an_exceeded_limit_is_named() {
     }
 }
 
-/// Typical uses are `report -`, `report /dev/stdin` and `report <(...)`.
+/// A document is read from the pipes of a shell: `report -`, `report /dev/stdin` and `report
+/// <(...)`.
 #[test]
 fn pipes_of_a_shell_are_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -57,8 +57,8 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // A coverage of the 90 % intervals of 0.86 to 0.94 is no error. The coverage that is
-        // computed with each workload left out in turn is in this range.
+        // The coverage of the 90 % intervals has no error if it is from 0.86 to 0.94. The coverage
+        // that is computed with each workload left out in turn is in this range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));

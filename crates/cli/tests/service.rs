@@ -108,7 +108,8 @@ fn systemd_understands_the_unit() {
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
 }
 
-/// Further checks by `kubernetes-validate --strict` and `hadolint` are manual (docs/install.md).
+/// The manifest has a configuration that the daemon accepts, and the rights of the unit. Further
+/// checks by `kubernetes-validate --strict` and `hadolint` are manual (docs/install.md).
 #[test]
 fn the_manifest_for_kubernetes_is_like_the_unit() {
     let manifest = fs::read_to_string(in_tree("packaging/kubernetes.yaml")).unwrap();

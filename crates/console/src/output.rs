@@ -31,8 +31,9 @@ pub fn text(text: &str) -> Result<(), Failure> {
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
 }
 
-/// Wraps the wide lines of the text. If a line has columns, such as a name and a text beside it,
-/// its continuation is indented to the last column; otherwise by two blanks.
+/// Wraps lines that are wider than `width`. Two or more spaces in a line separate columns. A
+/// continuation is indented to the last column of its line if this column begins in the left half,
+/// and otherwise by two spaces.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: usize = 2;
     let line = |line: &str| {
@@ -81,8 +82,8 @@ pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     is_terminal() && !is_off && term != "dumb" && !term.is_empty()
 }
 
-/// True if the locale has UTF-8. The first of these variables that is set and not empty decides
-/// (POSIX, 8.2).
+/// True if the locale has UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not
+/// empty decides (POSIX, 8.2).
 pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = names.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
@@ -90,10 +91,10 @@ pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// Lines on stdout for a service that continues when a line cannot be written.
+/// Writes lines to stdout for a service, which continues when a line cannot be written.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// True if the last line was written incompletely.
+    /// True if the last line was written incompletely. The next line then begins with a newline.
     is_torn: bool,
 }
 
@@ -167,8 +168,8 @@ pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Replaces `target` with interim results, which are not synced: a power cut may lose them. A
-/// stream is skipped, because it gets the final contents only.
+/// Replaces `target` with interim results, which are not synced: a power cut may lose them. A pipe,
+/// a device or stdout is skipped, because it gets only the final contents.
 pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
     let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
     match is_stream || is_stdout(target) {
@@ -177,12 +178,12 @@ pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Opens a file that grows, such as a log.
+/// Opens a file to which a command writes piece by piece, such as a log.
 pub fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
     replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
 }
 
-/// Like [`fn@file`], for contents that are not text.
+/// Replaces `target` with `bytes` atomically, like [`fn@file`]. Here `-` is a file name.
 pub fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
     replaced(target, bytes, Durability::Synced)
 }

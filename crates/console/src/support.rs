@@ -14,10 +14,12 @@ pub struct OutputOptions<'a> {
     pub output: Option<&'a Path>,
 }
 
-/// Checks before long work that the record and the HTML page (`report`) can be written.
+/// Checks before long work that the record (`options.output`) and the HTML page (`report`) can be
+/// written.
 ///
 /// # Errors
-/// When one of the files cannot be written, or both are the same file.
+/// When one of the files cannot be written, when both are the same file, or when `report` cannot be
+/// the name of an HTML page.
 pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Result<(), Failure> {
     output::check_writable(options.output)?;
     output::check_writable(report)?;

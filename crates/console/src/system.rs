@@ -89,7 +89,7 @@ pub fn journal_failure(why: JournalError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// The failure of opening a signalfd.
+/// The failure of registering signal handlers, or of starting a thread that waits for signals.
 pub fn signal_failure(why: io::Error) -> Failure {
     Failure::new(
         format!("signals cannot be held: {why}"),

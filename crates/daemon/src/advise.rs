@@ -37,12 +37,12 @@ use interleaf_record::balance::{
     SummaryDocument,
 };
 
-/// The number of consecutive periods of equal advice that ends the observation (`ALIKE`), and the
-/// maximum number of periods if no duration is given (`PERIODS_MAX`).
+/// Without a duration, the observation ends after `ALIKE` consecutive periods with equal advice,
+/// and at the latest after `PERIODS_MAX` periods.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
-/// The largest difference between weights that count as equal advice, percentage points.
+/// The advice of two periods is equal if each weight differs by at most `POINTS` percentage points.
 const POINTS: i32 = 3;
 
 /// A command whose process decides in place of the configured policy.
@@ -158,8 +158,8 @@ pub fn run(
     missing
 }
 
-/// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
-/// the machine from which the files were captured has counters.
+/// Returns the error for a captured machine, which has no live counters. A `source` without a
+/// remedy is available on the machine from which the files were captured.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -197,7 +197,8 @@ fn documents(
     domains.collect()
 }
 
-/// Returns the advice for a domain with `near` bytes of pages on each of its tiers.
+/// Returns the advice for the domain with the index `at`. `near` has the bytes of pages on each of
+/// its tiers.
 fn advice(
     setup: &Setup,
     adviser: &Adviser<'_>,

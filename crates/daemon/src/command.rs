@@ -153,7 +153,7 @@ fn document(
     Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
 }
 
-/// A command before its start, with the setup and the source of bandwidth that steer its pages.
+/// A command before its start, and the setup and source of bandwidth for steering its pages.
 struct Job<'j, 'a> {
     options: &'j SteerOptions,
     config: &'j Config,

@@ -103,7 +103,7 @@ pub struct Overrides<'a> {
 pub enum WantedActuator {
     /// The best actuator that the machine supports.
     Auto,
-    /// This actuator.
+    /// The actuator of this kind.
     Kind(ActuatorKind),
 }
 

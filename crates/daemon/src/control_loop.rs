@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A limit of a period's span that is never reached.
+/// A time limit that no period reaches: 100 years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Balances the pages of the live machine `root` until a signal comes, and then restores the
@@ -56,7 +56,7 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
 
 /// Restores the settings that are still changed, and prints every restored setting.
 fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // This is the last reference to the journal. If another reference remained, dropping that
+    // `journal` is the last reference to the journal. If another reference remained, dropping that
     // reference would restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
@@ -111,8 +111,8 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
-/// The reason why the control loop ends: the machine cannot be observed or steered, a signal or the
-/// deadline came ([`HostError::Stopped`]), or an output failed.
+/// The reason why the control loop ends. `Machine`: the machine cannot be observed or steered, or a
+/// signal or the deadline came ([`HostError::Stopped`]). `Output`: an output failed.
 pub(crate) enum Stop {
     Machine(HostError),
     Output(Failure),
@@ -124,7 +124,7 @@ impl From<HostError> for Stop {
     }
 }
 
-/// Sets the initial shares of the policies, before any observation.
+/// Gives the actuators the initial shares of the policies, before any observation.
 pub(crate) fn place_first(
     host: &mut Host<'_>,
     controller: &Controller,

@@ -72,7 +72,7 @@ fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // A captured machine has some files by name only, without content.
+        // A captured machine has some files by name only. Their old value is unknown.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

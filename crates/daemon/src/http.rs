@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Clients that send nothing, send half a request or do not read are disconnected, and do not
-    /// delay the response to another client, regardless of their number.
+    /// Clients that send nothing, send half a request or do not read are disconnected. More than
+    /// [`CLIENTS_MAX`] of them do not delay the response to another client.
     #[test]
     fn silent_clients_delay_no_other() {
         // No other test uses this address, so no other listener gets its port.

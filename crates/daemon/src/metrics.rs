@@ -37,7 +37,7 @@ type Counters = Family<Labels, Counter>;
 /// Values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// For each domain, by its name: the bytes of pages on each node in the previous period.
+    /// The name of each domain, and the bytes of pages on each of its nodes in the previous period.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
@@ -87,7 +87,7 @@ impl Metrics {
         self.server.address()
     }
 
-    /// Updates the metrics with a period.
+    /// Updates the metrics with the document of a period.
     pub(super) fn count(&mut self, period: &BalancePeriod) {
         let domain = || vec![("domain", period.domain.clone())];
         let numbers = &self.numbers;

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Number of notifications in one watchdog timeout.
+/// Number of watchdog notifications in one watchdog timeout.
 const BEATS: u32 = 4;
 
 /// The connection to the service manager, if any.

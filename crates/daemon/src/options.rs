@@ -3,7 +3,7 @@
 use interleaf_model::units::Time;
 use std::path::PathBuf;
 
-/// How long the control loop runs, and where the record of each of its periods is written.
+/// The duration of a run of the control loop, and the outputs of its periods.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The time after which the control loop stops. With `None` the daemon runs until a signal, the

@@ -23,8 +23,8 @@ impl Outlet {
         Self { name: name.into(), missing: 0, failing: None }
     }
 
-    /// Notes the result of writing a period. Returns a message for the first of several failures,
-    /// and for the first success after a failure.
+    /// Notes the result of writing a period. Returns a message for the first of consecutive
+    /// failures, and for the first success after a failure.
     fn note(&mut self, done: io::Result<()>) -> Option<String> {
         let name = &self.name;
         match (done, self.failing.take()) {

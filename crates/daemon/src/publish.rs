@@ -40,7 +40,7 @@ pub(super) struct Publisher<'a> {
 struct Target {
     path: PathBuf,
     outlet: Outlet,
-    /// Identity of the file that was written last. At its end the daemon removes this file only.
+    /// Identity of the file that was written last. When the daemon ends, it removes only this file.
     id: Option<FileId>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Publisher<'a> {
     /// When periods are missing in the record or on stdout.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
-            // Another daemon may have replaced the file since; that file is kept.
+            // Another daemon may have replaced the file since. The other daemon's file is kept.
             let _ = replace::remove_kept(&path, id);
         }
         self.record.as_ref().map_or(Ok(()), LineFile::missing)?;
@@ -192,7 +192,7 @@ pub(crate) mod tests {
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 
-    /// A period of a domain without readings.
+    /// A period of a domain without counter readings.
     pub(crate) fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
         BalancePeriod {
             schema: SCHEMA.into(),

@@ -56,8 +56,8 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample in which more than this share (0 to 1) of a scope's pages migrates does not count as
-/// quiet. The policies move at least 0.02 of the pages in a step.
+/// A sample is disturbed if more than this share (0 to 1) of a scope's pages migrates in it
+/// (`Settings::placement_floor`). The policies move at least 0.02 of the pages in a step.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.
@@ -267,8 +267,7 @@ impl Setup {
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
     }
 
-    /// Makes the actuator of each scope. Their scans of the scope's pages end early when `stop` is
-    /// set.
+    /// Makes the actuator of each scope. An actuator's scan of pages ends early when `stop` is set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
@@ -342,8 +341,8 @@ impl Setup {
         self.host.goal(&self.target(config, scope, shares))
     }
 
-    /// Returns the initial shares of each scope, before any observation. The shares of a scope are
-    /// those of all tiers of the machine.
+    /// Returns the initial shares of each scope, before any observation. A scope has one share for
+    /// each tier of the machine.
     pub(super) fn start(
         &self,
         config: &Config,
@@ -456,7 +455,7 @@ impl Setup {
             format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        // All scopes have the same kind of actuator.
+        // All scopes have the same kind of actuator, so the first is described.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => {
                 format!("pages move by {}: {}", actuator.kind().name(), actuator.describe())

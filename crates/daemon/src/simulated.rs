@@ -26,7 +26,7 @@ pub struct Machine<'a> {
     pub platform: &'a str,
     /// The workload; `None` for [`WORKLOAD`].
     pub workload: Option<&'a str>,
-    /// The number of threads; `None` for the number of the workload's measured runs.
+    /// The number of threads; `None` for as many threads as in the workload's measured runs.
     pub threads: Option<u32>,
 }
 

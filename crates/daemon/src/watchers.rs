@@ -58,7 +58,7 @@ impl Watchers {
 
     /// Queues a line for all clients, without waiting for them.
     pub(super) fn send(&mut self, line: &str) {
-        // If the thread has ended, the socket has no clients.
+        // If the thread has ended, the socket has no clients, and the line is dropped.
         if self.lines.send(line.into()).is_ok() {
             self.worker.wake();
         }

@@ -13,7 +13,7 @@
 
 use std::fmt::Write as _;
 
-/// The first word of a trace.
+/// The first word in the header line of a trace.
 pub const SCHEMA: &str = "interleaf.trace/1";
 
 /// The allowed block sizes, bytes: a page (4 KiB) to 1 GiB.

@@ -8,8 +8,8 @@
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
-/// A block in the cache: the index of its next access, and whether it was written since it was
-/// read.
+/// A block in the cache. `next` is the index of its next access in the trace. `is_dirty` is true if
+/// the block was written since it was read.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     next: usize,
@@ -52,8 +52,8 @@ fn nexts(trace: &[Touch]) -> Vec<usize> {
 struct Cache {
     most: usize,
     resident: HashMap<u32, Resident>,
-    /// The resident blocks. The key of a block is the index of its next access, which no other
-    /// block has.
+    /// The resident blocks, keyed by the index of their next access. No two blocks have the same
+    /// key.
     by_next: BTreeMap<usize, u32>,
 }
 
@@ -100,8 +100,8 @@ mod tests {
     fn a_sweep_over_twice_the_cache_reads_half_of_it() {
         let trace = reads(&(0..1000).collect::<Vec<_>>());
         let BlockTraffic { read, written } = carried(&trace, 500);
-        // In the long run a pass over n blocks reads n (n - c) / (n - 1) of them with c blocks in
-        // the cache: 500.5.
+        // In a long run, optimal replacement with c cached blocks reads n (n - c) / (n - 1) blocks
+        // in a pass over n blocks. For n = 1000 and c = 500 these are 500.5 blocks.
         assert!((500..=501).contains(&read) && written == 0, "{read} and {written}");
         assert_eq!(carried(&trace, 1000).read, 0);
     }

@@ -50,10 +50,10 @@ pub struct Drive {
     pub both_rate: f64,
     /// The latencies in order of the queue depth; at least one.
     pub pages: Vec<PageLatency>,
-    /// True if the figures were measured in a run of the program: they include the time of its page
+    /// True if the figures come from a run of the program. They then include the time of its page
     /// faults.
     pub is_of_run: bool,
-    /// The name of each figure with its source.
+    /// Pairs of the name of a figure and its source.
     pub sources: Vec<(String, String)>,
 }
 

@@ -70,9 +70,9 @@ pub struct CpuTime {
 }
 
 impl Run {
-    /// Seconds with all data in DRAM. If they were not measured, they are estimated as the elapsed
-    /// time minus the mean stall of a thread. If the CPU time is known, system time is subtracted
-    /// too; the estimate is then at least the user time.
+    /// Seconds with all data in DRAM: `dram_s`, or an estimate if `dram_s` was not measured. The
+    /// estimate is the elapsed time minus the mean stall of a thread. If the CPU time is known, the
+    /// system time is subtracted too, but the result is at least the user time.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;
@@ -210,7 +210,8 @@ impl Model {
         faults * streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
-    /// The traffic at a budget, with the factors and the extra traffic of the run.
+    /// The traffic at a budget: that of `curve` times [`Self::factors`], plus [`Self::extra`] for
+    /// each of the [`missing_bytes`].
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
         let ([read, written], [more_read, more_written]) = (self.factors, self.extra);
@@ -366,8 +367,8 @@ mod tests {
     #[test]
     fn faults_for_a_byte_fall_with_the_bytes_read_where_pages_are_prefetched() {
         let (curve, of_run) = (line(), Drive { is_of_run: true, ..drive(1.0) });
-        // The run has no overlap: 1 s of computation and 3 s of transfers. The forecast is for half
-        // of the bytes.
+        // The run has no overlap: 1 s of computation and 3 s of transfers. The budget of the
+        // forecast halves the bytes that are read.
         let model = Model::of_run(&run(4.0), &curve, &of_run);
         let found = model.forecast(&curve, &of_run, true, 4_500_000_000).seconds;
         assert!((found - (1.0 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");

@@ -74,8 +74,8 @@ impl MissCurve {
         Self::new(footprint_bytes, (1..steps).map(point).collect())
     }
 
-    /// A curve through measured points. Below the smallest budget, the line through the two
-    /// smallest points continues: each byte of DRAM saves the same traffic.
+    /// A curve through measured points. Below the smallest budget, the curve extends the line
+    /// through the two points with the smallest budgets.
     pub fn of_points(footprint_bytes: u64, points: Vec<Point>) -> Self {
         let mut curve = Self::new(footprint_bytes, points);
         if let [first, second, ..] = curve.points[..] {

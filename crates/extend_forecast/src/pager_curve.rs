@@ -44,7 +44,7 @@ const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
-/// Prefetched pages that are not used yet, on average, as a fraction of the maximum that
+/// Mean size of the prefetched, unused pages, as a fraction of the maximum that
 /// [`PREFETCHED_DIVISOR`] gives. The fraction is below 1, because a stream fills its part of the
 /// maximum and then uses it up.
 const PREFETCHED_PART: f64 = 0.5;
@@ -53,9 +53,9 @@ const PREFETCHED_PART: f64 = 0.5;
 /// of the runs and the footprint.
 const STEPS: u64 = 32;
 
-/// The part of a budget that holds used pages, if the footprint does not fit: without the reserve
-/// of free frames and without prefetched pages that are not used yet. `demand_share` is the share
-/// of demand reads among all reads: these pages are not prefetched.
+/// Bytes of a budget that hold used pages, if the footprint does not fit: the budget, minus the
+/// reserve of free frames, minus prefetched pages that are not used yet. `demand_share` is the
+/// share of demand reads among all reads; demand reads are not prefetched.
 ///
 /// The result rises with the budget.
 pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
@@ -139,8 +139,8 @@ impl PagerCurves {
         }
     }
 
-    /// The share of random replacement at which the two curves together give the traffic of `run`,
-    /// a run of one pass. The share is clamped to 0 and 1.
+    /// The share of random replacement at which the weighted mean of both curves equals the traffic
+    /// of `run`, a run of one pass. The share is clamped to the range from 0 to 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
         let [optimal, random] = self.bounds(run.budget_bytes);
         let share = |of: fn(&Traffic) -> f64| {

@@ -38,7 +38,7 @@ impl Replacement {
     }
 }
 
-/// A cache that does not know the future.
+/// A cache of blocks whose replacement policy does not know the next accesses.
 trait BlockCache {
     /// Accesses a block, and returns the transfers that this access causes.
     fn touch(&mut self, block: u32, is_write: bool) -> BlockTraffic;
@@ -60,7 +60,8 @@ fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> BlockTraffic {
 struct Lru {
     most: usize,
     clock: u64,
-    /// For each resident block, the value of `clock` at its last use, and whether it is dirty.
+    /// For each resident block, the value of `clock` at its last use, and true if the block is
+    /// dirty.
     resident: HashMap<u32, (u64, bool)>,
     by_use: BTreeMap<u64, u32>,
 }
@@ -98,7 +99,7 @@ impl BlockCache for Lru {
 struct Random {
     most: usize,
     misses: u64,
-    /// The resident blocks, and whether they are dirty.
+    /// The resident blocks, each with true if the block is dirty.
     frames: Vec<(u32, bool)>,
     frame_of: HashMap<u32, usize>,
 }

@@ -65,8 +65,8 @@ pub fn histogram(blocks: &[u32]) -> Histogram {
     histogram
 }
 
-/// A binary indexed tree over the times of accesses. It counts the marks, of which each block has
-/// one at the time of its last access.
+/// A binary indexed tree that counts marks by the time of an access. Each block has one mark, at
+/// the time of its last access.
 struct Marks(Vec<i64>);
 
 impl Marks {

@@ -20,7 +20,7 @@ use interleaf_record::card::{CardDocument, CardPowerFailure};
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// I/Os that a 99.9999th percentile needs: one of a million is above it.
+/// Minimum number of I/Os for a 99.9999th percentile: one I/O of a million is above the percentile.
 const IOS_OF_TAIL: u64 = 1_000_000;
 
 /// A load, the cards that it runs on, and all options of the simulation.
@@ -33,7 +33,7 @@ pub struct CardJob {
     /// Options of fio that replace the options of every job. The queue depths are in
     /// [`Self::depths`].
     pub options: FioOptions,
-    /// Queue depths of each job, in outstanding requests; each depth gives a point.
+    /// Queue depths of each job, in outstanding requests; each depth gives a point of the document.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,

@@ -34,8 +34,8 @@ pub const OUTSTANDING_MAX: u32 = 65_536;
 /// Default of the round-trip latency between a core and the controller, ns.
 pub const UNCORE_NS: f64 = 65.0;
 
-/// `REQUESTS` is the default number of lines that are accessed at a point, `REQUESTS_MAX` the
-/// largest number.
+/// `REQUESTS` is the default number of lines that are accessed for each mix and load,
+/// `REQUESTS_MAX` the largest number.
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
@@ -93,7 +93,7 @@ pub struct DimmJob {
     pub mixes: Vec<Mix>,
     /// The load of each mix.
     pub load: LoadChoice,
-    /// Number of lines that are read or written at each point, summed over all channels.
+    /// Number of lines that are read or written for each mix and load, summed over all channels.
     pub requests: u64,
 }
 

@@ -18,7 +18,7 @@ use interleaf_sim::machine::{
 /// Default simulated time, s.
 pub const DURATION_S: f64 = 600.0;
 
-/// Progress steps for each policy.
+/// Number of progress steps in the simulation of one policy.
 const STEPS: u64 = 100;
 
 /// Options that replace settings of a scenario.
@@ -75,7 +75,7 @@ pub struct OwnPolicy<'a> {
     pub make: &'a MakePolicy<'a>,
 }
 
-/// The simulated time: `asked`; without it `own`, the scenario's time; without both 600 s.
+/// The simulated time: `asked`, or else `own` (the scenario's time), or else [`DURATION_S`].
 pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
@@ -129,7 +129,7 @@ impl MachineJob {
         self.compared(&prepared, own.name, run, &others, progress)
     }
 
-    /// Simulates the run of the policy `name`, and then each trial of `others`.
+    /// Simulates `run`, the run of the policy `name`, and then each trial of `others`.
     fn compared<'a>(
         &'a self,
         prepared: &PreparedScenario<'a>,
@@ -149,7 +149,8 @@ impl MachineJob {
         Ok(document)
     }
 
-    /// The trial of the job's policy.
+    /// The job's policy with the job's weights and curve error. Fails if weights are given for a
+    /// policy other than [`PolicyKind::Static`].
     fn trial(&self) -> Result<Trial, Failure> {
         let policy = self.policy;
         if self.weights.is_some() && policy != PolicyKind::Static {

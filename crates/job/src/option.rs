@@ -29,7 +29,7 @@ pub const PATTERNS: [(&str, Pattern); 3] =
 pub enum WeightsChoice {
     /// Each ratio of whole numbers up to 10.
     All,
-    /// These weights, in this order.
+    /// The weights to try, in order.
     List(Vec<Weights>),
 }
 
@@ -40,7 +40,7 @@ pub enum LoadChoice {
     Max,
     /// Loads from nearly none to the highest bandwidth.
     Sweep,
-    /// This bandwidth.
+    /// A given bandwidth.
     At(Bandwidth),
 }
 

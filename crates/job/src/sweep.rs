@@ -26,10 +26,11 @@ pub trait Cases: Sync {
     /// The number of cases.
     fn count(&self) -> usize;
 
-    /// The columns of a row, which end with the fingerprints.
+    /// The columns of a row. The last ones are the fingerprints.
     fn columns(&self) -> &'static [Column];
 
-    /// Everything that the rows depend on. Rows of another input are not rows of this sweep.
+    /// The texts of everything that the rows depend on. Rows that were computed from another input
+    /// do not belong to this sweep.
     fn input(&self) -> Vec<String>;
 
     /// Notes on the results that are known before the cases are simulated, such as runs that are
@@ -39,8 +40,8 @@ pub trait Cases: Sync {
     /// The number of rows of the case with the 0-based index `case`.
     fn rows_of(&self, case: usize) -> usize;
 
-    /// Computes what several of these cases share, such as the best static weights. It is called
-    /// before the rows of these cases are computed.
+    /// Computes data that several of `cases` share, such as the best static weights. Callers call
+    /// `prepare` before they call `rows` for these cases.
     fn prepare(&mut self, cases: &[usize]);
 
     /// Simulates a case. Returns the cells of its rows, without those of the fingerprints.
@@ -58,7 +59,7 @@ pub fn fingerprint(cases: &dyn Cases) -> String {
     fingerprint::of(cases.input().into_iter().chain(tool))
 }
 
-/// An argument by name, with its text in each case; `None` in cases without this argument.
+/// The name of an argument, and its text in each case. `None` marks a case without this argument.
 pub type Argument = (&'static str, Vec<Option<String>>);
 
 /// Reads a sweep file of either kind. Returns the command that simulates its cases, `machine` or

@@ -220,7 +220,8 @@ impl Compared {
 enum RunEnd {
     Done(ComparedRun),
     Signal(i32),
-    /// How the command failed, such as `ended with status 3`, and its last lines of output.
+    /// A description of the failure, such as `it ended with status 3`, and the last lines of
+    /// output.
     Failed(String),
 }
 
@@ -459,7 +460,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Returns the end of a comparison by a signal.
+/// Records in the document that a signal has ended the comparison, and returns this end.
 fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
     document.stop(RunsStop::Signal, format!("signal {number} came"));
     RunsEnd::Signal(number)

@@ -80,7 +80,7 @@ pub struct ExtendOptions {
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation; `None` for a fraction of the budget.
     pub min_alloc: Option<Bytes>,
-    /// Whether child processes of the command share the budget, have budgets of their own, or are
+    /// The treatment of child processes: they share the budget, have budgets of their own, or are
     /// not extended.
     pub children: Children,
     /// True if shared anonymous memory is extended too.

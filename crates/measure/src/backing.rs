@@ -61,8 +61,8 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// `bytes * part / whole`: the bytes of a range that are huge or on a node, if `part` of the
-/// `whole` bytes of its mapping are. 0 for an empty mapping.
+/// An estimate of the bytes of a range that are huge or on a node. The range has `bytes`, and lies
+/// in a mapping of `whole` bytes, of which `part` are huge or on the node. 0 for an empty mapping.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

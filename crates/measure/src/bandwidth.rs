@@ -21,7 +21,6 @@ pub struct Windows {
     /// The length of a window. It is long against the interval between two updates of a thread's
     /// counter (some 10 us) and against a timer tick, and short against typical disturbances.
     pub window: Duration,
-    /// The number of windows.
     pub count: usize,
 }
 
@@ -163,7 +162,8 @@ mod tests {
         assert_eq!(found.rate.program_gbps.count, 10);
         let best_gbps = found.windows_gbps.iter().copied().fold(0.0, f64::max);
         assert!(best_gbps >= found.rate.program_gbps.median);
-        // The windows cover only a part of the work of the team.
+        // The team also works outside the windows, so it loads at least the bytes that the windows
+        // count.
         let seen: f64 = found.windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && found.sums[0].loaded as f64 * 64.0 >= seen);
     }

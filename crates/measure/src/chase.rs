@@ -38,11 +38,12 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// every 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The number of slices without another thread on the CPU that a result needs.
+/// The minimum number of undisturbed slices in a result: slices during which no other thread ran on
+/// the CPU.
 const ALONE_MIN: usize = 3;
 
-/// From this number of slices on, disturbed ones included, a measurement does not continue beyond
-/// its span.
+/// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this
+/// number of slices in total.
 const TRIES_MAX: usize = 24;
 
 /// The order in which lines are visited.
@@ -66,7 +67,6 @@ pub struct ChaseShape {
     /// Distance from one line to the next, bytes.
     pub stride: usize,
     pub order: Order,
-    /// The seed of the order.
     pub seed: u64,
     /// True if each lap has a new random order: some prefetchers record a sequence and replay it.
     pub new_laps: bool,

@@ -75,12 +75,11 @@ impl Default for HistogramOptions {
     }
 }
 
-/// A delay that is added between the two readings of the counter, to test the histogram.
+/// A delay that is added between the two readings of the time-stamp counter, to test the histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delay {
     /// One of `every` accesses is delayed; 0 means 1.
     pub every: u64,
-    /// The delay, ns.
     pub ns: f64,
 }
 
@@ -117,7 +116,8 @@ impl Tagged {
     }
 }
 
-/// The distribution of latencies.
+/// The raw and the filtered distribution of the latencies of single accesses, with the chase for
+/// comparison.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// All samples.
@@ -126,7 +126,8 @@ pub struct Histogram {
     pub filtered: Distribution,
     /// The tagged samples.
     pub tagged: Tagged,
-    /// The overhead of reading the counter, which is subtracted from the samples.
+    /// The overhead of reading the time-stamp counter, which is subtracted from the samples, and
+    /// the step of the counter.
     pub timer: Timer,
     /// The latency by the chase in the same memory, measured alternately with the samples.
     pub chase: Slices,
@@ -147,7 +148,7 @@ struct Calibration {
     /// The latency of a hit in this cache, ns.
     hit_ns: f64,
     stamps: Vec<Stamp>,
-    /// The step of the counter, ns.
+    /// The step of the time-stamp counter, ns.
     resolution_ns: f64,
     /// The overhead that each calibration so far has measured, ns.
     overheads_ns: Vec<f64>,
@@ -203,9 +204,9 @@ fn sound_mean(batch: &[u32]) -> f64 {
     sound.iter().map(|ticks| f64::from(*ticks)).sum::<f64>() / sound.len() as f64
 }
 
-/// The step of the counter, from sorted samples: the greatest common divisor of the distances
-/// between neighbours. Only the lower nine tenths of the samples are used, because they are dense
-/// there.
+/// The step of the time-stamp counter in ticks, from sorted samples: the greatest common divisor of
+/// the distances between neighbours. Only the lower nine tenths of the samples are used, because
+/// they are dense there.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -324,8 +325,8 @@ impl Sampling {
         }
     }
 
-    /// Ends a window of sampling, and counts its open gaps as stolen or as gaps. `stolen` is true
-    /// if the hypervisor took time during the window.
+    /// Ends a window of sampling. Counts its `open` samples as stolen if the hypervisor took time
+    /// during the window (`stolen`), or else as gaps.
     fn settle(&mut self, stolen: bool) {
         if stolen {
             self.tagged.stolen += self.open;

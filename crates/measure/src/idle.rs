@@ -1,4 +1,5 @@
-//! Idle latency: of memory, in both orders of the chase, and of each level of the caches.
+//! Idle latency: of memory, in the local and the random order of the chase, and of each level of
+//! the caches.
 //!
 //! The result of a repetition is the median of slices of 2 ms, which is correct if fewer than half
 //! of the slices are disturbed. The result of an order of the chase is the median of several
@@ -98,7 +99,7 @@ impl ChaseOptions {
     }
 }
 
-/// The latency by a chase in one order.
+/// The latency that a chase in one order measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
     /// The slices of each repetition.
@@ -137,9 +138,9 @@ impl Idle {
     }
 }
 
-/// Measures the idle latency in both orders of the chase. The calling thread runs the chase, and
-/// should stay on its CPU ([`crate::pin`]). `progress` is called with the completed fraction, 0 to
-/// 1.
+/// Measures the idle latency in the local order of the chase, then in the random order. The calling
+/// thread runs the chase, and should stay on its CPU ([`crate::pin`]). `progress` is called with
+/// the completed fraction, 0 to 1.
 ///
 /// # Errors
 /// When the memory cannot be mapped, or a chase ends at a wrong line.
@@ -152,8 +153,8 @@ pub fn idle(
     let began = Instant::now();
     let mut chase = Chase::new(options.region()?, options.local())?;
     let region = chase.region();
-    // Huge pages are only information: if the list of mappings cannot be read, the count is
-    // unknown.
+    // The bytes in huge pages are only reported. If the list of mappings cannot be read, they are
+    // therefore unknown, and the measurement continues.
     let huge = huge_bytes(root, region.start() as usize, region.bytes()).ok().flatten();
     let local = latency(&mut chase, clock, options, &mut |done| progress(done / 2.0))?;
     chase.reshape(options.random())?;

@@ -1,8 +1,8 @@
 //! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
 //! placement.
 //!
-//! Published tables of interleaving are measured with such buffers. They have a row for each mix
-//! and a column for each choice of weights. Published curves show the best weights for each load.
+//! Such buffers give the tables and curves of publications on interleaving. A table has a row for
+//! each mix and a column for each choice of weights. A curve shows the best weights for each load.
 //! There are two methods of placing the pages:
 //!
 //! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
@@ -53,7 +53,7 @@ pub fn region(
     }
 }
 
-/// One region for each loading thread; the regions are made in parallel.
+/// Maps `count` regions in parallel, one for each loading thread.
 ///
 /// # Errors
 ///

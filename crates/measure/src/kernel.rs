@@ -136,7 +136,8 @@ const BATCH: usize = 8;
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
 
 impl Kernel {
-    /// The fastest known kernel of an instruction set for this traffic.
+    /// The fastest known kernel of an instruction set for this traffic; `None` if this machine
+    /// lacks the instruction set, or no kernel issues the traffic.
     pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
@@ -147,7 +148,8 @@ impl Kernel {
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
-    /// The fastest known kernels of an instruction set, one of each kind.
+    /// The fastest known kernels of an instruction set, one for each kind of access; empty if this
+    /// machine lacks the instruction set.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }

@@ -256,7 +256,8 @@ mod tests {
         }
     }
 
-    /// A curve through many points of a formula: latency by load.
+    /// A curve through 995 points of a formula. `latency_ns` gives the latency at a load, a
+    /// fraction of `most_gbps`.
     fn formula(most_gbps: f64, latency_ns: impl Fn(f64) -> f64) -> Curve {
         let point = |step: i32| {
             let load = f64::from(step) / 1000.0;
@@ -277,7 +278,7 @@ mod tests {
         points
     }
 
-    /// The knee, by an exhaustive search over many points.
+    /// The bandwidth at the knee, GB/s, found by an exhaustive search over many loads.
     fn true_knee(curve: &Curve) -> f64 {
         let flow = |step: i32| curve.response().at(200.0 * f64::from(step));
         let strength = |step: &i32| flow(*step).bandwidth_gbps / flow(*step).latency_ns;

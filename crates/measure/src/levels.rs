@@ -21,10 +21,10 @@
 /// filled unevenly and TLB misses add latency.
 const RISE_MAX: f64 = 1.25;
 
-/// Minimum ratio of a level's last size to its first.
+/// Minimum ratio of the largest size of a plateau to its smallest.
 const LENGTH_MIN: f64 = 1.9;
 
-/// Minimum ratio of a level's latency to that of the level before.
+/// Minimum ratio of the latency of a level to the latency of the level before.
 const STEP_MIN: f64 = 1.4;
 
 /// The fraction of the accesses that miss where a level ends.
@@ -153,8 +153,8 @@ fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// The size, from the middle of the plateau `run` on, at which the latency crosses `bound`. It is
-/// interpolated between two points.
+/// The size at which the latency crosses `bound`, searched from the middle of the plateau `run` on.
+/// It is interpolated between two points.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);
@@ -210,8 +210,8 @@ mod tests {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0), (32.0 * MIB, 15.0)];
         let found = levels(&sweep(&caches, 110.0, |_| 0.0));
         assert!(shows(&found, &caches, 110.0), "{found:?}");
-        // A last-level cache that other programs fill completely has no effect, as if it were
-        // missing.
+        // A last-level cache that other programs fill completely has no effect. It is therefore
+        // left out of the simulated hierarchy.
         let found = levels(&sweep(&caches[..2], 110.0, |_| 0.0));
         assert!(shows(&found, &caches[..2], 110.0), "{found:?}");
     }

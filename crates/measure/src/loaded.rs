@@ -30,8 +30,8 @@ use std::{
 };
 
 /// MLC's injection delays: the list of its `--loaded_latency`, in cycles. MLC's work between two
-/// delays is not public. Here a delay is this number of ticks of the counter after each group of
-/// lines.
+/// delays is not public. Here a delay is this number of ticks of the time-stamp counter after each
+/// group of lines.
 pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
@@ -52,7 +52,7 @@ pub struct LoadedOptions {
     pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
-    /// The time for which the threads run with a new pause before its measurement begins.
+    /// The time for which the threads run with a new pause before the measurement begins.
     pub settle: Duration,
     /// The length of the measurement of each point.
     pub span: Duration,
@@ -109,7 +109,7 @@ pub struct Step {
     /// GB/s.
     pub controller_gbps: f64,
     pub latency: Slices,
-    /// Each `WINDOW` of the measurement has a latency: the median of these latencies, ns, and their
+    /// The median of the latencies in all windows (`WINDOW`) of the measurement, ns, and their
     /// spread.
     pub latency_ns: Spread,
     /// Duration of the measurement.
@@ -157,7 +157,7 @@ impl LoadSweep {
     /// out as outliers. The steps themselves are unchanged.
     ///
     /// # Errors
-    /// When a step is out of range of curves.
+    /// When the bandwidth or the latency of a step is outside the range of curves.
     pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
         let steps: Vec<Loaded> = self.steps.iter().map(Step::loaded).collect();
         let point = |point: Loaded| CurvePoint {
@@ -336,7 +336,7 @@ fn loaded(steps: &[Step]) -> Vec<Loaded> {
     steps.iter().map(Step::loaded).collect()
 }
 
-/// A pause that is not negative and not above a second.
+/// `pause` ns as a duration, limited to the range from 0 to 1 s.
 fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }

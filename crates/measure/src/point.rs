@@ -42,14 +42,13 @@ pub enum Pattern {
 /// The binding of threads to the CPUs of a node, and of their memory to nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The node of the CPUs.
     pub cpu_node: u32,
-    /// The nodes of the memory, each with its pages per round; one node with 1 page if memory is
-    /// not interleaved.
+    /// The nodes of the memory, each with its number of pages in a round of interleaving. If memory
+    /// is not interleaved, there is one node with 1 page.
     pub memory: Vec<(u32, u32)>,
 }
 
-/// Bandwidth, by source.
+/// The bandwidth of a program, and the bandwidth that follows for the memory controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Bytes that the program loaded and stored, GB/s.

@@ -65,7 +65,8 @@ impl Ring {
         self.stride = stride;
         let start = self.region.start() as usize;
         let words = self.region.words_mut();
-        // Words of earlier links become invalid, so no cursor can be made from them.
+        // The value 1 marks a word that is not linked, so `at` returns no cursor on words of
+        // earlier links.
         words[..self.extent].fill(1);
         self.extent = 0;
         let Some(&first) = order.first() else { return };

@@ -64,7 +64,7 @@ pub struct Load {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
-    /// No CPU for a thread.
+    /// The load names no CPU.
     #[error("a load without CPUs")]
     NoCpus,
     /// The machine does not have the instruction set.
@@ -343,9 +343,9 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, and then pauses. Stopping the kernel and reading the clock takes
-/// time. After each group, it would cost a third of the bandwidth at the shortest pauses. Short
-/// pauses are therefore merged into longer ones.
+/// Accesses some groups of lines, and then pauses. Before a pause, the kernel must be stopped and
+/// the clock read. A pause after each group would cost a third of the bandwidth at the shortest
+/// pauses. Short pauses are therefore merged into longer ones.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;

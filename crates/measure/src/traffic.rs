@@ -16,7 +16,7 @@
 use interleaf_model::mix::{Mix, MixError, NAMED};
 use std::{fmt, str::FromStr};
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
 /// The loads and stores of a kernel for one group of lines.

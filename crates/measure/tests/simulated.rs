@@ -14,7 +14,7 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// With a pause of this length, threads have the effect of half their number.
+/// Threads with a pause of this length load the memory as half as many threads without a pause.
 const HALF_NS: f64 = 1000.0;
 
 fn read(path: &str) -> String {

@@ -1,8 +1,8 @@
 //! Configurations of a server that can be bought: a platform with some of its channels populated,
 //! expanders of another platform, a drive that extends memory, and the list of all parts.
 //!
-//! A platform with 550 GB/s on twelve channels has 367 GB/s with eight populated channels; four of
-//! its eight expanders have half of the bandwidth, capacity and power of its expander tier.
+//! Example: a platform with 550 GB/s on twelve channels has 367 GB/s with eight populated channels.
+//! Four of its eight expanders have half of the bandwidth, capacity and power of its expander tier.
 
 use crate::{
     curve::CurveError,

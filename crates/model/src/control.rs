@@ -3,9 +3,9 @@
 //! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
 //! interleaving for tiered memory", Micron, 7 August 2025). A window ([`window`]) filters the noisy
 //! readings in between: samples with migration are left out, and the 90th percentile of the rest
-//! represents the period. If the load varies within a period, only the samples with load count.
-//! With too few quiet samples the loop holds off: it waits another period, because the effect of
-//! the last decision is not visible yet.
+//! represents the period. If the load varies within a period, only the samples under load are used.
+//! With too few quiet samples (samples without migration) the loop holds off: it waits another
+//! period, because the effect of the last decision is not visible yet.
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s
@@ -93,9 +93,10 @@ pub struct Controller {
 /// The control of one domain: its policy, with the target, window and guards.
 struct DomainControl {
     domain: usize,
-    /// Indices of the tiers near the domain.
+    /// Indices of the tiers near the domain, into [`Layout::tiers`].
     near: Vec<usize>,
-    /// Indices of the steered scopes.
+    /// Indices of the scopes (sets of pages) that the domain's policy steers, into
+    /// [`Layout::scopes`].
     scopes: Vec<usize>,
     policy: Box<dyn Policy>,
     target: Vec<f64>,

@@ -260,8 +260,8 @@ const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 /// of latencies is taken, because any disturbance of a measurement raises the latency.
 ///
 /// The first point has no priority. A pointer chase alone has one line in flight at any latency, so
-/// it always sorts first: if a disturbed chase (441 ns at 0.15 GB/s) had priority, all good points
-/// after it (150 ns at 10 GB/s) would be left out.
+/// it always sorts first. With priority for the first point, a disturbed chase (441 ns at 0.15
+/// GB/s) would exclude all good points after it (150 ns at 10 GB/s).
 fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     struct Chain {
         points: usize,

@@ -40,7 +40,7 @@ impl FileError {
         self.problem.strip_prefix("missing field `")?.strip_suffix('`')
     }
 
-    /// This error with the hint that `hints` has for the missing key, if any.
+    /// Replaces the hint of this error by the hint that `hints` has for the missing key, if any.
     #[must_use]
     pub fn with_hint_of_missing(self, hints: &[(&str, &str)]) -> Self {
         let hint = hints.iter().find(|(key, _)| self.missing_key() == Some(*key));

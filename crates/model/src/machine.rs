@@ -60,7 +60,8 @@ pub struct DomainLayout {
     pub name: String,
     /// The number of its cores.
     pub cores: u32,
-    /// The tiers near it, the fastest first, as indices into [`Layout::tiers`]; at least one.
+    /// The tiers near the domain, the fastest first, as indices into [`Layout::tiers`]; at least
+    /// one.
     pub tiers: Vec<usize>,
 }
 
@@ -161,7 +162,7 @@ pub struct Residency {
 /// Pages of similar hotness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
-    /// The rate at which a page of the band is found accessed, per second.
+    /// The number of times per second that a page of the band is found accessed.
     pub accesses_per_s: f64,
     /// Bytes of the band on each tier.
     pub bytes: Vec<u64>,

@@ -1,9 +1,9 @@
 //! Traffic mixes: reads, writes and kind of stores of the lines that cross the memory controller.
 //!
-//! The names are the names of Intel's Memory Latency Checker (`-W` in its public help). They count
-//! traffic at the memory controller: an ordinary store reads its line first (read for ownership)
-//! and writes it back later, so a loop that only stores is `W5`, half reads and half writes. A
-//! non-temporal store writes without reading.
+//! The names are the names of Intel's Memory Latency Checker (`-W` in its public help). The mixes
+//! count traffic at the memory controller. An ordinary store reads its line first (read for
+//! ownership) and writes it back later, so a loop that only stores is `W5`: half reads and half
+//! writes. A non-temporal store writes without reading.
 
 use std::{fmt, str::FromStr};
 

@@ -47,7 +47,7 @@ const FIRST_LOOKS: [usize; 2] = [6, 10];
 /// share the rest evenly.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
-/// Minimum number of rounds: the standard deviation of two values is too uncertain.
+/// Minimum number of rounds, because the standard deviation of two values is too uncertain.
 pub const ROUNDS_MIN: usize = 3;
 
 /// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and

@@ -1,9 +1,9 @@
 //! Parameters that change a platform: `cxl.count=4,dram.capacity=512GiB`.
 //!
-//! They follow the name of the platform after a colon: `xeon6-cz122:cxl.count=4` has four of the
-//! eight expanders that the platform describes. A count scales bandwidth, capacity, static power
-//! and the limit of the queue counters of its tier in proportion; latencies at the same fraction of
-//! the bandwidth stay.
+//! The parameters follow the name of the platform after a colon: `xeon6-cz122:cxl.count=4` has four
+//! of the eight expanders that the platform describes. A count scales bandwidth, capacity, static
+//! power and the limit of the queue counters of its tier in proportion. Latencies at the same
+//! fraction of the bandwidth stay.
 
 use crate::{
     configuration::{Count, scaled},
@@ -34,8 +34,8 @@ impl ParameterError {
     }
 }
 
-/// The name of a platform, and its parameters if it has any: the text after the last colon, if it
-/// has an equals sign.
+/// Splits `name` into the name of a platform and its parameters. The parameters are the text after
+/// the last colon, if this text has an equals sign.
 pub fn split(name: &str) -> (&str, Option<&str>) {
     match name.rsplit_once(':') {
         Some((name, text)) if text.contains('=') => (name, Some(text)),

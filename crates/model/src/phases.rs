@@ -90,7 +90,7 @@ impl Sums {
 }
 
 /// The intervals of even bandwidth in `readings`, in order, without gaps; empty without readings.
-/// The caller leaves out readings without a duration or a number.
+/// The caller leaves out readings whose duration is 0 or whose bandwidth is not a number.
 pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     if readings.is_empty() {
         return vec![];
@@ -148,8 +148,8 @@ fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Merges similar neighbours. While there are too many intervals, merges the neighbours that add
-/// the least cost.
+/// Merges neighbouring intervals of similar bandwidth ([`ALIKE`]). While more than
+/// [`INTERVALS_MAX`] intervals are left, merges the neighbours that add the least cost.
 fn merge(sums: &Sums, ranges: &mut Vec<Range<usize>>) {
     loop {
         let joined = |pair: &[Range<usize>]| pair[0].start..pair[1].end;

@@ -23,7 +23,7 @@ pub struct Platform {
     pub links: Vec<Link>,
     /// Bandwidth that traffic on one tier takes from another.
     pub couplings: Vec<Coupling>,
-    /// The evenness with which threads load interleaved tiers.
+    /// The page streams, whose number determines how evenly threads load interleaved tiers.
     pub interleaving: Interleaving,
     /// Power of components other than tiers, if known.
     pub power: Option<Power>,
@@ -42,8 +42,8 @@ pub struct Cpu {
 
 /// Power of components other than tiers.
 ///
-/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ;
-/// the power of the tiers is added to that: see [`TierPower`](crate::tier::TierPower).
+/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ.
+/// The power of the tiers ([`TierPower`](crate::tier::TierPower)) is added to that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
     /// Power of the server with idle cores and without memory, W.
@@ -102,7 +102,7 @@ pub struct Coupling {
     pub figure: Figure,
 }
 
-/// The evenness with which threads load interleaved tiers.
+/// The page streams, whose number determines how evenly threads load interleaved tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interleaving {
     /// The number of independent page streams that represent the threads.

@@ -64,7 +64,7 @@ pub struct TierReading {
 }
 
 /// The observation of a period, from its quiet samples (samples without migration). If the load
-/// varies within the period, only samples with load count.
+/// varies within the period, only the samples under load are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.
@@ -81,7 +81,7 @@ pub struct Observation {
     pub tiers: Vec<TierObservation>,
     /// The target shares that were in force during the period.
     pub target: Vec<f64>,
-    /// Bytes of the steered scopes, if known.
+    /// Bytes of the pages that the policy may move (the steered scopes), if known.
     pub steered_bytes: Option<u64>,
 }
 

@@ -28,7 +28,7 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
-/// this value (next to no gain) or below, and ends at [`GAIN`] or above.
+/// `NO_GAIN` or below (next to no gain), and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
 /// The interval must end at this speed-up or above. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
@@ -45,8 +45,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Widens the interval by the error of the model (root of the sum of squares), for weights with
-    /// pages on more than one tier, and for speeds on two platforms.
+    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]: the squares of both errors
+    /// are added. Meant for weights with pages on more than one tier, and for speeds relative to
+    /// another platform.
     #[must_use]
     pub fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
@@ -121,7 +122,7 @@ impl Prediction {
         Self { threads, rows, best, inputs, undecided: None }
     }
 
-    /// This prediction, with [`Self::undecided`] computed from its rows.
+    /// Computes [`Self::undecided`] from the rows.
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let undecided = widest_undecided(fits.map(|(at, row)| (at, row.speedup)));
@@ -136,7 +137,8 @@ fn widest_undecided<T>(speedups: impl Iterator<Item = (T, Estimate)>) -> Option<
     widest.filter(|(_, speedup)| speedup.low <= NO_GAIN && speedup.high >= GAIN)
 }
 
-/// Provenance of the tiers that `rows` use and of the constants of `platform`.
+/// The names and the provenance of the figures behind `rows`: the curves of the tiers that the rows
+/// use, and the constants of `platform`.
 fn platform_provenance(platform: &Platform, rows: &[Row]) -> Vec<(String, Provenance)> {
     let used = |tier: usize| rows.iter().any(|row| row.weights.as_slice()[tier] > 0);
     let mut inputs: Vec<_> = platform

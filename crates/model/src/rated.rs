@@ -1,7 +1,7 @@
 //! A platform from ratings alone: the figures of firmware tables, with the shape of loaded latency
 //! measured on other machines.
 //!
-//! This platform serves policies that need curves on a machine without measured curves. Each figure
+//! The platform serves policies that need curves on a machine without measured curves. Each figure
 //! is `assumed`: the rated bandwidth of a tier is used as its maximum for every mix.
 
 use crate::{

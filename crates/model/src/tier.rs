@@ -68,8 +68,8 @@ pub struct Tier {
 
 /// A limit of the counters that observe the queue of a tier.
 ///
-/// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
-/// gives is then lower than the latency of a thread: 500 GB/s of reads are 7.8 lines/ns, so 1,150
+/// Reads beyond the limit wait before the queue and are not counted. The latency by Little's law is
+/// then lower than the latency of a thread. Example: 500 GB/s of reads are 7.8 lines/ns, so 1,150
 /// counted reads are 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
@@ -88,7 +88,7 @@ pub struct TierPower {
     pub static_w: f64,
     /// Energy of each bit read or written, on its whole path, pJ.
     pub energy_pj_per_bit: f64,
-    /// The provenance and the source of the two figures above.
+    /// The provenance and the source of `static_w` and `energy_pj_per_bit`.
     pub figure: Figure,
 }
 

@@ -62,8 +62,8 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The whole percentages nearest to `shares`, which sum to 1. The largest remainders are
-    /// rounded up.
+    /// The whole percentages nearest to `shares` (which sum to 1). The percentages sum to 100,
+    /// because the largest remainders are rounded up.
     pub fn percent(shares: &[f64]) -> Self {
         let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
         let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();

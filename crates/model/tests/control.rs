@@ -37,8 +37,7 @@ struct Fake {
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
     demand_gbps: Vec<f64>,
-    /// The time between a decision and the start of the migration, and the duration of the
-    /// migration.
+    /// `lag`: from a decision to the start of the migration. `delay`: duration of the migration.
     lag: Duration,
     delay: Duration,
     now: Duration,
@@ -210,7 +209,8 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// A policy that steps through `firsts`, shares of the first tier, and records its observations.
+/// A policy that steps through `firsts`, shares of the first tier. It can decide early, after
+/// `enough` quiet samples. `shown` records its observations.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,

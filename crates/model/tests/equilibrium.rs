@@ -35,8 +35,8 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // For `back` above 0.59 the bytes in flight rise all the way to this point: the rise of
-            // latency outweighs the loss of bandwidth, because 4 - back - 2 / back > 0.
+            // For `back` above 0.59, 4 - back - 2 / back is above 0: the rise of latency outweighs
+            // the loss of bandwidth, and the bytes in flight rise all the way to this point.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()
@@ -96,8 +96,8 @@ fn alone(platform: &Platform, load: &Load) -> LoadEquilibrium {
     solve(platform, std::slice::from_ref(load)).loads.remove(0)
 }
 
-/// The bandwidth at which the first of the tiers is saturated, with these shares of the traffic,
-/// GB/s.
+/// The total bandwidth, GB/s, at which one of the tiers saturates, if these shares of the traffic
+/// go to the tiers.
 fn limit(platform: &Platform, shares: &[f64]) -> f64 {
     let most = |tier: &Tier| tier.curves.of(Mix::READ).unwrap().max_bandwidth_gbps();
     let used = platform.tiers.iter().zip(shares).filter(|(_, share)| **share > 0.0);

@@ -243,13 +243,13 @@ fn threads_are_spread_over_the_domains() {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
         assert!((near / far - 1.0).abs() < 1e-9, "{near} {far}");
     }
-    // Threads on both sockets have the same speed with their pages on either socket.
+    // With threads on both sockets, the bandwidth is the same with all pages on either socket.
     let [left, right] = ["1:0:0:0", "0:1:0:0"].map(|weights| at(&two, 240.0, weights));
     assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
 }
 
-/// Half of the traffic to each tier crosses the link to its socket, so a link of 50 GB/s in each
-/// direction allows 100 GB/s on the tiers of either socket.
+/// Half of the traffic to each tier crosses the link to its socket. A link of 50 GB/s in each
+/// direction therefore allows 100 GB/s on the tiers of either socket.
 #[test]
 fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     let mut two = platform("two-sockets");
@@ -277,8 +277,8 @@ fn rows_are_computed_one_by_one_as_together() {
     assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }
 
-/// The upper bounds, which spare a search most of its predictions, hold at each choice of weights:
-/// with few threads, which latency limits, and with many, which bandwidth limits; with phases and
+/// The upper bounds spare a search most of its predictions. They hold at each choice of weights:
+/// with few threads (limited by latency) and with many (limited by bandwidth), with phases and
 /// without.
 #[test]
 fn no_speedup_exceeds_its_limit() {

@@ -92,7 +92,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (any::<Index>(), any::<u8>()).prop_map(|(at, b)| Mutation::Byte(at, b)),
         1 => any::<Index>().prop_map(Mutation::DeleteLine),
         1 => any::<Index>().prop_map(Mutation::DuplicateLine),
-        // Numbers are mutated most often. Most accepted mutations change a number.
+        // Numbers are mutated most often, because most accepted mutations change a number.
         6 => (any::<Index>(), prop::sample::select(&EXTREMES[..]))
             .prop_map(|(at, number)| Mutation::Number(at, number)),
     ]
@@ -238,7 +238,7 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Short texts of the formats' characters, which parsers reject later than random texts.
+    /// Short texts of characters that the formats use. Parsers read them further than random texts.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);

@@ -156,7 +156,7 @@ impl Source for Feed {
     }
 }
 
-/// The clock that all programs of this machine share.
+/// The time of the clock `CLOCK_MONOTONIC`, which all programs of this machine share.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
@@ -267,8 +267,8 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
         return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // A time in the future is from another clock and is ignored. So is a time before the end of the
-    // last line, below.
+    // A `time_ns` in the future is from another clock, and is ignored. A `time_ns` before the end
+    // of the last line is ignored below.
     let came = now();
     let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
     let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);

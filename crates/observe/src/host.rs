@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval of [`Actuator::update`].
+/// The minimum interval between two calls of [`Actuator::update`].
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between samples.
@@ -39,7 +39,7 @@ pub struct Host<'a> {
     host: HostLayout,
     source: Box<dyn Source + 'a>,
     clock: Box<dyn Clock + 'a>,
-    /// An actuator for each scope of the layout; `None` if no page is to be migrated.
+    /// An actuator for each scope of the layout; `None` if no page of the scope is to be migrated.
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     states: Vec<ActuatorState>,
@@ -128,7 +128,7 @@ impl<'a> Host<'a> {
         &self.host.nodes
     }
 
-    /// Updates each actuator, once in [`UPDATE_INTERVAL`].
+    /// Updates each actuator, at most once in [`UPDATE_INTERVAL`].
     fn update(&mut self) -> Result<(), HostError> {
         if self.last_update.elapsed() < UPDATE_INTERVAL {
             return Ok(());

@@ -25,9 +25,9 @@ pub struct CpuCounters {
 /// Interference between two readings of [`CpuCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interference {
-    /// CPUs that other programs kept busy, on average.
+    /// The mean number of CPUs that other programs kept busy.
     pub others: f64,
-    /// CPUs that the hypervisor took, on average.
+    /// The mean number of CPUs that the hypervisor took.
     pub stolen: f64,
     /// The largest relative change of a CPU's frequency; `None` if unknown.
     pub frequency_change: Option<f64>,
@@ -72,8 +72,8 @@ impl CpuCounters {
 fn machine(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
-    // User, nice, system, idle, iowait, irq, softirq, steal; the first two include the time of
-    // guests.
+    // The numbers are user, nice, system, idle, iowait, irq, softirq and steal time. User and nice
+    // time include the time of guests.
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     Some((at(0) + at(1) + at(2) + at(5) + at(6), at(7)))
 }

@@ -63,8 +63,8 @@ impl Meter {
         Ok(self.read_each()?.into_iter().flatten().sum())
     }
 
-    /// Energy of each of [`Meter::names`] since the last reading, J; `None` for a meter that cannot
-    /// be read any more.
+    /// Energy of each meter since the last reading, J, in the order of [`Meter::names`]; `None` for
+    /// a meter that cannot be read any more.
     ///
     /// # Errors
     /// The errors of [`Meter::read`].
@@ -92,14 +92,15 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
     let mut found = vec![];
     for name in root.names(ZONES)? {
         let path = format!("{ZONES}/{name}");
-        // `intel-rapl-mmio` meters the same packages in another way.
+        // The zones of `intel-rapl-mmio` are skipped, because they meter the same packages.
         if !name.starts_with("intel-rapl:") {
             continue;
         }
         let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
         let kind = kind.trim();
         if kind.starts_with("package") || kind == "dram" {
-            // `intel-rapl:0:1` is a part of `intel-rapl:0`.
+            // The zone `intel-rapl:0:1` is a part of `intel-rapl:0`, whose name comes first in the
+            // name of the part.
             let package = path.rsplit_once(':').map_or("", |(package, _)| package);
             let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
             found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));

@@ -78,8 +78,8 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Creates an empty group. Its name has the process ID `own` and the start time of the calling
-    /// process.
+    /// Creates an empty group. `own` is the process ID of the calling process. The name of the
+    /// group has this ID and the start time of the process.
     ///
     /// # Errors
     /// When the CPU cannot count, or this user may not create groups.
@@ -170,8 +170,8 @@ mod tests {
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
         // `interleaf-8-1` is of a killed process, `theirs` of another program, and `interleaf-x`
-        // has a name that Interleaf does not use. `interleaf-7-9876` is of the running process 7,
-        // and is removed again, because `open` creates it.
+        // has a name that Interleaf does not use. `interleaf-7-9876` is of the running process 7.
+        // It is removed before `open`, which creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

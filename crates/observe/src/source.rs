@@ -57,7 +57,7 @@ pub struct DomainCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slots {
     pub all: f64,
-    /// Slots in which nothing was issued because data was missing.
+    /// Slots in which nothing was issued because the core waited for memory.
     pub memory: f64,
 }
 

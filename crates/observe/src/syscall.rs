@@ -1,5 +1,5 @@
 //! The system calls of counting that no crate wraps: the only `unsafe` of this crate. Each function
-//! states its preconditions, checks them, and returns the kernel's answer.
+//! is safe to call, and returns the kernel's answer.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 

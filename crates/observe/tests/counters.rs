@@ -77,8 +77,8 @@ fn of<'a>(plan: &'a Plan, pmu: &'a str, cpu: u32) -> impl Iterator<Item = &'a Pl
     plan.events.iter().filter(move |event| event.pmu == pmu && event.cpu == cpu)
 }
 
-/// Regression test: the kernel's `cas_count_read` counts only the first sub-channel of Granite
-/// Rapids.
+/// The plan has events of both sub-channels of a channel of Granite Rapids. The kernel's
+/// `cas_count_read` counts only the first sub-channel.
 #[test]
 fn no_half_of_granite_rapids() {
     let plan = planned(&captured(XEON)).unwrap();

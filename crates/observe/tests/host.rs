@@ -82,7 +82,7 @@ impl Source for Spans {
     }
 }
 
-/// A clock that sleeps, and stops after this number of waits.
+/// A clock that sleeps. The last of this number of waits requests a stop.
 struct Waits(u32);
 
 impl Clock for Waits {

@@ -96,8 +96,8 @@ fn odd_values_do_not_panic() {
         assert!(all.len() > 20, "{name}");
         let mut alike: BTreeMap<String, u32> = BTreeMap::new();
         for path in all {
-            // Of files whose paths differ only in numbers, such as the files of CPUs, two are
-            // enough.
+            // Files whose paths differ only in numbers are alike, such as the files of CPUs. Only
+            // two of these are changed.
             let shape = path.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
             let seen = alike.entry(shape).or_default();
             *seen += 1;
@@ -117,8 +117,8 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// A node with an impossible rating, such as a latency of half a second, counts as unrated. Two of
-/// these ratings once crashed `balance`.
+/// An impossible rating, such as a latency of half a second, is ignored. Without a read bandwidth,
+/// a node counts as unrated. Two of these ratings once crashed `balance`.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the node of a thread is cached: reading it from `/proc` takes some microseconds.
+/// Time for which the node of a thread is cached, because a read from `/proc` takes microseconds.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum number of threads whose node is cached.
@@ -54,8 +54,8 @@ impl Nodes {
         Self::default()
     }
 
-    /// The nodes of these budgets; budgets after the first [`NODES_MAX`] are ignored. A single node
-    /// without a fixed share needs no placement.
+    /// The nodes of these budgets; budgets after the first [`NODES_MAX`] are ignored. With a single
+    /// node and no fixed share, all memory counts as one node.
     pub fn new(budgets: &[NodeBudget]) -> Self {
         let budgets = &budgets[..budgets.len().min(NODES_MAX)];
         let is_fixed = budgets.iter().any(|budget| budget.dram_bytes.is_some());

@@ -39,7 +39,7 @@ pub const READ_WRITE: u32 = 3;
 pub struct Pager {
     pub(crate) context: Arc<Context>,
     thread: Mutex<Option<Thread>>,
-    /// The entry for signal handlers, in signal mode.
+    /// The registration with the handler of SIGBUS, in [`FaultMode::Signal`].
     registration: Option<Registration>,
 }
 
@@ -51,8 +51,8 @@ enum PageSpace {
     Shared(Box<dyn AddressSpace>),
 }
 
-/// The frames of a pager, bound to `nodes`. The frames are not bound if the process has a memory
-/// policy, or may not use one of the nodes. They count as one node then.
+/// The frames of a pager, bound to `nodes`. If the process has a memory policy, or may not use one
+/// of the nodes, the frames are not bound and count as one node.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -230,7 +230,7 @@ impl Pager {
         *lock(&self.context.counts)
     }
 
-    /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
+    /// Publishes in the ledger the bytes of allocations of 128 KiB and more that are not extended.
     pub fn publish_unextended(&self, bytes: u64) {
         // In a child that was just forked, the lock may be held by a thread that exists only in the
         // parent.
@@ -251,8 +251,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The thread of `follow_share` may still hold a reference to the slot, so the slot is
-        // released here.
+        // The thread of `follow_share` may still hold a reference to the slot. Then a drop does not
+        // release the slot, so the slot is released here.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }

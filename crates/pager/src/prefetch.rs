@@ -16,8 +16,8 @@
 //! number of pages. [`history::History`] predicts irregular accesses that repeat in the same order.
 //!
 //! A wasted prefetch costs time of the drive, and frames. Therefore a stream prefetches only after
-//! two correct predictions, or by advice of the program. It begins with short prefetches. After
-//! wasted prefetches, streams need more confidence (`throttle.rs`).
+//! two correct predictions, or by advice of the program. A stream begins with short prefetches.
+//! After wasted prefetches, streams need more confidence (`throttle.rs`).
 
 pub mod stream;
 
@@ -198,7 +198,7 @@ impl Prefetcher {
         self.streams.next_expected()
     }
 
-    /// Prefetched pages of a stream were dropped untouched.
+    /// Reports to a stream that its prefetched pages were dropped untouched.
     pub fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         if stream == ADVISED_STREAM {
             // The program announced these pages by `MADV_WILLNEED`. Such prefetches are not

@@ -118,7 +118,8 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task of this process, if a test started this process: `TASK PLAN FOLDER`.
+/// The task, the fault plan and the folder of this process, if a test has started the process with
+/// the three words in `INTERLEAF_TEST_FAULTS`.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);

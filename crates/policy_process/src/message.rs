@@ -130,7 +130,7 @@ impl Answer {
     }
 }
 
-/// The beginning of a text, on one line and without control characters.
+/// The first `TEXT_MAX` characters of a text, with a space in place of each control character.
 fn printable(text: &str) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX);
     let shown: String = shown.collect();

@@ -162,7 +162,7 @@ impl Drop for Worker {
     }
 }
 
-/// The descriptors to wait for. All clients have the same `interest`.
+/// The set of a server's descriptors for [`wait`]. All clients have the same `interest`.
 pub fn watched<'a, C: AsFd + 'a>(
     control: &'a UnixStream,
     listener: Option<&'a impl AsFd>,

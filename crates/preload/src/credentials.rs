@@ -19,7 +19,7 @@ use std::{
 /// The user and the groups of a thread.
 struct Credentials {
     groups: Vec<gid_t>,
-    /// The real, effective and saved ID of the user. `group` has those of the group.
+    /// The real, effective and saved ID of the user. `group` has the same three IDs of the group.
     user: [uid_t; 3],
     group: [gid_t; 3],
 }

@@ -1,7 +1,7 @@
 //! The allocator of this library itself. It does not use `malloc(3)`, because the lock of the
-//! program's allocator may be held when this library is called. The allocator may hold it while it
-//! calls `mmap(2)`, and so may the thread that a signal handler interrupts. In a child of
-//! `_Fork(3)`, the lock may be held by a thread that does not exist in the child.
+//! program's allocator may be held when this library is called. The program's allocator may hold
+//! its lock while it calls `mmap(2)`. A thread that a signal handler interrupts may hold this lock,
+//! too. In a child of `_Fork(3)`, a thread that does not exist in the child may hold it for ever.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are

@@ -3,9 +3,10 @@
 //! `posix_spawn(3)` or `system(3)` shares the parent's memory until it executes a new program, and
 //! needs no handler.
 //!
-//! `_Fork` may be called in a signal handler. The code around it takes no lock that the interrupted
-//! thread may hold: this library's locks are held with signals blocked ([`crate::state::inside`]),
-//! and its memory does not come from the program's allocator ([`crate::heap`]).
+//! `_Fork` may be called in a signal handler. The code of this library before and after `_Fork`
+//! takes no lock that the interrupted thread may hold: this library's locks are held with signals
+//! blocked ([`crate::state::inside`]), and its memory does not come from the program's allocator
+//! ([`crate::heap`]).
 
 use crate::{
     errno, heap, next, shared,

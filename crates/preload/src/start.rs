@@ -24,7 +24,8 @@ use std::{
     time::Duration,
 };
 
-/// A process whose allocations total less than this is not extended: a shell, or a launcher.
+/// A process whose allocations of 128 KiB and more total less than this number of bytes is not
+/// extended, for example a shell or a launcher.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.

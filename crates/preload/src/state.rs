@@ -179,7 +179,7 @@ pub(crate) fn count_unextended(bytes: usize) {
 /// Subtracts an allocation that was not extended from [`UNEXTENDED`].
 pub(crate) fn uncount_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
-        // The total stays at 0 or above: it lacks the allocations before this library's start.
+        // The total stops at 0, because allocations before this library's start were not added.
         let _ =
             UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));
     }

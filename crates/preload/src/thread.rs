@@ -1,7 +1,7 @@
 //! Threads of the pager, hidden from the program.
 //!
 //! A program may make its first large allocation while the calling thread holds a lock of the
-//! program or of its libraries. It may be the lock of the dynamic loader, or a lock of an allocator
+//! program or of its libraries. The lock may be that of the dynamic loader, or that of an allocator
 //! that calls `mmap(2)`. In a signal handler or in a child of `_Fork(3)`, a lock may even be held
 //! for ever.
 //!
@@ -47,12 +47,12 @@ const CONTROL: usize = 8192;
 const OFFSET_MAX: usize = 64 << 20;
 
 /// Bytes of an entry in a thread's table of blocks of thread-local storage: the block's address,
-/// and the pointer to free.
+/// and the pointer that the loader frees.
 const ENTRY: usize = 16;
 
 /// A loaded object (program or library) that has thread-local storage.
 struct Module {
-    /// The loader's ID of the object's thread-local storage, from 1 on.
+    /// The loader's ID of the object's thread-local storage, counted from 1.
     id: usize,
     /// The distance of the object's block of thread-local storage from the thread pointer, bytes.
     offset: isize,
@@ -230,8 +230,8 @@ struct ThreadStart {
     work: Work,
 }
 
-/// A started thread. `number` is its thread ID, which the kernel sets to 0 when the thread has
-/// ended, and wakes the waiters.
+/// A started thread. `number` is its thread ID. When the thread has ended, the kernel sets `number`
+/// to 0 and wakes the threads that wait for it.
 pub(crate) struct StartedThread {
     number: AtomicU32,
     _memory: ThreadMemory,

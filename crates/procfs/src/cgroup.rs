@@ -56,16 +56,16 @@ impl Version {
 /// group.
 pub const PROCESSES_FILE: &str = "cgroup.procs";
 
-/// The file with the controllers that groups of version 2 enable for their children: writing
+/// The file with the controllers that a group of version 2 enables for its children. Writing
 /// `+memory` enables the memory controller.
 pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 
-/// The file with the controllers of a group of version 2.
+/// The file with the controllers that are available in a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// In version 1, a limit of this value or more means no limit, bytes. For no limit the kernel
-/// writes the largest signed number rounded down to whole pages, of 4 KiB to 64 KiB. Here this
-/// number is rounded down to 1 MiB, so the comparison holds for each page size.
+/// A version-1 limit of at least `NO_LIMIT_BYTES` bytes means no limit. For no limit the kernel
+/// writes `i64::MAX`, rounded down to whole pages of 4 KiB to 64 KiB. `NO_LIMIT_BYTES` is rounded
+/// down to 1 MiB, so it is at most the kernel's number for each page size.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A memory limit, as the kernel writes it in a file such as `memory.max`.
@@ -73,7 +73,7 @@ const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 pub enum Limit {
     /// Bytes.
     Bytes(u64),
-    /// `max`, or the largest number that version 1 can write.
+    /// `max` in version 2, a number of at least `NO_LIMIT_BYTES` in version 1.
     Unlimited,
 }
 
@@ -104,7 +104,7 @@ pub struct Membership<'a> {
 }
 
 impl<'a> Membership<'a> {
-    /// Parses a line; `None` when it is not of this form.
+    /// Parses a line `ID:CONTROLLERS:PATH`; `None` when a part is missing.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.splitn(3, ':').skip(1);
         Some(Self { controllers: parts.next()?, path: parts.next()? })

@@ -1,4 +1,4 @@
-//! Reading the files of the kernel below a root.
+//! Reads and writes files of the kernel below a root folder.
 
 use rustix::{
     fs::{Mode, OFlags, RawDir},
@@ -26,7 +26,7 @@ impl Files {
         Self { root: Cow::Borrowed(Path::new("/")) }
     }
 
-    /// The files below a folder.
+    /// The files below the folder `root`, such as a captured machine.
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: Cow::Owned(root.into()) }
     }
@@ -36,8 +36,8 @@ impl Files {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The content of a file; `None` when there is no such file, or its process has ended.
-    /// Allocates.
+    /// The content of a file; `None` when the file does not exist, or its process, control group or
+    /// device is gone. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.

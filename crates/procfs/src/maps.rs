@@ -9,7 +9,7 @@
 use crate::words::{decimal, hexadecimal, split_once, words};
 use std::ops::Range;
 
-/// A mapping. The first line of each mapping in `smaps` has the same form.
+/// A mapping: a line of `maps`. In `smaps`, the first line of each mapping has the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// The address range, page-aligned.
@@ -24,7 +24,7 @@ pub struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Parses a line; `None` when it is not of this form.
+    /// Parses a line of `maps`; `None` when it is malformed.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = words(line);
         let (start, end) = split_once(words.next()?, b'-')?;

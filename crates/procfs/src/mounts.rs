@@ -15,7 +15,7 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Parses a line of `mountinfo`, which may have any number of fields before the `-`:
+    /// Parses a line of `mountinfo`, which may have any number of optional fields before the `-`:
     /// `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory`.
     pub fn of_mountinfo(line: &'a str) -> Option<Self> {
         let (place, system) = line.split_once(" - ")?;
@@ -23,7 +23,7 @@ impl<'a> Mount<'a> {
         let (top, at) = (place.next()?, place.next()?);
         let mut system = system.split(' ');
         let kind = system.next()?;
-        // The source and the options of a file system may both be empty.
+        // A line that ends before the options is valid: its options are empty.
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 

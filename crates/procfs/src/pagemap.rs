@@ -113,7 +113,7 @@ pub struct PageRegion {
     pub start: u64,
     /// The address behind the last page.
     pub end: u64,
-    /// Bits of `PAGE_IS_...`.
+    /// The categories of these pages, as bits such as `PAGE_IS_PRESENT`.
     pub categories: u64,
 }
 

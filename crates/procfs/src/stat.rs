@@ -22,7 +22,7 @@ pub struct Stat<'a> {
 }
 
 impl<'a> Stat<'a> {
-    /// Parses a line; `None` when it is not of this form.
+    /// Parses a line of `stat`; `None` when it is malformed.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let open = line.windows(2).position(|pair| pair == b" (")?;
         let close = line.windows(2).rposition(|pair| pair == b") ")?;
@@ -30,8 +30,8 @@ impl<'a> Stat<'a> {
         Some(Self { pid, name: line.get(open + 2..close)?, fields: &line[close + 2..] })
     }
 
-    /// A field by its number in proc_pid_stat(5), from 3 on; `None` when it is missing, negative or
-    /// no number.
+    /// The field with this number in proc_pid_stat(5), from 3 on; `None` when the field is missing,
+    /// is negative or is not a number.
     pub fn field(&self, number: usize) -> Option<u64> {
         decimal(words(self.fields).nth(number.checked_sub(3)?)?)
     }

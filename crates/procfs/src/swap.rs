@@ -4,8 +4,8 @@
 
 use std::{ffi::CStr, io};
 
-/// `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority: the kernel fills this swap
-/// before all other swap.
+/// A flag of swapon(2): `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority. The kernel
+/// fills such a swap file before all swap of lower priority.
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
 /// True when a text of `/proc/swaps` has a file of this name, in any folder. The kernel escapes
@@ -15,7 +15,8 @@ pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     swaps.lines().any(|line| name(line) == Some(true))
 }
 
-/// swapon(2): lets the kernel swap to a file that mkswap(8) has prepared. Requires `CAP_SYS_ADMIN`.
+/// swapon(2): lets the kernel swap to a file that mkswap(8) has prepared. `flags` are those of
+/// swapon(2), such as [`HIGHEST_PRIORITY`]. Requires `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// The errors of swapon(2).

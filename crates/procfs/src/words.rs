@@ -21,7 +21,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
 }
 
-/// The parts of a text before and after the first `divider`; `None` without a divider.
+/// The parts of a text before and after its first `divider`; `None` without a divider.
 pub(crate) fn split_once(text: &[u8], divider: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == divider)?;
     Some((&text[..at], &text[at + 1..]))

@@ -186,7 +186,8 @@ fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     Ok(weights.as_slice().to_vec())
 }
 
-/// The names of the built-in platforms, workloads, scenarios, cards or memory modules, by `kind`.
+/// The names of the built-in platforms, workloads, scenarios, cards, memory modules or studies, by
+/// `kind`.
 #[pyfunction]
 fn names(kind: &str) -> Vec<String> {
     match kind {

@@ -95,7 +95,7 @@ fn predict(
     call::long(py, progress, move |steps| request.json(steps))
 }
 
-/// Number of figures in a row that do not depend on the number of tiers.
+/// Number of values in a row besides the values of the tiers.
 const SCALARS: usize = 10;
 
 /// Predicts `count` weights, given as `count` x tiers bytes, with full precision. Returns the

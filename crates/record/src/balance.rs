@@ -1,9 +1,9 @@
-//! Documents of the daemon: a line of JSON for each period and domain (`interleaf.balance/1`), the
-//! advice at the end of `balance --advise` (`interleaf.balance.advice/1`), and the plan of
-//! `balance --dry-run` (`interleaf.balance.plan/1`).
+//! The three documents of `interleaf balance`: a line of JSON for each control period of a domain
+//! (`interleaf.balance/1`), the advice that `--advise` writes at the end
+//! (`interleaf.balance.advice/1`), and the plan of `--dry-run` (`interleaf.balance.plan/1`).
 //!
-//! Weights are percentages of the pages on each node. Lists by node have the order of `nodes`, the
-//! fastest node first.
+//! Weights are percentages of the pages on each node. Lists with an element for each node have the
+//! order of `nodes`, the fastest node first.
 
 mod figures;
 
@@ -92,20 +92,21 @@ pub enum GainBasis {
 display_word!(GainBasis);
 
 impl BalanceLog {
-    /// The periods of the last run: a run appends to the file, and its time begins at 0.
+    /// The periods of the last run in the file. Each run appends its periods, and `time_s` begins
+    /// at 0 in each run, so a decrease of `time_s` marks the start of a run.
     pub fn last_run(&self) -> &[BalancePeriod] {
         let began = self.periods.windows(2).rposition(|pair| pair[1].time_s < pair[0].time_s);
         &self.periods[began.map_or(0, |at| at + 1)..]
     }
 
-    /// A line of JSON for each period, and then for each advice.
+    /// The text of the file: a line of JSON for each of `periods`, then one for each of `advice`.
     pub fn text(&self) -> String {
         let periods = self.periods.iter().map(super::json_line);
         let lines = periods.chain(self.advice.iter().map(super::json_line));
         lines.map(|line| line + "\n").collect()
     }
 
-    /// The figures of the last run.
+    /// Figures of the shares, the bandwidth and the migration in the last run.
     pub fn figures(&self) -> Vec<Figure> {
         figures(self.last_run())
     }
@@ -118,8 +119,8 @@ impl Check for BalancePeriod {
 }
 
 impl BalancePeriod {
-    /// Checks that lists by node have an element for each node. `path` precedes the names of the
-    /// lists in errors.
+    /// Checks that `target_weights` and `reached_share` have an element for each node. `path` is
+    /// put before the names of these fields in errors.
     pub(crate) fn check_lists(&self, path: &str) -> Checked {
         let nodes = self.nodes.len();
         let of_node =
@@ -128,7 +129,8 @@ impl BalancePeriod {
         of_node("reached_share", self.reached_share.as_ref().map_or(nodes, Vec::len))
     }
 
-    /// The document of a period of the domain with the index `at`, on the running machine.
+    /// The document of a control period on the running machine. `at` is the index of the domain in
+    /// the layout of `host`.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
@@ -138,8 +140,9 @@ impl BalancePeriod {
         Self { reached_bytes, ..document }
     }
 
-    /// The document of a period of the domain with the index `at` in `layout`, on a real or a
-    /// simulated machine. `nodes` has the node of each tier.
+    /// The document of a control period on a real or a simulated machine. `at` is the index of the
+    /// domain in `layout`. `nodes` has the node of each tier. `reached` is the share of the
+    /// domain's pages on each of its nodes, if known.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
@@ -170,7 +173,7 @@ impl BalancePeriod {
     }
 }
 
-/// Bytes of a domain's scopes on each of its nodes; `None` when no placement was sampled.
+/// Bytes of all scopes of a domain on each of `nodes`; `None` when no placement was sampled.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
@@ -319,7 +322,7 @@ pub struct SourceDocument {
 }
 
 impl SourceDocument {
-    /// The source in one line.
+    /// The description of the source, after `nothing: ` if the source does not exist.
     pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),

@@ -1,5 +1,5 @@
-//! A comparison of the kinds of memory (`way`: dram, pager, swap, mmap), as
-//! `interleaf.bench.compare/1`.
+//! A comparison of ways to hold the data of a program (field `way`: `dram`, `pager`, `swap`,
+//! `mmap`), as `interleaf.bench.compare/1`.
 //!
 //! `interleaf bench compare` runs each pattern at several ratios of footprint to budget, on each
 //! way. The efficiency of a row is its speed divided by the speed on DRAM. The ceiling is the speed
@@ -166,7 +166,7 @@ pub struct Budget {
 }
 
 impl BenchCompareDocument {
-    /// A comparison without rows. The drive is the one that holds the folder `store`.
+    /// The document without rows. Its `machine` has the drive that holds the folder `store`.
     pub fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -179,10 +179,10 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Compares `rows`, a pattern at a ratio of footprint to budget on each way, with the row on
-    /// DRAM. The rows replace the earlier rows of this pattern and ratio, which had fewer rounds.
-    /// `moves_bytes` is true if the pattern is sequential or can be prefetched: the limit of the
-    /// drive is then its bandwidth, and not its requests per second.
+    /// Adds `rows` after computing their results relative to the row on DRAM. `rows` have one
+    /// pattern, one ratio of footprint to budget, and a row for each way. They replace earlier rows
+    /// of the same pattern and ratio, which had fewer rounds. `moves_bytes` is true if the
+    /// bandwidth of the drive limits the pattern, and false if its requests per second do.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,
@@ -200,7 +200,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // The ceiling is that of the drive, so it does not apply to DRAM.
+            // The ceiling is a limit of the drive, so it does not apply to a run on DRAM.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
@@ -241,7 +241,8 @@ impl BenchMachine {
     }
 }
 
-/// The block device that holds the store; for a partition, the whole device. Empty when unknown.
+/// The name of the block device that holds the folder `store`. For a partition, it is the name of
+/// the whole device. Empty when unknown.
 fn drive(store: &Path, root: &Root) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = store.metadata().map_or(0, |it| it.dev());

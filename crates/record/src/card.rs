@@ -119,7 +119,7 @@ fn storage() -> String {
     STORAGE.into()
 }
 
-/// The results that all jobs of a group have together.
+/// Results of a group of jobs that ran at the same time. They are equal for all jobs of the group.
 struct Shared<'a> {
     span_fs: u64,
     utilisation: &'a Utilisation,
@@ -200,7 +200,7 @@ impl CardDocument {
         }
     }
 
-    /// Adds the points of jobs that ran together, one for each job.
+    /// Adds a point for each of `jobs`, which ran at the same time on `card`.
     pub fn add(&mut self, card: &Card, group: u32, jobs: &[Job], outcome: &Outcome) {
         self.ios += outcome.completed;
         let Outcome { span_fs, ref utilisation, bound_by, .. } = *outcome;
@@ -210,7 +210,8 @@ impl CardDocument {
         self.points.extend(points.map(point));
     }
 
-    /// Adds the point of a job of loads and stores to the BAR.
+    /// Adds the point of a job of loads and stores to the card's memory window on PCIe (BAR). The
+    /// initiator is a processor or another PCIe device.
     pub fn add_memory(
         &mut self,
         card: &Card,
@@ -231,7 +232,7 @@ impl CardDocument {
         });
     }
 
-    /// Checks that the card of a point or failure is one of the document.
+    /// Checks that `card`, which the point or failure at the path `field` names, is among `cards`.
     fn known(&self, field: &str, card: &str) -> Checked {
         if self.cards.iter().any(|known| known.name == card) {
             return Ok(());
@@ -239,7 +240,7 @@ impl CardDocument {
         invalid(format!("{field}.card"), format!("{card:?} is not among the cards"))
     }
 
-    /// Adds results of power failures, and updates their sum.
+    /// Adds the results of the power failures of one card, and updates the sum over all cards.
     pub fn add_power_failure(&mut self, failure: CardPowerFailure) {
         let sum = self.power_failure.get_or_insert(PowerFailureDocument {
             failures: 0,

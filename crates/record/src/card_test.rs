@@ -2,7 +2,7 @@
 //!
 //! `interleaf simulate card test` writes the document. It has the fields of the test. For each card
 //! it has the accesses, their time, and the reads that returned a value other than the written one.
-//! Addresses and words are hexadecimal texts, as on the board's screen.
+//! Addresses and words are hexadecimal texts.
 
 use super::{check::Check, rounded};
 use interleaf_card::memory_test::{

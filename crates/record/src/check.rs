@@ -20,7 +20,8 @@ pub type Checked = Result<(), InvalidField>;
 
 /// A document that can be checked for rendering.
 pub trait Check {
-    /// Checks the rules that relate fields. Default: there are none.
+    /// Checks the rules that relate several fields of the document. By default there are no such
+    /// rules.
     ///
     /// # Errors
     /// The first invalid field.
@@ -34,7 +35,7 @@ pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked 
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless the field has as many elements as the field `of`.
+/// An error unless the list `field` has as many elements (`found`) as the list `of` has (`wanted`).
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
@@ -55,7 +56,7 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// An error when the list is empty.
+/// An error when the list `field` has no elements: `found` is their number.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
@@ -78,11 +79,12 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     invalid(field, problem)
 }
 
-/// Integers up to this are exact in JSON (RFC 8259, section 6), and their sums fit in 64 bits.
+/// The largest allowed integer, 2^53. Integers up to 2^53 are exact in JSON (RFC 8259, section 6),
+/// and sums of a few of them fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// The largest and the smallest magnitude of other numbers. Products and quotients of a few such
-/// numbers stay finite.
+/// The largest and the smallest magnitude of numbers that are not integers. Products and quotients
+/// of a few such numbers stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 

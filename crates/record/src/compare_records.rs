@@ -2,10 +2,11 @@
 //!
 //! A difference is significant if it exceeds the noise of both points. The spread of a point is the
 //! distance of the quartiles of a few repetitions, which is itself uncertain: among 30 pairs of
-//! equal points with 3 repetitions each, nearly always one pair differs by more than the spreads of
-//! its points. Therefore a spread counts as at least the median spread of the points of its kind in
-//! both records, and a difference must exceed [`NOISE_FACTOR`] times the sum of both spreads. With
-//! spreads of 1 % and 2 % and a median of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
+//! points with the same true value and 3 repetitions each, nearly always one pair differs by more
+//! than the spreads of its points. Therefore a spread counts as at least the median spread of the
+//! points of its kind in both records, and a difference must exceed [`NOISE_FACTOR`] times the sum
+//! of both spreads. With spreads of 1 % and 2 % and a median of 1.5 %, this limit is 2 x (1.5 + 2)
+//! = 7 %.
 
 mod figures;
 
@@ -18,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
 
-/// A significant difference exceeds this multiple of both spreads. With 2, fewer than 1 in 50 pairs
-/// of equal records are reported as different (a test below simulates them); with 1, 49 of 50 are.
+/// A significant difference exceeds this multiple of both spreads. With 2, at most 1 in 50 pairs of
+/// records of the same machine is reported as different (a test below simulates such pairs). With
+/// 1, 49 of 50 pairs are.
 const NOISE_FACTOR: f64 = 2.0;
 
 /// The document: differences of the machines, and of each point that both records have.
@@ -113,7 +115,7 @@ pub struct CompareRow {
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // No field depends on another field.
+        // No rule relates several fields of this document.
         Ok(())
     }
 }
@@ -343,7 +345,7 @@ mod tests {
         assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
         assert_eq!(compared.overall(), Overall::Unknown);
-        // Noisy points also have no verdict.
+        // Points of noisy quality differ beyond their spread, but `differ` does not count them.
         let noisy = |value: f64| MeasuredPoint {
             quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
             ..point(PointKind::Bandwidth, value, 0.01)

@@ -1,10 +1,10 @@
 //! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
-//! compares a configuration with the first configuration: above 1 it is faster, whatever the
-//! direction of the metric. *Looks* are evaluations between rounds that may end the comparison
-//! (`model::paired`). With the probability `confidence`, the intervals contain the true values at
-//! all looks.
+//! compares a configuration with the first configuration: above 1 the configuration is faster,
+//! whether a higher or a lower metric is better. *Looks* are evaluations between rounds that may
+//! end the comparison (`model::paired`). With the probability `confidence`, the intervals contain
+//! the true values at all looks.
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},
@@ -201,7 +201,7 @@ impl SpeedupDocument {
 }
 
 impl ComparedWorkload {
-    /// The number of rounds in which each of `count` configurations ran.
+    /// The number of complete rounds, in which each of `count` configurations ran.
     pub fn rounds(&self, count: usize) -> usize {
         let runs = |at: usize| self.runs.iter().filter(|run| run.configuration == at).count();
         (0..count).map(runs).min().unwrap_or(0)
@@ -402,7 +402,7 @@ impl CompareRunsDocument {
     }
 }
 
-/// An error unless a number is in a range.
+/// An error unless `number` is from `least` to `most`.
 fn within(field: impl Into<String>, number: f64, [least, most]: [f64; 2]) -> Checked {
     if (least..=most).contains(&number) {
         return Ok(());

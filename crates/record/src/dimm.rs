@@ -137,7 +137,7 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // No field depends on another field.
+        // No rule relates several fields of this document.
         Ok(())
     }
 }
@@ -165,7 +165,8 @@ impl DimmDocument {
         }]
     }
 
-    /// The record without points. `device` is the module as `--device` names it.
+    /// The document without points. `device` is the module as the command line (`--device`) names
+    /// it.
     pub fn new(setup: &Setup, pattern: &str, device: &str) -> Self {
         let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
         Self {
@@ -190,8 +191,8 @@ impl DimmDocument {
         }
     }
 
-    /// Adds a point. Updates the number of requests, the simulated time, and the line of power
-    /// against bandwidth through all points.
+    /// Adds a point. Updates the number of requests, the simulated time, and the line that is
+    /// fitted to the power of all points over their bandwidth.
     pub fn point(
         &mut self,
         mix: &str,
@@ -237,7 +238,8 @@ impl DimmDocument {
     }
 }
 
-/// The timing parameters of a user's module that its file assumes or inherits.
+/// Notes on the timing parameters of a module that are assumed, or inherited from another module's
+/// file.
 fn timing_notes(device: &Device) -> Vec<String> {
     let TimingOrigins { assumed, inherited } = &device.timing_origins;
     let assumed = (!assumed.is_empty())
@@ -248,8 +250,8 @@ fn timing_notes(device: &Device) -> Vec<String> {
     assumed.into_iter().chain(inherited).collect()
 }
 
-/// The part of [`DimmDocument::command`] without mixes, loads and number of requests. Options with
-/// their default value are left out.
+/// The command line that repeats the simulation of a module, without mixes, loads and number of
+/// requests. Options with their default value are left out.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
@@ -273,8 +275,8 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     command
 }
 
-/// The command for a built-in server, without mixes, loads and number of requests. Options with
-/// their default value are left out.
+/// The command line that repeats the simulation of a built-in server, without mixes, loads and
+/// number of requests. Options with their default value are left out.
 pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
     let mut command = format!("interleaf simulate dimm --server {server}");
     if setup.pattern != Pattern::Stream {

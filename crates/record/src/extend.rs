@@ -116,8 +116,8 @@ impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the ledger's slots of processes that have
     /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // Running processes are read first. A process that exits after that is among the recovered
-        // processes.
+        // A process that exits after the call of `processes` is among the processes that `recover`
+        // returns.
         let mut found = ledger.processes();
         found.extend(ledger.recover());
         self.merge(found);
@@ -200,7 +200,8 @@ impl std::ops::Add for CountsDocument {
 impl std::ops::Sub for CountsDocument {
     type Output = Self;
 
-    /// The counts since an earlier reading, and the peak up to now.
+    /// The counts since the reading `earlier`. `footprint_bytes` is not a difference, but the value
+    /// of this reading.
     fn sub(self, earlier: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(earlier.faults),

@@ -325,7 +325,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         let read = sweep::dimm::DimmSweepDocument::read(name, text);
         return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
-    // A record of `balance` has a document per line.
+    // A record of `balance` has a document per line, so only the first document is read for its
+    // schema.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
     let first = first.unwrap_or_else(|| serde_json::from_str(text));
     let Head { schema, app, platform, nodes } = first.map_err(|why| unparsable(name, "", &why))?;

@@ -501,14 +501,14 @@ fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// The first word of a reason that has only letters. Reasons that differ in numbers only have the
-/// same word, so the word groups them.
+/// The first word of `why` that consists of letters only. Reasons that differ only in their numbers
+/// have the same first such word, so the word groups them.
 fn reason_kind(why: &str) -> &str {
     why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
 impl MeasuredPoint {
-    /// The quality of the point.
+    /// The quality of the point: `Good`, or `Noisy` with all reasons.
     fn assess(&self) -> Quality {
         let mut whys = vec![];
         let cpus = f64::from(self.threads.max(1));
@@ -516,7 +516,8 @@ impl MeasuredPoint {
         if self.spread > SPREAD_MAX {
             whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
         }
-        // CPU time is counted in ticks, mostly of 10 ms. Short points may differ by two ticks.
+        // The kernel counts CPU time in ticks, mostly of 10 ms. An error of two ticks (0.02 s) over
+        // the duration of the point is therefore allowed.
         let ticks = 0.02 / self.took_s.max(0.01);
         if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
             whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));

@@ -2,7 +2,7 @@
 //!
 //! `interleaf measure app` samples counters, processes, energy and storage while a command runs.
 //! The document has the samples, their sum over the run ([`WholeDocument`]), and the phases:
-//! stretches of even bandwidth. Null means "not counted", which is different from 0. `report`
+//! intervals of even bandwidth. Null means "not counted", which is different from 0. `report`
 //! renders the document. `predict` and `simulate` read the demand file, which is written in
 //! addition.
 

@@ -226,8 +226,8 @@ impl PlanDocument {
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))
     }
 
-    /// The unit of work that the energy is for. With several demands, it is the work that takes a
-    /// second on the baseline.
+    /// The unit of work to which `task_energy_j` refers. With several demands, it is the work that
+    /// takes a second on the baseline.
     pub fn task(&self) -> String {
         match self.demands.is_empty() {
             true => task_of(&self.result_unit),
@@ -280,7 +280,7 @@ impl PlanDocument {
     }
 }
 
-/// The unit of work of a result in `unit`.
+/// The unit of work of a result in `unit`: "a run" for `s`, "a GB" for `GB/s`.
 pub fn task_of(unit: &str) -> String {
     match (unit, unit.strip_suffix("/s")) {
         ("s", _) => "a run".into(),

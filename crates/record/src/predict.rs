@@ -275,8 +275,8 @@ impl LoadPointDocument {
     }
 }
 
-/// The warning that the runs of a workload do not tell whether DRAM limits it: the speed-up at
-/// `weights` may be anything in the interval of `speedup`.
+/// The warning for a workload whose runs do not tell whether DRAM limits it. The speed-up at
+/// `weights` may be anywhere in the interval of `speedup`.
 pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
     let [low, high] = interval(speedup);
     format!(
@@ -287,8 +287,8 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
     )
 }
 
-/// A forecast misses a run if it differs by more than this fraction of the measured result. Results
-/// of repeated runs usually differ by less.
+/// A forecast misses a run if the forecast differs by more than this fraction of the measured
+/// result. Results of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
 /// The warning that the forecast of a measured run misses the run's result, in `unit`. The warning

@@ -69,8 +69,8 @@ impl Published {
         }
     }
 
-    /// ours / published - 1; 0 within a range, and relative to the nearer end outside it; `None`
-    /// without a published number.
+    /// The error: ours / published - 1. For a published range, the error is 0 within the range, and
+    /// relative to the nearer end outside the range. `None` without a published number.
     fn error_of(self, ours: f64) -> Option<f64> {
         match self {
             Self::Figure(published) => Some(ours / published - 1.0),

@@ -138,7 +138,7 @@ impl TierPowerDocument {
 }
 
 impl ShowDocument {
-    /// The curves of all tiers.
+    /// A figure of latency against bandwidth, with all curves of all tiers.
     pub fn figures(&self) -> Vec<Figure> {
         let curves = self.tiers.iter().enumerate().flat_map(|(group, tier)| {
             tier.curves.iter().map(move |curve| {

@@ -1,9 +1,9 @@
 //! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
 //!
 //! `interleaf simulate machine` writes the document. It has the scenario, a row for each period of
-//! the policy (target, bandwidth, migrated bytes, decision and its reason), and the result of each
-//! workload with that of the best static weights. Weights are percentages of the pages on each
-//! tier.
+//! the policy (target, bandwidth, migrated bytes, decision and its reason), and the results of each
+//! workload under the policy and with the best static weights. Weights are percentages of the pages
+//! on each tier.
 
 mod figures;
 
@@ -148,7 +148,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// Parameters of a run that its outcome does not have.
+/// Parameters of a simulation that are not in its `Outcome`.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -295,8 +295,8 @@ const FIRST_PERIODS: usize = 3;
 /// Decisions that do not change the target.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
-/// The periods worth showing: the first three, and those whose target or decision differs from the
-/// period before.
+/// The periods to show: the first three, those whose target differs from the target of the period
+/// before, and those with a new decision that is not in `QUIET`.
 pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };

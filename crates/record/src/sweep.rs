@@ -47,9 +47,9 @@ impl Column {
     }
 }
 
-/// The columns of a row. The last two are fingerprints. By the fingerprint of the sweep's input, a
-/// continued sweep recognizes its own rows. By the fingerprint of the row itself, it finds altered
-/// rows.
+/// The columns of a row. The last two are fingerprints. A continued sweep compares the first with
+/// the fingerprint of its own input, to recognize its rows. It finds altered rows by the second,
+/// the fingerprint of the row itself.
 pub const COLUMNS: [Column; 25] = [
     Column::whole("case"),
     Column::text("platform"),
@@ -88,8 +88,8 @@ pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
 }
 
-/// Reads the rows of a CSV file with these columns, in any order, and checks them. Errors name the
-/// file `name`.
+/// Reads the rows of a CSV file with these columns, in any order, and checks them. `check` checks a
+/// row. Errors name the file `name`, and advise the user to run `command`.
 fn rows<T: serde::de::DeserializeOwned>(
     name: &str,
     text: &str,
@@ -150,7 +150,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The largest magnitude of a number in a row.
 const NUMBER_MAX: f64 = 1e18;
 
-/// The maximum number of parts of a sweep, which are groups of rows with figures of their own.
+/// Maximum number of parts of a sweep. A part is a group of rows with figures of their own.
 const FIGURES_MAX: usize = 6;
 
 /// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.
@@ -235,7 +235,7 @@ const VARIED: [Varied; 5] = [
 /// A metric by which policies are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// A short name for links.
+    /// The ID of the figure of this metric.
     pub id: &'static str,
     pub name: &'static str,
     /// The unit with a space before it; empty for a ratio.
@@ -304,8 +304,8 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// A policy, another property of its rows, and the distribution of a metric over the rows with
-/// both.
+/// The label of a policy, another property of rows, and the distribution of a metric over the rows
+/// with this policy and this property.
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
@@ -418,9 +418,9 @@ impl SweepDocument {
         spreads(&rows, metric, of)
     }
 
-    /// A figure of each metric, with a line for each policy against the number with the most
-    /// values. If no number varies, the figure has bars for each policy by workload. A sweep of few
-    /// platforms and workloads has a figure for each combination of them.
+    /// A figure of each metric with a line for each policy. The horizontal axis has the varied
+    /// number with the most values. If no number varies, the figure has bars for each policy by
+    /// workload. A sweep of few platforms and workloads has a figure for each combination of them.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();

@@ -1,7 +1,7 @@
 //! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
 //!
-//! `interleaf tune` writes the document after every run. It compares the runtime, or a number that
-//! the command prints (the metric). Intervals have a probability of 90 %.
+//! `interleaf tune` writes the document after every run. The compared value of a run is its
+//! runtime, or a number that the command prints (the metric). Intervals have a probability of 90 %.
 
 mod figures;
 
@@ -250,8 +250,8 @@ impl TuneDocument {
         }
     }
 
-    /// Adds the plan for `weights`, which are among the first weights to be run, unless the
-    /// document has a plan for these weights.
+    /// Adds the plan for `weights`, which are among the first weights to be run. Does nothing if
+    /// the document already has a plan for these weights.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
@@ -264,7 +264,7 @@ impl TuneDocument {
         }
     }
 
-    /// Sets the result so far.
+    /// Sets the result of the runs so far, if they have one.
     pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
@@ -314,7 +314,7 @@ impl TuneDocument {
 }
 
 impl TrialDocument {
-    /// A run that took `elapsed`, without its metric.
+    /// The document of a run that took `elapsed`. The value of the metric is not set yet.
     pub fn new(weights: &Weights, why: TrialReason, elapsed: Duration, run: &RunDocument) -> Self {
         Self {
             weights: weights.as_slice().to_vec(),

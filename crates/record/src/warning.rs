@@ -51,7 +51,7 @@ pub enum Warning {
     OtherPrograms {
         /// Mean number of CPUs that other programs used.
         cpus: f64,
-        /// True if figures of the whole machine are in the result.
+        /// True if the result has figures of the whole machine, which include other programs.
         are_counted: bool,
     },
     /// The hypervisor took CPUs from the machine during the run.
@@ -59,9 +59,10 @@ pub enum Warning {
         /// Mean number of CPUs that the hypervisor took.
         cpus: f64,
     },
-    /// The counters of slots were shared with other events, so their counts were scaled up.
+    /// The counters of pipeline slots were multiplexed with other events, so their counts were
+    /// scaled up.
     SlotsScaled {
-        /// The fraction of the time in which slots were counted.
+        /// The fraction of the time in which pipeline slots were counted.
         share: f64,
     },
     /// Processes of other users could not be sampled.
@@ -98,7 +99,7 @@ pub enum Warning {
         /// The nodes, as a list.
         nodes: String,
     },
-    /// Ratings that no memory has, which count as missing.
+    /// The firmware gave ratings that no memory has. Such ratings count as missing.
     ImplausibleRatings {
         /// The ratings of each node.
         figures: String,

@@ -1,5 +1,5 @@
-//! Documents of the daemon: periods (`interleaf.balance/1`), advice (`interleaf.balance.advice/1`)
-//! and plan (`interleaf.balance.plan/1`).
+//! Documents of `interleaf balance`: control periods (`interleaf.balance/1`), advice
+//! (`interleaf.balance.advice/1`) and plan (`interleaf.balance.plan/1`).
 
 use super::{
     number,
@@ -176,7 +176,8 @@ fn processes(plan: &BalancePlanDocument) -> String {
     }
 }
 
-/// The points of each domain in one line: `node0 75, node2 25; node1 75, node3 25`.
+/// The target of each domain in one line, as percentages of the pages: `node0 75, node2 25; node1
+/// 75, node3 25`.
 fn points(domains: &[PointsDocument]) -> String {
     let domains = domains.iter().map(|domain| {
         let nodes = domain.nodes.iter().map(|node| format!("node{} {}", node.node, node.points));

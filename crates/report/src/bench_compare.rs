@@ -39,7 +39,6 @@ pub fn text(document: &BenchCompareDocument) -> String {
     format!("{}\n\n{rows}\n{ceilings}\n{lines}\n", machine(document))
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).markdown(), ceilings(document).markdown());
     let (title, machine) = (title(document), machine(document));
@@ -210,7 +209,6 @@ fn result(row: &BenchRow) -> String {
     }
 }
 
-/// The document as CSV.
 pub fn csv(document: &BenchCompareDocument) -> String {
     let mut table = Table::new(&[
         "pattern",

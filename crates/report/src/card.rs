@@ -158,7 +158,6 @@ fn setting(card: &CardSettings) -> String {
     )
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &CardDocument) -> String {
     let cards = document.cards.iter().map(|card| format!("- {}\n", setting(card)));
     let mut text = format!("# {}\n\n{}\n\n", title(document), verdict(document));

@@ -59,8 +59,8 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
             SeriesKind::Line => GraphType::Line,
             SeriesKind::Points | SeriesKind::Bars => GraphType::Scatter,
         };
-        // Here the colour of a cell is the index of its series. `Pen::character` replaces the index
-        // by a colour or a letter.
+        // The chart is drawn with the index of a series as its colour. `Pen::character` replaces
+        // the index by a colour or a letter.
         let style = Style::new().fg(Color::Indexed(at as u8));
         Dataset::default().marker(Marker::Braille).graph_type(kind).style(style).data(points)
     });

@@ -114,7 +114,6 @@ fn overall(overall: Overall) -> &'static str {
     }
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &CompareDocument) -> String {
     let mut text = format!("# {}\n\n{}\n", title(document), verdict(document));
     if !document.differences.is_empty() {
@@ -144,7 +143,6 @@ pub fn html(document: &CompareDocument, figures: &str) -> String {
     )
 }
 
-/// The document as CSV.
 pub fn csv(document: &CompareDocument) -> String {
     let mut table = Table::new(&[
         "setting",

@@ -41,7 +41,6 @@ pub fn text(document: &CompareRunsDocument) -> String {
     format!("{answers}\n{lines}\n\n{}\n{notes}", results(document).text())
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &CompareRunsDocument) -> String {
     let (title, results) = (title(document), results(document).markdown());
     let list = |lines: Vec<String>| format!("- {}\n", lines.join("\n- "));

@@ -20,9 +20,8 @@ impl CurveFile {
         self.in_flight = 0.0;
     }
 
-    /// Adds a point of the curve. Leaves out a point whose bytes in flight exceed those of the last
-    /// added point by 1 % or less. Such a point is at the maximum of the curve, and differs only by
-    /// noise.
+    /// Adds a point of the curve if its bytes in flight exceed those of the last added point by
+    /// more than 1 %. Other points are at the maximum of the curve, and differ only by noise.
     pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
         let in_flight = gbps * latency_ns;
         if in_flight <= 1.01 * self.in_flight {

@@ -34,7 +34,6 @@ pub fn title(document: &DimmDocument) -> String {
     format!("{} x {}, simulated", document.channels, document.device)
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &DimmDocument) -> String {
     let table = table(document).markdown();
     let remarks: String = remarks(document).iter().map(|remark| format!("\n{remark}\n")).collect();
@@ -50,7 +49,7 @@ pub fn html_tables(document: &DimmDocument) -> String {
     format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
 }
 
-/// The highest bandwidth and the latency at it, in one line.
+/// The highest bandwidth, and the latency at this bandwidth, in one line.
 pub fn verdict(document: &DimmDocument) -> String {
     let points = document.points.iter();
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));

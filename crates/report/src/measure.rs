@@ -452,7 +452,6 @@ fn html_tables(document: &MeasureDocument) -> String {
     text
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &MeasureDocument) -> String {
     let mut text = format!("# {}\n\n", title(document));
     for finding in findings(document) {

@@ -74,7 +74,6 @@ pub fn text(document: &ProfileDocument) -> String {
     text + &notes.iter().map(|note| format!("{note}\n")).collect::<String>()
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &ProfileDocument) -> String {
     let mut text = format!("# {}\n\n{}\n\n", title(document), machine(document));
     for (name, what) in lines(document) {

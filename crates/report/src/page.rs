@@ -22,7 +22,6 @@ pub struct Page {
 }
 
 impl Page {
-    /// Adds a table.
     pub fn with_table(mut self, heading: &str, table: Table) -> Self {
         self.tables.push((heading.into(), table));
         self

@@ -55,7 +55,6 @@ pub fn text(document: &PlanDocument) -> String {
     text
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &PlanDocument) -> String {
     let close = close(document).map_or(String::new(), |close| format!("{close}\n\n"));
     let mut text = format!(
@@ -235,8 +234,8 @@ pub fn verdict(document: &PlanDocument) -> String {
     text
 }
 
-/// A configuration is reported as nearly as good as the best one if its figure of the goal is worse
-/// by at most this fraction.
+/// A configuration is reported as nearly as good as the recommended one if it is worse by at most
+/// this fraction: in the cost for the work, the speed, the energy or the cost, as the goal says.
 const CLOSE: f64 = 0.05;
 
 /// The configurations that are nearly as good as the recommended one.

@@ -56,7 +56,6 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
     text
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let mut text = format!(

@@ -22,7 +22,6 @@ pub fn text(document: &ReproduceDocument) -> String {
     document.studies.iter().map(study).collect::<Vec<_>>().join("\n")
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &ReproduceDocument) -> String {
     let study = |study: &StudyDocument| {
         let mut text = format!("# {}\n\n{}\n", study.title, study.source);

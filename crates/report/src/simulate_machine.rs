@@ -71,7 +71,6 @@ fn cut(mut figure: Figure, until_s: f64) -> Figure {
     figure
 }
 
-/// The document as Markdown.
 pub fn markdown(document: &SimulateDocument) -> String {
     let mut text = format!("# {}\n\n{}\n", title(document), setting(document));
     text += &format!("\n{}\n", verdict(document));

@@ -312,7 +312,8 @@ impl Sheet {
     /// Returns the boxes (left, top, right, bottom) at which a label of a point can be drawn, the
     /// best first: below right, below left, above right and above left of the point.
     fn places(&self, (x, y): (f64, f64), label: &str) -> Vec<[f64; 4]> {
-        // Names of parts have more wide letters than other texts, so add 10 % to their width.
+        // Labels are often names of hardware parts, which have more wide letters than other texts.
+        // Their width is therefore increased by 10 %.
         let width = 1.1 * text_width(label, TEXT - 1.0);
         let [right, left] = [x + 6.0, x - 6.0 - width];
         let [below, above] = [y + 14.0, y - 8.0];

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::COLUMNS;
 
-    /// Columns of names, which the test does not change.
+    /// Columns of names. A name such as `NaN` or `inf` is valid, so a page may show it.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
     /// Replaces each cell in turn by odd values. The result is an error or a page, never a panic.

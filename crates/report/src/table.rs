@@ -30,7 +30,6 @@ impl Table {
         Self { header, rows: vec![], minor: vec![] }
     }
 
-    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -102,7 +101,6 @@ impl Table {
         Column { natural, least }
     }
 
-    /// The table as Markdown.
     pub fn markdown(&self) -> String {
         self.drawn(presets::ASCII_MARKDOWN, &vec![None; self.header.len()])
     }
@@ -149,7 +147,6 @@ impl Table {
         )
     }
 
-    /// The table as CSV.
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(vec![]);
         for row in std::iter::once(&self.header).chain(&self.rows) {

@@ -229,7 +229,6 @@ impl<'a> SimMachine<'a> {
         self.start_tasks();
     }
 
-    /// Free bytes of `tier`.
     fn free_bytes(&self, tier: usize) -> u64 {
         self.limit_bytes[tier].saturating_sub(self.used_bytes[tier])
     }

@@ -127,7 +127,6 @@ const DURATION_MAX_S: f64 = 3.0;
 const GROUPS_MAX: usize = 200;
 const CYCLES_MAX: u32 = 20;
 
-/// A mutation of a file.
 #[derive(Clone, Debug)]
 enum Mutation {
     Character(Index, char),

@@ -27,7 +27,7 @@ const DEVICE_OFFSET: u64 = 1 << 20;
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// The length of a sparse store file, and the most bytes that a store uses of one file.
+/// The length of a sparse store file: the maximum number of bytes that a store uses of one file.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.

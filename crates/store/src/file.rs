@@ -409,7 +409,7 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // If no space is left, the allocation fails here, and later the transfer.
+                // If no space is left, the allocation fails here, and the transfer fails later.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });

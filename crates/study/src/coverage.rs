@@ -12,7 +12,7 @@ use interleaf_model::{
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
 
-/// The section of these rows in the document of a study.
+/// The section of the coverage rows in the document of a study.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
 /// Range of coverage that counts as 90 %. The studies have only a few dozen speed-ups, and many are

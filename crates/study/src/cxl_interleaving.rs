@@ -127,7 +127,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
     Ok(study)
 }
 
-/// Rows of section III: the bandwidth of each mix on each tier alone.
+/// Rows of section III of the white paper: the bandwidth of each mix on each tier alone.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
@@ -154,9 +154,9 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Rows of section IV.A: MLC's bandwidth at several weights. The platform's two constants of
-/// interleaving (page streams, coupling) were fitted to all of MLC's points with pages on both
-/// tiers.
+/// Rows of section IV.A of the white paper: MLC's bandwidth at several weights. The platform's two
+/// constants of interleaving (page streams, coupling) were fitted to all of MLC's points with pages
+/// on both tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -229,7 +229,7 @@ fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Rows of figure 4. The figure prints only the weights at its ends.
+/// Rows of figure 4. The figure prints the best weights only at the lowest and at full load.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
@@ -245,8 +245,8 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     ends.into_iter().filter_map(row).collect()
 }
 
-/// Adds the rows of sections IV.B and IV.C to `rows`: results and speed-ups of the six workloads.
-/// Returns the speed-ups.
+/// Adds the rows of sections IV.B and IV.C of the white paper to `rows`: results and speed-ups of
+/// the six workloads. Returns the speed-ups.
 fn speedups(
     platform: &Platform,
     rows: &mut Vec<ReproduceRow>,

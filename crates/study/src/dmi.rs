@@ -163,9 +163,9 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Rows of the end of the calibrator's search on CloverLeaf (last change, ratios), and of the speed
-/// under `dmi` relative to the best static weights: for workloads `alone`, and for the programs
-/// with `shifting` demand.
+/// Two groups of rows: the end of the calibrator's search on CloverLeaf (last change, ratios), and
+/// the speed under `dmi` relative to the best static weights. The speeds are of the workloads that
+/// run `alone`, and of the programs with `shifting` demand.
 fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];

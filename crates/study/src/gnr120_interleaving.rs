@@ -52,8 +52,8 @@ impl CounterRow {
     }
 }
 
-/// Predicted and counted traffic count as equal if their relative difference is at most this.
-/// Traffic then does not explain an error of the speed-up.
+/// Largest relative difference at which predicted and counted traffic are taken as equal. Equal
+/// traffic does not explain an error of the speed-up.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on

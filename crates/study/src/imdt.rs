@@ -1,12 +1,12 @@
 //! Intel Memory Drive Technology: DRAM as a cache of Optane drives, for scientific programs.
 //!
 //! The paper compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
-//! DRAM. This module computes the paper's figures with the planner (`interleaf_extend_forecast`):
-//! the traffic of each workload from its trace, the time of the drives from their data sheet, and
-//! the time of both nodes from a roofline with the limits that the paper states ([`node`]). Only
-//! one constant of Hartree-Fock is fitted to the paper's figures ([`hartree_fock`]). The paper does
-//! not publish the product's replacement policy: our figure is for random replacement, and each
-//! note has the figures for LRU and for optimal replacement.
+//! DRAM. This module computes the paper's figures with the planner (`interleaf_extend_forecast`).
+//! The traffic of each workload comes from its trace, and the time of the drives from their data
+//! sheet. The time of both nodes comes from a roofline with the limits that the paper states
+//! ([`node`]). Only one constant of Hartree-Fock is fitted to the paper's figures
+//! ([`hartree_fock`]). The paper does not publish the product's replacement policy. Our figure is
+//! for random replacement, and each note has the figures for LRU and for optimal replacement.
 //!
 //! [`measured`] adds the results of runs on this machine, which `interleaf reproduce imdt` makes.
 
@@ -75,8 +75,8 @@ impl PublishedEfficiency {
     }
 }
 
-/// An ordering that the paper states: `first` is more efficient than `second`. Each is the key of a
-/// workload and the ratio of its footprint to DRAM.
+/// An ordering that the paper states: `first` is more efficient than `second`. Both are pairs of
+/// the key of a workload and the ratio of its footprint to DRAM.
 struct Ordering {
     words: &'static str,
     first: (&'static str, f64),

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Mappings shorter than this are not scanned.
+/// Mappings shorter than `MAPPING_BYTES_MIN` bytes are not scanned.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
 /// The pause between two scans is the longer of `SCAN_PAUSE` and the duration of the last scan
@@ -22,11 +22,12 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// Pages that sweeps have passed are paged out until the budget divided by this number is free. The
-/// free memory is for pages that are read ahead or still being paged out.
+/// Pages that sequential sweeps have passed are paged out until the memory limit divided by
+/// `FREE_DIVISOR` is free. The free memory is for pages that are read ahead or still being paged
+/// out.
 const FREE_DIVISOR: u64 = 4;
 
-/// Streams are read ahead by at most the budget divided by this number.
+/// A stream is read ahead by at most the memory limit divided by `READ_AHEAD_DIVISOR`.
 const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.
@@ -36,7 +37,8 @@ pub struct HintedGroup {
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// Numbers of pages that the kernel was asked to read ahead, and to page out.
+    /// Number of pages that the kernel was asked to read ahead, and number that it was asked to
+    /// page out.
     hinted: (u64, u64),
 }
 
@@ -77,7 +79,8 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// Numbers of pages that the kernel was asked to read ahead, and to page out early.
+    /// Number of pages that the kernel was asked to read ahead, and number that it was asked to
+    /// page out.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

@@ -1,9 +1,9 @@
 //! Swap hints for statically linked programs, which cannot load the preloaded library.
 //!
-//! The pages of these programs go to a swap file, within the budget of a control group, and the
-//! kernel chooses victims. `process_madvise(2)` gives hints to the kernel. `MADV_WILLNEED` reads
-//! ahead the pages that a stream of the program will touch next. `MADV_PAGEOUT` pages out the pages
-//! that a stream has passed, before memory is short.
+//! A control group limits the DRAM of these programs, and the kernel chooses the pages that go to a
+//! swap file. `process_madvise(2)` gives hints to the kernel. `MADV_WILLNEED` reads ahead the pages
+//! that a stream of the program will touch next. `MADV_PAGEOUT` pages out the pages that a stream
+//! has passed, before memory is short.
 //!
 //! Swap with hints is far slower than a pager, because the kernel reads pages one by one at each
 //! major fault. Even perfect hints make a program only twice as fast as default swap, where a pager
@@ -21,8 +21,9 @@ use interleaf_pager::{
 };
 use std::{collections::VecDeque, ops::Range};
 
-/// A run of newly resident pages counts as part of a sweep if it has at least this number of pages.
-/// A shorter run may be needed again soon.
+/// A range of newly resident pages counts as part of a sequential sweep if it has at least
+/// `SWEEP_MIN` pages. No hint pages out a shorter range, because the program may need it again
+/// soon.
 const SWEEP_MIN: u64 = 16;
 
 /// Decides which hints to give for one process.
@@ -31,7 +32,7 @@ pub struct HintPolicy {
     streams: Streams,
     /// The pages that were resident at the last scan.
     resident: Vec<Range<Page>>,
-    /// Pages that sweeps have passed and that were not paged out yet, oldest first.
+    /// Pages that sweeps have passed and that no hint has paged out yet, oldest first.
     behind: VecDeque<Range<Page>>,
 }
 
@@ -45,7 +46,8 @@ pub struct Hints {
 }
 
 impl HintPolicy {
-    /// The policy for a process whose accesses are not known yet.
+    /// The policy for a process that was not scanned yet. `limits` bound the prefetch depth of its
+    /// streams.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }
@@ -55,8 +57,8 @@ impl HintPolicy {
         count(&self.resident)
     }
 
-    /// Computes hints. `resident` are the resident pages, in order; at most `most` of them should
-    /// stay.
+    /// Computes the hints after a scan that found the pages `resident`, in order. Pages that sweeps
+    /// have passed are paged out until at most `most` resident pages are left.
     pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
         let mut hints = Hints::default();
         for pages in without(&resident, &self.resident) {
@@ -116,7 +118,7 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// The pages of one list that are not in the other list; both lists are in order.
+/// The pages of `all` that are not in `but`; both lists are in ascending order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {

@@ -46,11 +46,11 @@ impl ScannedProcess {
         Ok(Self { pid, pagemap, process })
     }
 
-    /// The resident pages of all writable private anonymous mappings of at least `bytes_min`, in
-    /// order.
+    /// The resident pages of all writable private anonymous mappings of at least `bytes_min` bytes,
+    /// in order.
     ///
     /// # Errors
-    /// When the process has ended.
+    /// When the process has ended, or the kernel is older than 6.7 and has no `PAGEMAP_SCAN`.
     pub fn resident(&self, bytes_min: u64) -> io::Result<Vec<Range<Page>>> {
         let ended = || io::Error::from_raw_os_error(libc::ESRCH);
         let maps = Files::live().of_process(self.pid, "maps")?.ok_or_else(ended)?;
@@ -96,8 +96,8 @@ impl ScannedProcess {
                         0,
                     )
                 };
-                // The call returns the number of bytes that it has advised before the first
-                // unmapped range.
+                // The call stops at the first range that the kernel cannot advise, and returns the
+                // number of bytes before that range. The next call begins after that range.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;

@@ -27,7 +27,7 @@ pub type Join = Box<dyn FnOnce() + Send>;
 /// The function that a thread runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// A function that starts a thread with the given name, in which all signals are blocked.
+/// A function that starts a thread with the given name. All signals are blocked in the thread.
 pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Thread {
     }
 }
 
-/// Starts a thread that handles no signal of the program.
+/// Starts a thread in which all signals are blocked, so that it handles no signal of the program.
 ///
 /// # Errors
 /// When the system cannot start a thread.

@@ -17,14 +17,14 @@ use std::{f64::consts::TAU, fmt, sync::Arc};
 
 pub(crate) type Number = Complex<f64>;
 
-/// Bytes of a number.
+/// Bytes of a complex number.
 const BYTES: u64 = size_of::<Number>() as u64;
 
 /// The largest error of a value that `verify` accepts, relative to the root mean square of all
 /// values.
 const TOLERANCE: f64 = 1e-9;
 
-/// An axis: its length and its transform.
+/// The length of an axis, and the transform of a line of this length.
 struct Axis {
     length: usize,
     fft: Arc<dyn Fft<f64>>,

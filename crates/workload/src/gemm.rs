@@ -1,6 +1,6 @@
-//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. Matrices are stored by rows,
-//! and a thread multiplies its rows by one library call. Or matrices are stored by tiles that are
-//! contiguous in memory, and each pair of tiles is multiplied by a call.
+//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. Matrices stored by rows: a
+//! thread multiplies its rows by one library call. Matrices stored by tiles, each contiguous in
+//! memory: a library call multiplies each pair of tiles.
 //!
 //! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
 //! for a vector x (Freivalds 1977). This comparison is exact, too. Every other round computes 2 A

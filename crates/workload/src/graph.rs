@@ -88,7 +88,7 @@ impl Task {
     }
 }
 
-/// A measured kernel with its arrays.
+/// One of the graph kernels ([`Task`]) with the arrays that it fills.
 trait Algorithm: Send + Sync {
     /// Bytes of the kernel's arrays, without the graph.
     fn bytes(&self) -> u64;

@@ -20,7 +20,7 @@ use crate::{
     sweep::Sweep,
 };
 
-/// A workload.
+/// A workload, without its parameters ([`Setting`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// STREAM.

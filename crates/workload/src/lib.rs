@@ -108,7 +108,7 @@ pub enum SetupError {
     /// The footprint is smaller than the workload needs.
     #[error("a footprint of {bytes} bytes is too small for {what}: at least {least} bytes")]
     Small {
-        /// The workload.
+        /// The name of the workload.
         what: &'static str,
         /// The requested footprint, bytes.
         bytes: u64,
@@ -118,7 +118,7 @@ pub enum SetupError {
     /// Several threads were requested for a workload that runs in one thread.
     #[error("{what} runs in one thread: the library has no other")]
     OneThread {
-        /// The workload.
+        /// The name of the workload.
         what: &'static str,
     },
     /// The threads could not be started.

@@ -26,7 +26,8 @@ use faer::{
     },
 };
 
-/// Columns of a panel.
+/// Columns of a panel. The LU decomposition factors a panel, and then updates the columns to its
+/// right.
 pub(crate) const PANEL: usize = 256;
 
 /// Matrices of at most this many columns are factored column by column, larger ones by halves.

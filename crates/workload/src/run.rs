@@ -54,8 +54,8 @@ pub enum Edge {
 }
 
 /// Runs whole rounds. `at_edge` is called at the start and at the end of each measured round,
-/// outside of the measured time. It may read counters. Their difference between the two calls
-/// excludes [`Kernel::prepare`].
+/// outside of the measured time. If `at_edge` reads counters, their difference between the two
+/// calls excludes [`Kernel::prepare`].
 pub fn measured(
     kernel: &mut dyn Kernel,
     length: &Length,

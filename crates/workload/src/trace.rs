@@ -18,7 +18,6 @@ const PANEL: [usize; 3] = [1024, 256, 64];
 /// Rows and columns of the micro-kernel of `matrixmultiply`: its MR and NR.
 const KERNEL: [usize; 2] = [8, 4];
 
-/// Bytes of an `f64`.
 const F64: usize = size_of::<f64>();
 
 /// The touches of a workload so far, in order.

@@ -46,7 +46,7 @@ fn every_block_is_touched_and_no_other() {
         let blocks: HashSet<u32> = trace.iter().map(|touch| touch.block).collect();
         let all = footprint.div_ceil(BLOCK as u64);
         assert!(blocks.iter().all(|block| u64::from(*block) < all), "{name}");
-        // Random addresses miss about a third of the pages in a round.
+        // A round of random accesses leaves about a third of the pages untouched.
         let least = if kind == Kind::Random { all / 2 } else { all - 1 };
         assert!(blocks.len() as u64 >= least, "{name}: {} of {all}", blocks.len());
         assert_eq!(

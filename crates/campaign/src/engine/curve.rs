@@ -1,4 +1,5 @@
-//! The curve: latency of a pointer chase while other threads load memory on the same nodes.
+//! Curves of loaded latency: a pointer chase measures the latency of memory while other threads
+//! load the memory of the same nodes.
 
 use super::{
     Backing, Bench, NodeCpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
@@ -35,7 +36,7 @@ const NEAR: f64 = 0.02;
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
-/// Longest time that a load runs before the first sample.
+/// Longest time for which the threads load the memory with a new pause before the measurement.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The memory on which a curve is measured, with the placement of its pages.
@@ -83,7 +84,7 @@ struct LoadResult {
 }
 
 impl Bench<'_> {
-    /// Splits CPUs into the CPU of the pointer chase and the CPUs that load the memory.
+    /// Splits `cpus`: the first CPU runs the pointer chase, the others load the memory.
     pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
         match &cpus.cpus[..] {
             [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
@@ -95,7 +96,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns a point in which only the fields are set that all points of a curve have in common.
+    /// Returns a point with the fields that all points of a curve share. The other fields have
+    /// default values.
     fn base(&self, cpus: &NodeCpus, memory: &MeasuredMemory<'_>, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             memory_node: memory.memory_node(),
@@ -138,7 +140,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase reads memory, too: add its bandwidth.
+            // The pointer chase itself reads one line per latency. Add this bandwidth.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {

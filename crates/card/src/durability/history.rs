@@ -92,10 +92,12 @@ impl Piece {
     }
 }
 
-/// The kinds of events that change the content of a block, or a promise about the content. `Begun`:
-/// a piece begins to reach the memory. `Acknowledged`: the write of a piece is acknowledged.
-/// `Promised`: a completed FLUSH or FUA promises the durability of the write. `Whole`: a piece is
-/// whole in the memory.
+/// The kinds of events that change the content of a block, or a promise about the content.
+///
+/// - `Begun`: a piece begins to reach the memory.
+/// - `Acknowledged`: the write of a piece is acknowledged.
+/// - `Promised`: a completed FLUSH or FUA promises the durability of the write.
+/// - `Whole`: a piece is whole in the memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Begun,
@@ -133,7 +135,7 @@ pub(super) fn damage_of_block(
     let piece_at = |position: usize| &pieces[entries[position].piece as usize];
     let number = |position: usize| piece_at(position).write;
     // `last` is the acknowledged write that was submitted last, as submission time and number.
-    // `last_promised` is the same among the writes that a flush covers.
+    // `last_promised` is the write that was submitted last among the writes that a flush covers.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
     let mut open = None::<DamageInterval>;

@@ -65,9 +65,8 @@ impl Utilisation {
     /// throughput.
     ///
     /// Servers are checked first, because a saturated server also fills the pools in front of it.
-    /// Pools are checked next, from the end of the data path to its start. The first are the
-    /// credits, for which buffers of reads wait. Then come buffers and tags, for which DMA engines
-    /// wait. The DMA engines are last.
+    /// Pools are checked next, from the end of the data path to its start: first the credits of the
+    /// link, then the buffers and read tags, then the DMA engines.
     pub fn bound_by(&self) -> Option<Component> {
         self.bound_with_credits_of(Component::LinkUp)
     }

@@ -30,7 +30,6 @@ const GLOBAL: &str = "global";
 /// Maximum number of job sections of a file.
 const SECTIONS_MAX: usize = 256;
 
-/// A section of a job file.
 struct Section {
     name: String,
     line: usize,

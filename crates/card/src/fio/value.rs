@@ -136,8 +136,8 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// Reads the size of an access, and returns it in bytes. It is a size that [`block`] accepts, or
-/// for a load or store a power of two from 8 to 4096.
+/// Reads the size of an access, and returns it in bytes. A size of an I/O is a size that [`block`]
+/// accepts. A size of a load or store is a power of two from 8 to 4096.
 ///
 /// # Errors
 /// When `text` is neither.

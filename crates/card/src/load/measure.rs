@@ -86,7 +86,7 @@ impl Latencies {
 
     /// Counts in bins whose ends grow by the factor `ratio`, for a logarithmic axis. Returns the
     /// exclusive end of each bin in ns, and its count. The first bin ends at `first_ns`; the last
-    /// bin has the largest latency.
+    /// bin contains the largest latency.
     pub fn bins(&self, first_ns: u64, ratio: f64) -> Vec<(u64, u64)> {
         if self.count() == 0 {
             return vec![];
@@ -96,7 +96,7 @@ impl Latencies {
     }
 }
 
-/// The measurements of one direction, or of all I/Os.
+/// The measurements of one direction (reads or writes), or of both together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionResult {
     /// The number of I/Os that completed during the measurement.

@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     memory: Memory,
     threads: Vec<AccessThread>,
     slots: Vec<Slot>,
-    /// The time from which all stores so far are safe, fs.
+    /// The time from which all stores so far survive a power failure, fs.
     safe: u64,
     completed: u64,
     loads: DirectionResult,
@@ -245,9 +245,9 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
-    /// Counts a row segment of the access in slot `number` as complete. The last segment of an
-    /// access completes the access. Its latency is recorded only if `counted` is true, which it is
-    /// after the ramp time.
+    /// Counts a row segment as complete. `number` is the index of the access in `slots`. The last
+    /// segment of an access completes the access. The latency of the access is recorded if
+    /// `counted` is true, that is, after the ramp time.
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;

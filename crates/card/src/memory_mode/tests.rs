@@ -21,8 +21,8 @@ fn load(read_percent: u32, outstanding: u32) -> MemoryLoad {
 fn a_load_costs_a_round_trip_and_a_row() {
     let byte = 1.0 / 7.8557;
     for (name, row) in [("flashtec-dram", 33.75), ("all-mram", 88.5 + 15.0 + 6.0)] {
-        // The sum, ns: both ways of the initiator (100), both ways of the link (250), the request
-        // of 24 bytes, the row, ECC (20), and the completion of 84 bytes.
+        // The latency of a load, ns: both ways of the initiator (100), both ways of the link
+        // (250), the request of 24 bytes, the row, ECC (20), and the completion of 84 bytes.
         let expected = 100.0 + 250.0 + 24.0 * byte + row + 20.0 + 84.0 * byte;
         let found = run(name, &load(100, 1)).loads.lat;
         assert!((found.percentile_ns(50.0) as f64 - expected).abs() < 5.0, "{name}: {expected}");
@@ -113,7 +113,8 @@ fn accesses_of_the_ramp_are_not_counted() {
     assert!((found.completed as f64 / counted - 2.0).abs() < 0.02, "{counted}");
 }
 
-/// The throughput rises if the bottleneck is infinitely fast, and not if another component is.
+/// The throughput rises when the component `expected` is made infinitely fast. It does not rise
+/// when another component is made so.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

@@ -83,8 +83,8 @@ impl TestArray {
         }
     }
 
-    /// Switches the power off and on. The content may become random, and cells with a retention
-    /// fault get the value of the fault.
+    /// Switches the power off and on. With [`PowerLoss::Lost`] the content becomes random. Cells
+    /// with a retention fault get the value of the fault.
     pub fn power_cycle(&mut self) {
         if self.power_loss == PowerLoss::Lost {
             let random = &mut self.random;

@@ -32,7 +32,7 @@ pub struct MemoryTest {
     pub seed: u64,
 }
 
-/// The times of a read, a write and a power cycle, as the firmware of the card's board does them.
+/// The times that the firmware of the card's board takes for a read, a write and a power cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AccessTimes {
     /// Time of a read, fs.

@@ -228,7 +228,8 @@ impl<'a> PowerFailures<'a> {
                 after_flush: self.timeline.is_flushed(write, at),
             }));
         }
-        // A block that is larger than a page may be listed once for each of its pages.
+        // A block that is larger than a page may be listed once for each of its pages, so
+        // repetitions are removed.
         lost.sort_unstable_by_key(|block| block.offset);
         lost.dedup_by_key(|block| block.offset);
         lost

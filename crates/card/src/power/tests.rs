@@ -92,9 +92,9 @@ fn the_save_takes_the_time_of_the_nand_and_half_of_the_capacitor() {
     assert!((outcome.energy_j - spec.needed_j(GIB)).abs() <= retried + 1e-6);
     let (absent, restored) = save.restore(&image, 1);
     assert_eq!((absent.len(), restored.state), (0, RestoreState::Complete));
-    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus.
-    // This is longer than tR, 75 us, and one transfer. There are 8192 steps, and then 32 erases of
-    // 3.8 ms.
+    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus,
+    // and two transfers take longer than tR (75 us) and one transfer. The restore has 8192 steps.
+    // The erase of 32 blocks of 3.8 ms each follows.
     assert!((restored.seconds - 8192.0 * 163.84e-6).abs() < 0.1, "{} s", restored.seconds);
     assert!((restored.ready_seconds - restored.seconds - 32.0 * 3.8e-3).abs() < 1e-9);
     let part = outcome.energy_j / save.usable_j();

@@ -61,8 +61,8 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // The time that a core takes for the completion hides that the card acknowledges early.
-        // When the host is told, the data are in open rows, which the hold-up completes.
+        // No write is lost although the card acknowledges early. A core takes `completion_fs` to
+        // build the completion. By its end the data are in open rows, which the hold-up completes.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {
@@ -127,7 +127,8 @@ fn flush_and_fua_complete_after_the_data_are_durable() {
     assert!(broken_promises(&early, true) > 0, "the bug breaks the promise of FUA");
 }
 
-/// A command of the property test: operation, block, blocks, FUA, and time to the next command, ns.
+/// A command of the property test: the operation, the first block, the number of blocks, true for
+/// force unit access, and the time to the next command, ns.
 type Plan = (Operation, u64, u32, bool, u64);
 
 fn plans() -> impl Strategy<Value = Vec<Plan>> {
@@ -144,8 +145,8 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// With any mix of commands, of any length and alignment, on blocks that overlap, a power
-    /// failure at any moment harms nothing.
+    /// A random mix of commands on overlapping blocks runs to its end. A power failure at any
+    /// moment of the run then damages no block.
     #[test]
     fn no_mix_of_commands_is_harmed(plans in plans()) {
         for name in CARDS {

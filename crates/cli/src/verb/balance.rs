@@ -35,7 +35,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Treat this machine as a captured machine: writes are noted and change nothing.
+        // Open the machine for reading only: a write to a kernel file is noted, and changes
+        // nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {

@@ -33,12 +33,12 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // A capture has the files that were read. Read the files of `balance` that no check of a
-        // capability reads.
+        // A capture has the files that were read before it. `balance` needs these files, which no
+        // check of a capability reads.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // Read the files that a measurement records.
+        // Read also the files that a measurement records.
         Hardware::read(&root).map_err(system::read_failure)?;
         // Read the files of `measure app`. If no plan is possible, `measure app` reports the error,
         // so the error is ignored here.

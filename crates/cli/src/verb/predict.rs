@@ -22,7 +22,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
             demand = interleaf_catalog::demand(path)?;
             Traffic::Demand(&demand)
         }
-        // clap requires exactly one of the three options.
+        // clap requires exactly one of the three options, so this case does not occur.
         (None, None, None) => return Ok(()),
     };
     let job = PredictJob {

@@ -6,8 +6,7 @@ use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{show::ShowDocument, show_machine::MachineDocument};
 use std::path::Path;
 
-/// Instead of a name, requests the list of all names: those of platforms, workloads and scenarios,
-/// or those of schemas.
+/// The argument that requests a list of names, in place of the name of a platform or of a schema.
 const LIST: &str = "list";
 
 pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// Whether the tool reads or writes the text that a schema describes.
+/// The use of the text that a schema describes: the tool reads the text or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,

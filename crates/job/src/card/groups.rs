@@ -19,7 +19,8 @@ pub(super) struct Group {
     pub(super) jobs: Vec<Job>,
 }
 
-/// The groups of a job, checked against each card. With `memory`, the jobs are loads and stores.
+/// Returns the groups of fio jobs of `job`, checked against each card. With `memory`, the fio jobs
+/// are loads and stores to the BAR.
 pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Vec<Group>, Failure> {
     let (cards, files) = (&job.cards, &job.files);
     let bs = job.options.bs.or(memory.map(MemoryOptions::block_bytes));

@@ -17,7 +17,7 @@ use rayon::prelude::*;
 pub enum Moments {
     /// One moment, ns after the start of the measurement.
     At(u64),
-    /// This number of random moments in the run.
+    /// A number of random moments in the run.
     Random(u32),
 }
 
@@ -53,7 +53,8 @@ pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Resul
     Ok(())
 }
 
-/// Simulates a load and power failures in it, and returns the results of both.
+/// Simulates the load of `group` once, and power failures at the moments of this run. Returns the
+/// results of the load and of the power failures.
 pub(super) fn simulated(
     card: &Card,
     group: &Group,

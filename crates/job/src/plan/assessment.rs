@@ -32,7 +32,8 @@ pub(super) struct Assessment {
     pub(super) recommended: Option<usize>,
 }
 
-/// Factors that multiply the prices of parts, by the name of the part, and the price of energy.
+/// Factors that multiply prices. `parts` has the factor of each part, keyed by the part's name.
+/// `energy` is the factor of the price of energy.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     pub(super) parts: BTreeMap<String, f64>,
@@ -84,7 +85,8 @@ fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Optio
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), rows[*at].cost]).collect();
-    // A configuration of unknown energy is never better in energy.
+    // An unknown energy counts as infinite, so a configuration without it is never better in
+    // energy.
     let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
     let by_energy: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), energy(&rows[*at])]).collect();
@@ -149,7 +151,8 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Speed and power with a demand, and whether it fits.
+    /// Speed and power of a configuration with a demand, and whether the demand fits into its
+    /// memory.
     type Program = (u8, Option<u8>, bool);
 
     /// The demands on a configuration, its price, and whether it is on sale.
@@ -303,7 +306,7 @@ mod tests {
             assessed(&(shares.to_vec(), all.to_vec()), false, Goal::Value, false).recommended
         };
         // The second configuration has the combined speed 1 / (0.5 / 2 + 0.5 / 0.5) = 0.8 with
-        // equal shares, and 1 / (0.8 / 2 + 0.2 / 0.5) = 1.25 with shares of 4:1.
+        // equal shares. With shares of 4:1, its combined speed is 1 / (0.8 / 2 + 0.2 / 0.5) = 1.25.
         assert_eq!(chosen([1, 1]), Some(0));
         assert_eq!(chosen([4, 1]), Some(1));
     }

@@ -32,7 +32,8 @@ const STEPS: u64 = 64;
 fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,
-        // The integral of k^-s from 0 to the share of the pages, for s below 1.
+        // The integral of k^-s over the ranks k of pages, from 0 to `pages`, relative to the
+        // integral from 0 to 1. The exponent s is below 1.
         Hotness::Zipf { exponent } => libm::pow(pages, 1.0 - exponent.min(0.99)),
         Hotness::HotSet { pages: hot, accesses } => {
             let inside = if hot > 0.0 { accesses * (pages / hot).min(1.0) } else { accesses };

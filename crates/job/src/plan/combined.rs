@@ -43,7 +43,7 @@ pub(super) struct Alone {
     /// The time that the configuration takes for the demand's part of a baseline second, s.
     pub(super) time_s: f64,
     pub(super) power_w: Option<f64>,
-    /// Energy of a unit of work: of a run, or of a unit of a rate.
+    /// Energy of one run, or of one unit of work if the result is a rate, J.
     pub(super) energy_j: Option<f64>,
 }
 
@@ -53,7 +53,8 @@ pub(super) struct Merits {
     /// Work per second relative to the baseline.
     pub(super) speed: Estimate,
     pub(super) power_w: Option<f64>,
-    /// Energy of a unit of work; with several demands, of the work of a second on the baseline.
+    /// Energy, J. With one demand: of one run or unit of work. With several demands: of the work
+    /// that takes a second on the baseline.
     pub(super) energy_j: Option<f64>,
     pub(super) alone: Vec<Alone>,
 }

@@ -28,7 +28,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The name of the demand, and the unit of its result.
+    /// The name of the mix or of the demand, and the unit of its result.
     pub(super) fn name_and_unit(&self) -> (String, String) {
         match self {
             Self::Mix(mix) => (mix.to_string(), "GB/s".into()),
@@ -255,7 +255,8 @@ impl Performance {
         }
     }
 
-    /// Adds the inputs of the prediction, and the power of the server, on which energy depends.
+    /// Adds `inputs`, the figures on which the prediction depends. Also adds the power figures of
+    /// the server, on which the energy depends.
     fn with_inputs(self, mut inputs: Vec<(String, Provenance)>, machine: &Platform) -> Self {
         let power = machine.power.as_ref();
         inputs.extend(power.map(|it| ("power of the server".into(), it.figure.provenance)));

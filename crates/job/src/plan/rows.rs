@@ -34,7 +34,8 @@ pub(super) fn rows(
     rows.collect()
 }
 
-/// The row of a configuration for a single demand, without the relative cost of its work.
+/// The row of a configuration for a single demand. [`rows`] adds `work_cost`, the relative cost of
+/// the work.
 fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> PlanRow {
     let Candidate { configuration, machine, .. } = candidate;
     let Merits { speed, power_w, energy_j, .. } = &assessed.merits;

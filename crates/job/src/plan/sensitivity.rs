@@ -33,8 +33,7 @@ type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 /// A figure that is varied.
 struct Varied<F> {
     name: String,
-    /// Its value, which the factors multiply, and its unit; `None` if it differs between
-    /// configurations.
+    /// The value of the figure, and its unit. `None` if the value differs between configurations.
     value: Option<(f64, String)>,
     /// Applies a factor to the figure.
     vary: F,
@@ -78,7 +77,8 @@ pub(super) fn table(
             ),
         }
     };
-    // The row of a figure that changes no prediction, at the factors `ends`.
+    // Returns the row of a figure that changes no prediction. `ends` are the factors of the lower
+    // and of the higher figure.
     let searched = |Varied { name, value, vary }: Varied<Vary<'_>>, ends: [f64; 2]| {
         let at = |factor: f64| Ok(vary(factor).recommended);
         let beyond = changes(at, HALVINGS, answer.recommended)?;
@@ -114,7 +114,8 @@ pub(super) fn table(
     Ok(rows)
 }
 
-/// A factor of a figure, and the recommendation at this factor.
+/// The factor at which the recommendation changes, and the new recommendation. `None` if the
+/// recommendation does not change.
 type Changed = Option<(f64, Option<usize>)>;
 
 /// The first factors below and above 1 at which the recommendation changes. `at` returns the
@@ -128,8 +129,8 @@ fn changes(
     Ok([first_change(&at, low, halvings, answer)?, first_change(&at, high, halvings, answer)?])
 }
 
-/// The first factor from 1 towards `end` at which the recommendation changes, and the new
-/// recommendation.
+/// A factor between 1 and `end`, found by bisection, at which the recommendation differs from
+/// `answer`, and that recommendation; `None` if the recommendation at `end` is `answer`.
 fn first_change(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     end: f64,
@@ -196,7 +197,7 @@ fn cheap<'a>(
     all
 }
 
-/// The shares of several demands, which change no prediction.
+/// The share of time of each demand, if there are several demands. The shares change no prediction.
 fn shares<'a>(
     job: &'a PlanJob<'_>,
     sources: &[Source<'_>],
@@ -241,9 +242,9 @@ fn predicted_anew<'a>(
     all
 }
 
-/// The predicted speed of each configuration that holds all demands, except the baseline. The two
-/// factors lead to the ends of the speed's interval. With several demands a factor applies to the
-/// speed of each.
+/// The predicted speed of each configuration that holds all demands, except the baseline. Each
+/// speed has two factors, which scale it to the ends of its interval. With several demands, a
+/// factor applies to the speed of each.
 fn speeds<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,

@@ -12,8 +12,8 @@ use interleaf_model::{demand::Demand, units::Percent};
 use interleaf_report::short_number;
 use std::path::Path;
 
-/// Largest distance of the sum of written shares from 1, for shares such as 33.3% of three demands.
-/// The shares are then divided by their sum.
+/// Largest allowed distance of the sum of the written shares from 1: three shares of 33.3% miss 1
+/// by 0.001. Within this distance, the shares are divided by their sum.
 const SUM_MISS_MAX: f64 = 0.005;
 
 /// A demand with its share of time.

@@ -230,8 +230,8 @@ impl DimmSweep {
         listed.into_iter().filter(|(_, texts)| texts.iter().any(Option::is_some)).collect()
     }
 
-    /// Reads each module, and checks each memory system with its load, so that an invalid one stops
-    /// the sweep before any computation.
+    /// Reads each module, and checks each memory system with its load. Thereby an invalid module or
+    /// load stops the sweep before any simulation.
     ///
     /// # Errors
     /// An unknown module or server, an invalid file, or fewer requests than a load needs.
@@ -432,12 +432,13 @@ fn rows(
     document.points.iter().map(row).collect()
 }
 
-/// A number with a decimal point. Otherwise libraries may take its column for integers.
+/// Formats a number with a decimal point. Without one, libraries may take its column for integers.
 fn decimal(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// An argument of `interleaf simulate dimm` and its text in a case, if the file lists it.
+/// The name of an argument of `interleaf simulate dimm`, and a function that returns its text in a
+/// case (`None` if the file does not list the argument).
 type Argument = (&'static str, fn(&DimmCase<'_>) -> Option<String>);
 
 const ARGUMENTS: [Argument; 12] = [
@@ -525,7 +526,7 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
     distinct(toml, "uncore_ns", &read.uncore_ns.iter().map(bits).collect::<Vec<_>>())
 }
 
-/// Parses the text of an option. Its error has the form `PROBLEM: write ALLOWED`.
+/// Parses the text of an option with `parse`, whose errors have the form `PROBLEM: write ALLOWED`.
 fn parsed<T>(
     toml: &TomlText<'_>,
     field: &str,

@@ -24,8 +24,8 @@ pub(super) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// Checks the number of cases. An error points at the number of seeds, or, if there is none, at the
-/// value `at` of a field.
+/// Checks that there are not too many cases. The error names the position of `seeds` in the file,
+/// or without `seeds` the position of the field `at`.
 pub(super) fn count_checked<T>(
     toml: &TomlText<'_>,
     cases: usize,

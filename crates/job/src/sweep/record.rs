@@ -18,7 +18,7 @@ pub struct Record {
     header: String,
     /// Fingerprint of the sweep's input. Each row has it as a column.
     sweep: String,
-    /// True for each case whose rows the file already had.
+    /// True for each case whose rows were in the file when the record was opened.
     before: Vec<bool>,
     state: Mutex<State>,
 }
@@ -63,12 +63,12 @@ impl Record {
         Ok(Self { target: target.map(Path::to_path_buf), header, sweep, before, state })
     }
 
-    /// Returns the number of cases that the file already had.
+    /// Returns the number of cases whose rows were in the file when the record was opened.
     pub fn done(&self) -> usize {
         self.before.iter().filter(|done| **done).count()
     }
 
-    /// True if the file already had the case.
+    /// True if the rows of `case` were in the file when the record was opened.
     pub fn has(&self, case: usize) -> bool {
         self.before[case]
     }
@@ -105,7 +105,7 @@ impl Record {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while the lock was held leaves complete rows.
+        // A panic of another thread poisons the lock. The rows are complete even then.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -22,7 +22,7 @@ pub struct Distribution {
     /// The number of samples in each bin of the width [`BIN_NS`]. The last bin has all longer
     /// latencies.
     pub bins: Vec<u64>,
-    /// All samples to a precision of a thousandth.
+    /// All samples with a relative precision of a thousandth, for percentiles.
     all: Option<Histogram<u64>>,
     sum_ns: f64,
     count: u64,

@@ -1,4 +1,5 @@
-//! Single loads. Each load is timed by readings of the counter before and after it.
+//! Single loads. Each load is timed by a reading of the time-stamp counter before it and one after
+//! it.
 
 #![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
 
@@ -27,13 +28,14 @@ const MOVED: u32 = 1 << 30;
 
 impl Stamp {
     pub(super) fn new(ticks: u64, interrupted: bool, moved: bool) -> Self {
-        // Times beyond 2^30 ticks, a third of a second, need no precision.
+        // Times of 2^30 ticks (a third of a second at 3 GHz) and more need no precision, so they
+        // are clamped.
         let ticks = ticks.min(u64::from(MOVED - 1)) as u32;
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
         Self(ticks | flag(interrupted, INTERRUPTED) | flag(moved, MOVED))
     }
 
-    /// Ticks between both readings of the counter.
+    /// Ticks between the two readings of the time-stamp counter.
     pub(super) const fn ticks(self) -> u32 {
         self.0 & (MOVED - 1)
     }

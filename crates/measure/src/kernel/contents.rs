@@ -22,12 +22,11 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// The word at `index`.
     pub(super) const fn word(self, index: usize) -> u64 {
         self.seed.wrapping_add(STEP.wrapping_mul(index as u64))
     }
 
-    /// The sum of the words of these lines.
+    /// The sum of all words of `lines`, modulo 2^64.
     pub(super) fn sum(self, lines: Range<usize>) -> u64 {
         let below = |line: usize| {
             let words = u128::from(LINE_WORDS) * line as u128;

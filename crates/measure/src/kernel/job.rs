@@ -2,7 +2,7 @@
 
 use super::BATCH;
 
-/// Runs the groups of a job.
+/// The loop of a kernel. It runs all `groups` of the job.
 ///
 /// # Safety
 /// Each buffer of the job is mapped, aligned to a block, and large enough for the job; no other

@@ -8,8 +8,7 @@
 
 use super::{BATCH, LINE};
 
-/// Maximum number of bits of the index of a line in its sheet, a part of the buffer. 2^15 lines are
-/// a huge page of 2 MiB.
+/// A sheet, a part of the buffer, has at most `2^SHEET_BITS` lines: a huge page of 2 MiB.
 const SHEET_BITS: u32 = 15;
 
 /// A pseudo-random order of the lines of a buffer, and the current position in the order.

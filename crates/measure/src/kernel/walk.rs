@@ -36,7 +36,7 @@ pub enum Fault {
          {expected:#x}"
     )]
     Read {
-        /// The kernel.
+        /// The kernel, as text.
         kernel: String,
         /// The first of the lines; in random order the first line of the first buffer.
         from: usize,
@@ -50,7 +50,7 @@ pub enum Fault {
     /// A stored word is missing.
     #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
     Written {
-        /// The kernel.
+        /// The kernel, as text.
         kernel: String,
         /// The index of the line in the memory of the thread.
         line: usize,
@@ -381,7 +381,7 @@ impl Walk {
         Ok(self.sums)
     }
 
-    /// The lines of the store buffer that this pass has stored.
+    /// For each line of the store buffer, true if the current pass has stored it.
     fn done_of_pass(&self) -> Vec<bool> {
         let Some(orders) = &self.orders else {
             let done = self.round * self.kernel.block_lines() * self.stores;
@@ -434,8 +434,8 @@ mod tests {
         all
     }
 
-    /// Traffic with 0, 5, 10 .. 100 % of reads, with ordinary and with non-temporal stores, as far
-    /// as possible.
+    /// Traffic with 0, 5, 10 .. 100 % of reads, with ordinary and with non-temporal stores.
+    /// Impossible shares are left out.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()

@@ -22,7 +22,7 @@ use crate::{
 pub const MEMBERS: usize = 64;
 
 /// Standard deviation of the logarithm of a run's counted bandwidth about the bandwidth of the
-/// model. It covers errors of the counters and phases of the programs.
+/// model. The deviation covers counter errors, and the phases of programs.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
 /// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. It

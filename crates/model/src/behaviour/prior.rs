@@ -9,13 +9,14 @@ use crate::demand::Demand;
 /// The number of unknown quantities of a [`Behaviour`], one for each of its fields.
 pub const DIMENSIONS: usize = 7;
 
-/// Spread of the outstanding lines, as the scale of a logistic distribution of their logarithm. 0.2
-/// is a standard deviation of 36 %, the spread between the kinds of loop of one program.
+/// Spread of the outstanding lines: the scale of a logistic distribution of their logarithm. A
+/// scale of 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one
+/// program.
 const LINES_SCALE: f64 = 0.2;
 
-/// The demand of one thread at zero memory latency, GB/s: from a thread that mostly computes to a
-/// thread that only copies (in the fastest row of STREAM, 30 threads have 11 GB/s each and are not
-/// compute-bound).
+/// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly
+/// computes has the low end, a thread that only copies the high end. In the fastest row of STREAM,
+/// 30 threads have 11 GB/s each and are not compute-bound.
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The distribution of [`Behaviour::contention`]. Most programs are below 0.0084, at which 120
@@ -63,7 +64,7 @@ impl BulkAndTail {
     }
 }
 
-/// The prior distribution of the behaviours of a workload.
+/// The prior distribution of the [`Behaviour`] of a workload's threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prior {
     /// The median of a thread's outstanding lines.

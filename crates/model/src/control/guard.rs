@@ -4,11 +4,11 @@
 //! limits its share. If a tier is full, Linux puts a page on another tier, or reclaims.
 //!
 //! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
-//! that DRAM needs too, which can cost DRAM most of its bandwidth (MIKU, arXiv 2503.17864, measured
-//! a loss of 81 %). A policy that observes only the total bandwidth may keep the overload for a
-//! period or more. Therefore the guard undoes half of the last change of the shares at once if the
-//! latency of a tier is far above its idle latency *and* far above the latency of the first tier,
-//! and the total bandwidth has fallen.
+//! that DRAM needs too. DRAM can lose most of its bandwidth in this way (MIKU, arXiv 2503.17864,
+//! measured a loss of 81 %). A policy that observes only the total bandwidth may keep the overload
+//! for a period or more. Therefore the guard undoes half of the last change of the shares at once
+//! under three conditions: the latency of a tier is far above its idle latency, it is far above the
+//! latency of the first tier too, and the total bandwidth has fallen.
 
 use super::rollback::RollBack;
 use crate::{

@@ -14,11 +14,11 @@ use crate::policy::{Observation, Verdict};
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
-/// Shares that differ by at most this (0 to 1) count as equal, because the kernel's weights are
-/// whole numbers.
+/// Shares (0 to 1) that differ by at most `SAME` count as equal, because the kernel's whole-number
+/// weights cannot reproduce every share.
 const SAME: f64 = 0.005;
-/// A rejected change is not tried again: the guard refuses shares within this distance (0 to 1) of
-/// it.
+/// After a roll-back, the guard refuses shares within this distance (0 to 1) of the rejected
+/// shares.
 const NEAR: f64 = 0.03;
 /// Number of periods for which the guard refuses a rejected change.
 const PERIODS: usize = 20;
@@ -64,8 +64,8 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // `before` stays empty: the roll-back is not compared with the period of the
-                // rejected change.
+                // `self.before` stays empty, so that the roll-back is not compared with the period
+                // of the rejected change.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };

@@ -23,8 +23,7 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of quiet samples, however long they are. The scatter of a single sample is
-/// unknown.
+/// Minimum number of quiet samples, even of long ones, because a single sample shows no scatter.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.
@@ -78,6 +77,7 @@ impl Window {
     }
 
     /// Adds the counters of `sample` for `domain`, its `near` tiers and its steered `scopes`.
+    /// Returns them as the [`Reading`] that a policy receives for each sample.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
@@ -385,9 +385,8 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// A migration whose bytes are few compared with the traffic, but many compared with the scope.
-    /// Samples during this migration are not quiet, because the counters do not yet show the new
-    /// placement.
+    /// The migration has few bytes compared with the traffic, but many compared with the scope. Its
+    /// samples are not quiet, because the counters do not yet show the new placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -422,8 +421,8 @@ mod tests {
         assert_eq!(window.quiet(), 4);
     }
 
-    /// A migration that begins more than a period after its decision. Until the migration begins,
-    /// the pages have the old placement, so the control loop waits.
+    /// A migration begins more than a period after its decision. Until the migration begins, the
+    /// pages have the old placement, so the control loop waits.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };

@@ -3,11 +3,10 @@
 /// Maximum number of steps before the best guess is returned.
 const STEPS_MAX: usize = 60;
 
-/// Finds a root of `f`, which changes sign between two points: regula falsi with the Illinois
-/// weight (Dowell and Jarratt 1971). `a` and `b` are points with their values, of opposite sign.
-/// The search ends when the error of the root, or the value of `f`, is at most the fraction
-/// `tolerance` of the larger point; the values of `f` have the unit of the points. The last call of
-/// `f` is at the result.
+/// Finds a root of `f` between two points by regula falsi with the Illinois weight (Dowell and
+/// Jarratt 1971). `a` and `b` are pairs of a point and the value of `f` there; the two values have
+/// opposite signs. The search ends when the value of `f`, the last step, or the distance of the two
+/// ends is at most `tolerance` times the larger point. The last call of `f` is at the result.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),

@@ -33,7 +33,7 @@ impl TierView<'_> {
         bytes.map(|bytes| self.shared_flow(bytes, compute_ns, load.overlap)).collect()
     }
 
-    /// The flow of `bytes` of this load beside the traffic of other loads on the tier: all lines
+    /// The flow of `bytes` of this load beside the traffic of other loads on the tier. All lines
     /// queue in the same way, so the bandwidth of a load is proportional to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {

@@ -6,8 +6,8 @@ use crate::{
     platform::Platform,
 };
 
-/// The fraction of its bandwidth that a tier keeps at least when traffic on other tiers lowers it.
-/// Such traffic slows a tier down, but does not stop it.
+/// Minimum fraction of a tier's bandwidth that is left when traffic on other tiers lowers it. Such
+/// traffic slows a tier down, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
 /// Maximum number of rounds of the iteration that solves several loads on the same tiers. After
@@ -48,8 +48,9 @@ pub struct System<'a> {
     extrapolated: Vec<Vec<Option<String>>>,
 }
 
-/// The traffic of all loads on all tiers. It is the start and the result of the iteration that
-/// solves the equilibrium, so a similar problem can start from it.
+/// The traffic of all loads on all tiers. [`System::solve_from`] starts its iteration from a
+/// `LoadTraffic`, and replaces it by the result. The result of one problem is a good start for a
+/// similar problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
     /// `bandwidth_gbps[i][j]` is the bandwidth of load `i` on tier `j`, GB/s.
@@ -88,8 +89,8 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// Adds `background_gbps` of traffic on each tier that does not depend on the loads: traffic of
-    /// devices, or of page migration.
+    /// Returns this system with `background_gbps` of other traffic on each tier. The other traffic
+    /// is independent of the loads: it comes from devices or from page migration.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
@@ -309,8 +310,8 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// The tier with the index `tier` from the view of `loads[at]`: the responses of the tier to
-    /// the mixes of all loads, and the bytes in flight of the other loads.
+    /// The tier with the index `tier` from the view of `loads[at]`. The view has the responses of
+    /// the tier to the mixes of all loads, and the bytes in flight of the other loads.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();
@@ -342,10 +343,10 @@ impl<'a> System<'a> {
         TierView { responses, bandwidth_factor, others_bytes }
     }
 
-    /// Groups the visited tiers (as indices into `visited`) by link. Each group has the highest
-    /// bandwidth of load `at` on the tiers behind the link: the bandwidth that other traffic leaves
-    /// on the link, divided by the fraction of the load's traffic that crosses the link. A tier
-    /// without a link is a group of its own, without a limit.
+    /// Groups the visited tiers (as indices into `visited`) by link, each group with a limit of the
+    /// bandwidth of load `at`. The limit is the bandwidth that other traffic leaves on the link,
+    /// divided by the fraction of the load's traffic that crosses the link. A tier without a link
+    /// is a group of its own, without a limit.
     fn groups(
         &self,
         loads: &[Load],

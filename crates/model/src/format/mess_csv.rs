@@ -98,7 +98,7 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The figure for points that the Mess benchmark measured on the platform itself: measured, with
+/// The [`Figure`] of points that the Mess benchmark measured on the platform itself: measured, from
 /// this source.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
@@ -127,9 +127,9 @@ pub struct MessPoint {
     pub latency_apart_ns: f64,
 }
 
-/// Returns the points of those curves that a Mess file can have, and the other mixes. These are
-/// mixes with non-temporal stores or random accesses. The pause of a point is the rank of its load:
-/// the lowest load has the highest rank.
+/// Returns the points of the curves that a Mess file can have. Also returns the mixes that it
+/// cannot have: mixes with non-temporal stores or random accesses. The pause of a point is the rank
+/// of its load: the lowest load has the highest rank.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {

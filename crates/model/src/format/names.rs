@@ -12,7 +12,8 @@ const SHARED_NUMBER: f64 = 0.5;
 /// Minimum number of digits of a shared number.
 const NUMBER: usize = 3;
 
-/// Minimum length of a misspelled name for which a known name with this beginning is suggested.
+/// A known name that begins with the misspelled name is suggested if the misspelled name has at
+/// least this number of characters.
 const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`, in any letter case. If no name is

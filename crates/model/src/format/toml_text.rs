@@ -17,7 +17,7 @@ use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::Spanned;
 
-/// A field that must be above 0 is refused below this number, which counts as 0.
+/// Smallest valid value of a field that must be above 0. Smaller values count as 0.
 const LEAST_POSITIVE: f64 = 1e-12;
 
 /// The name and the text of a file.
@@ -43,7 +43,8 @@ impl<'a> TomlText<'a> {
         Self { file, text, inherited: &[] }
     }
 
-    /// The file named `file` that holds `text`, with the files of its chain of inheritance.
+    /// The file named `file` that holds `text`, with the files that it inherits from, its direct
+    /// base first.
     pub const fn with_inherited(file: &'a str, text: &'a str, inherited: &'a [NamedText]) -> Self {
         Self { file, text, inherited }
     }

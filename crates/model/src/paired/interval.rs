@@ -14,8 +14,8 @@ use rand_pcg::Pcg64Mcg;
 /// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// If the standard error of a resample is below this fraction of the standard error of the values,
-/// the values of the resample are equal, and its standard error is a rounding error.
+/// Smallest standard error of a resample, as a fraction of the standard error of the values. Below
+/// it, the values of the resample are equal, and its standard error is a rounding error.
 const DEGENERATE: f64 = 1e-6;
 
 /// The logarithm of the largest factor between the mean and an end of an interval, 1e9. Without

@@ -54,7 +54,7 @@ const NO_REQUESTS: f64 = 0.001;
 /// The change of the closed form when one tier gets all requests: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
-/// Latencies with a smaller relative difference are equal; δ in the paper.
+/// Latencies with a smaller relative difference count as equal; δ in the paper.
 const EQUAL: f64 = 0.05;
 
 /// The two marks of [`Watermark`] count as met if they are closer than this; ε in the paper.
@@ -70,7 +70,7 @@ struct Queue {
 /// The latencies that both rules balance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
-    /// The fraction of requests to the default tier.
+    /// The fraction of requests to the default (first) tier.
     p: f64,
     default_ns: f64,
     alternate_ns: f64,
@@ -88,7 +88,7 @@ struct Tiers {
     layout: Vec<TierLayout>,
     queues: Vec<Queue>,
     counted: bool,
-    /// The share of pages on the default tier.
+    /// The share of pages on the default (first) tier.
     share: f64,
 }
 
@@ -122,8 +122,8 @@ impl Tiers {
         }
     }
 
-    /// Returns the fraction of requests to the default tier and the latencies of both sides, or the
-    /// reason why they are unknown.
+    /// Returns the fraction of requests to the default tier, and the latencies of the default tier
+    /// and of the alternate tiers. If they are unknown, returns the reason.
     fn balance(&self) -> Result<Balance, &'static str> {
         let [default, alternates @ ..] = self.queues.as_slice() else {
             return Err("there is no tier");
@@ -335,7 +335,7 @@ mod tests {
         }
     }
 
-    /// A period of 30 samples with the same reading of `tiers`.
+    /// Gives `policy` a period of 30 equal samples of `tiers`, and returns its verdict.
     fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
         for _ in 0..30 {
             policy.watch(&reading(tiers));

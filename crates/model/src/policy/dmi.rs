@@ -24,12 +24,14 @@
 //! - A step would be below 2 points: rest. If the bandwidth was higher at the previous ratio,
 //!   return to that ratio.
 //!
-//! Example, the log of a real server (CloverLeaf, 119 threads): 409, 441, 483, 515, 558 and 587
-//! GB/s from a ratio of 100 down to 62, less at 56, and rest at 65, after about 11 periods. From
-//! 100 to 92 the bandwidth rises by 7.8 % for 8 points: the step is repeated. From 84 to 76 it
-//! rises by 6.6 % for 8: 6.6 points next, rounded up to 7, to 69; then 7 to 62; 587 GB/s are 5.2 %
-//! more than 558, so 5.2 points follow, rounded up to 6, to 56. The bandwidth fell: 3 points back,
-//! three times.
+//! Example: the log of a real server (CloverLeaf, 119 threads). The bandwidths are 409, 441, 483,
+//! 515, 558 and 587 GB/s at the ratios 100, 92, 84, 76, 69 and 62. At 56 the bandwidth is lower,
+//! and the search rests at 65, after about 11 periods. From 100 to 92 the bandwidth rises by 7.8 %
+//! for 8 points, so the step is repeated. From 84 to 76 the bandwidth rises by only 6.6 % for 8
+//! points. Therefore the next step has 6.6 points, rounded up to 7, and leads to 69. The step of 7
+//! points is repeated, and leads to 62. There, 587 GB/s are 5.2 % more than 558 GB/s, so a step of
+//! 5.2 points follows, rounded up to 6. It leads to 56, where the bandwidth falls. Then the search
+//! steps back by 3 points, three times.
 //!
 //! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
 //! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
@@ -77,20 +79,21 @@
 use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
-/// The cutoff, above which memory counts as saturated, as a fraction of the first tier's rated
-/// bandwidth: 250 GB/s of 556, the upper end of the prototype's manual settings (200 to 250).
+/// The cutoff above which memory counts as saturated, as a fraction of the first tier's rated
+/// bandwidth: 250 GB/s of 556. The prototype's manual settings are 200 to 250 GB/s.
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// Minimum change at rest that starts a search, in points: the ratio times the relative change of
-/// the bandwidth. This is also the length of the first step of that search, in points.
+/// While the search rests, the ratio times the relative change of the bandwidth must be at least
+/// this to start a new search. The first step of that search has the same length. Both are in
+/// points (percent of the pages).
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// A step is repeated in full if its gain of bandwidth, in percent, is at least this fraction of
-/// its length in points.
+/// A step is repeated in full if its gain of bandwidth in percent, divided by its length in points
+/// (percent of the pages), is at least this.
 const FULL_GAIN: f64 = 0.9;
 
-/// The standard error of a 90th percentile as a multiple of the standard error of the mean, for a
-/// normal distribution: √(0.9 · 0.1) / φ(1.28), where φ is the density of that distribution and
+/// The standard error of a 90th percentile divided by the standard error of the mean, for a normal
+/// distribution: √(0.9 · 0.1) / φ(1.28). φ is the density of the standard normal distribution, and
 /// 1.28 its 90th percentile.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
@@ -103,8 +106,8 @@ pub struct DmiSettings {
     pub max_step: f64,
     /// The smallest step, points; above 0.
     pub min_step: f64,
-    /// The step that is assumed as the last one when a search begins at a ratio of 100, points. The
-    /// first probe is half of it.
+    /// The assumed last step, points, when a search begins at a ratio of 100. The first probe is
+    /// half of this step.
     pub first_step: f64,
     /// The noise model; `None` for none, as in the prototype.
     pub dead_band: Option<DeadBand>,
@@ -204,7 +207,8 @@ struct Suspicion {
     periods: u32,
 }
 
-/// The next action: to stay, or to step by some points. Both have a name and a reason.
+/// The next action: to stay, or to step by a number of points. The last two fields of each variant
+/// are the name of the action and its reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),

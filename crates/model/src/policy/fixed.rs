@@ -1,8 +1,9 @@
 //! Shares that never change.
 //!
-//! The baselines of every comparison: all pages on the first tier, as Linux places them by default;
-//! some static shares; or the shares that Linux itself derives from the rated bandwidth of each
-//! node, since 6.16, for its weighted interleaving (`weighted_interleave/auto`).
+//! The policies of this module are the baselines of every comparison. They have all pages on the
+//! first tier, as Linux places them by default; or static shares; or the shares of Linux's weighted
+//! interleaving (`weighted_interleave/auto`). Since 6.16, Linux derives these shares from the rated
+//! bandwidth of each node.
 //!
 //! The rounding of the kernel changes the weights, so the kernel's arithmetic is reproduced to the
 //! bit. For 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are

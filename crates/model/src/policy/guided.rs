@@ -76,9 +76,10 @@ const UNSATURATED: f64 = 0.6;
 /// the resolution of a measurement.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
-/// Periods for which a machine must be unsaturated before pages return to the first tier:
-/// initially, and at most. The wait doubles each time the demand rises again within [`SOON_S`],
-/// because such a return gains too little to pay for its migrations.
+/// Periods for which the traffic must differ from the settled traffic before pages of an
+/// unsaturated machine return to the first tier: initially, and at most. The wait doubles each time
+/// the demand rises again within [`SOON_S`], because such a return gains too little to pay for its
+/// migrations.
 const PATIENCE: (u32, u32) = (2, 64);
 
 /// A rise of demand within this time after a return to the first tier doubles the wait, s.
@@ -93,8 +94,8 @@ pub struct Guided {
     state: State,
     fit: Option<Fit>,
     seen: Vec<ObservedTraffic>,
-    /// The number of periods for which the machine must be unsaturated before pages return to the
-    /// first tier.
+    /// The number of periods for which the traffic must differ from the settled traffic before
+    /// pages return to the first tier.
     patience: u32,
     /// The time of the last return to the first tier, s.
     went_back_s: Option<f64>,
@@ -110,7 +111,7 @@ enum State {
     Moving { corrections: u32, waited: u32 },
     /// Keeps the best measured shares. `gbps` and `error_gbps` are the bandwidth of these shares
     /// and its standard error, GB/s. `changed` is the number of consecutive periods in which the
-    /// bandwidth differed.
+    /// bandwidth differed from `gbps`.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
 }
 
@@ -153,7 +154,8 @@ impl Guided {
         self.seen.clear();
     }
 
-    /// Proposes shares at the start of a search, after the traffic differed for `changed` periods.
+    /// Proposes shares at the start of a search. `changed` is the number of consecutive periods for
+    /// which the traffic has differed from the settled traffic.
     fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
         let proposal = self.propose(seen);
@@ -185,8 +187,8 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// Returns the pages to the first tier, which alone is as good, once the traffic has differed
-    /// for `patience` periods.
+    /// Returns the pages to the first tier, which alone is as good, if `changed` is at least
+    /// `patience`.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -432,7 +434,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Shares in whole percent that sum to 100.
+/// Rounds `shares` to whole percent that sum to 100.
 fn whole_points(shares: &[f64]) -> Vec<f64> {
     crate::weights::Weights::percent(shares).shares()
 }

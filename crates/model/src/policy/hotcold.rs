@@ -20,9 +20,9 @@
 use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::machine::{Order, TierLayout};
 
-/// The fraction of the room that is used. The kernel's own sample for tiered memory
-/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of 2
-/// MiB at several GB/s needs more.
+/// The used fraction of the room of a tier: of its free memory and the memory of steered pages. The
+/// kernel's own sample for tiered memory (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first
+/// node free; migration in units of 2 MiB at several GB/s needs more.
 const USED: f64 = 0.98;
 
 /// A smaller change of shares is not worth a migration: half a percentage point.

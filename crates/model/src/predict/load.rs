@@ -10,7 +10,7 @@ use crate::{
     weights::Weights,
 };
 
-/// Maximum number of threads that [`saturating_load`] tries, as a multiple of the cores.
+/// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
 /// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum.
@@ -40,7 +40,7 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// This load with the pause at which the first tier alone has `bandwidth_gbps`. There is no
+    /// The load with the pause at which the first tier alone has `bandwidth_gbps`. There is no
     /// pause if the maximum of the first tier is lower.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
@@ -69,7 +69,7 @@ impl MixLoad {
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
     }
 
-    /// This load on `platform`, prepared for predictions.
+    /// The load on `platform`, prepared for predictions.
     pub fn at<'a>(&'a self, platform: &'a Platform) -> MixLoadAt<'a> {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         MixLoadAt { load: self, platform, local_gbps: local.bandwidth_gbps }

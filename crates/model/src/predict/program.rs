@@ -27,11 +27,11 @@ const COUNTED_WEIGHT: f64 = 10.0;
 /// A workload with a number of threads, ready to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The behaviour of its threads.
+    /// The behaviour of the workload's threads.
     pub behaviour: Behaviour,
     /// The length of a run with all pages on the first tier, s.
     pub local_runtime_s: f64,
-    /// The result on the first tier alone, in the metric of its demand.
+    /// The result with all pages on the first tier, in the metric of the demand.
     pub local_result: f64,
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
@@ -182,8 +182,8 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // The first of the loads and the first of the bandwidths are of the whole run; those of the
-        // phases follow.
+        // The first load and the first bandwidth are those of the whole run. The loads and
+        // bandwidths of the phases follow.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

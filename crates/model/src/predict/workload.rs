@@ -69,7 +69,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// This forecast, with the same behaviours, for another platform.
+    /// The forecast with the same behaviours for another platform.
     #[must_use]
     pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
     where
@@ -85,7 +85,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// This forecast with all threads in the domain with the index `domain`.
+    /// The forecast with all threads in the domain with the index `domain`.
     #[must_use]
     pub fn in_domain(self, domain: usize) -> Self {
         Self { domain_parts: self.platform.only(domain), ..self }
@@ -227,8 +227,8 @@ impl<'a> Forecast<'a> {
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
-        // If the compute time is longer than the memory latency, the exposed part of the latency
-        // adds to it; else the exposed part of the compute time adds to the latency.
+        // A round takes the longer of compute time and memory latency, plus the exposed part of the
+        // shorter one. In the first branch, the compute time is the longer one.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {

@@ -71,7 +71,7 @@ impl TimeCurve {
         found.map_or(f64::MAX, |point| point.value)
     }
 
-    /// A lower bound of the curve at `share`.
+    /// A lower bound of the run time at `share`, by the three assumptions of the module header.
     pub(super) fn bound(&self, share: f64) -> f64 {
         let (left, right): (Vec<&Knot>, Vec<&Knot>) =
             self.points.iter().partition(|point| point.share <= share);

@@ -9,7 +9,7 @@ use interleaf_linux::machine::{
     topology::Machine,
 };
 
-/// The result of a probe; `None` without a probe.
+/// The result of a probe of DAMON; `None` without a probe.
 pub(super) type ProbeAnswer<'a> = Option<&'a Result<Probed, ProbeError>>;
 
 const PROBE: &str = "interleaf doctor --probe, as root, finds out: it sets up a thread, does not \

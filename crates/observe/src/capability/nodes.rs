@@ -18,12 +18,12 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// The sum of the nodes' sizes may differ from the machine's size by one part in this number,
-/// because both are read at different times.
+/// The sum of the nodes' sizes may differ from the machine's size by the machine's size divided by
+/// `SIZES_APART`, because both are read at different times.
 const SIZES_APART: u64 = 64;
 
-/// Plausibility of the nodes' sizes. Some kernels report too little memory for a node whose memory
-/// was set up late, or added by a hypervisor after boot.
+/// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a
+/// node whose memory was set up late, or added by a hypervisor after boot.
 pub(super) fn sizes(machine: &Machine) -> Status {
     let sizes = machine.nodes.iter().map(|node| node.total_bytes);
     let sum = sizes.fold(0, u64::saturating_add);

@@ -15,7 +15,7 @@ const SYS_NICE: u32 = 23;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     is_root: bool,
-    /// The effective capabilities: a bit for each, at its number.
+    /// The effective capabilities: bit `n` is set if the process has the capability number `n`.
     capabilities: u64,
 }
 

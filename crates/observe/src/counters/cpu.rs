@@ -3,7 +3,7 @@
 use interleaf_linux::root::{Root, RootError};
 use std::fmt;
 
-/// A CPU model in numbers, by which event codes are chosen.
+/// The numbers of a CPU model, by which the table of events is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
     /// The manufacturer, such as `GenuineIntel`.
@@ -12,7 +12,7 @@ pub struct Cpu {
     pub family: u32,
     /// The model number, such as 0xad for Granite Rapids.
     pub model: u32,
-    /// The stepping; `None` where the file has no stepping.
+    /// The stepping; `None` where `/proc/cpuinfo` has no stepping.
     pub stepping: Option<u32>,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// The CPU of a machine; `None` where the file lacks these numbers, as on AArch64.
+/// The CPU of a machine; `None` where `/proc/cpuinfo` lacks these fields, as on AArch64.
 ///
 /// # Errors
 /// When the file exists and cannot be read.

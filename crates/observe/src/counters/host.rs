@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// The number of open files other than counters, with a reserve.
+/// A limit on the open files of this process other than counters.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -41,7 +41,8 @@ pub(super) struct Group {
     pub(super) last: Raw,
 }
 
-/// A reading of a group: its times, ns, and the count of each event.
+/// A reading of a group: the times for which it was enabled and counted, and the count of each
+/// event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -54,7 +55,7 @@ pub(super) struct Raw {
 pub enum OpenError {
     #[error("there is nothing to count")]
     Nothing,
-    /// This user may not count the activity of other processes.
+    /// The user of this process may not count the activity of other processes.
     #[error(
         "this user may not count {}{}",
         if *.whole_machine { "events of the whole machine" } else { "events of programs" },
@@ -66,7 +67,7 @@ pub enum OpenError {
         /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
         paranoid: Option<i64>,
     },
-    /// The machine lacks a planned unit.
+    /// The machine lacks the PMU of a planned event.
     #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
         /// The name of the PMU.
@@ -233,7 +234,7 @@ impl Source for Counters {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grown {
     pub(super) enabled_ns: f64,
-    /// Each count, scaled up to the whole time; `None` when the group had no counter.
+    /// Each count, scaled up to `enabled_ns`; `None` when the group had no counter.
     pub(super) counts: Option<Vec<f64>>,
 }
 
@@ -263,7 +264,7 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
             continue;
         };
         let ticks = planned.iter().position(|event| event.quantity == Quantity::Ticks);
-        // The length of a cycle of the counting unit, ns.
+        // The duration of a clock cycle of the PMU, ns, which converts occupancy from cycles to ns.
         let cycle = ticks.map(|at| counts[at]).filter(|ticks| *ticks > 0.0);
         let cycle = cycle.map(|ticks| since.enabled_ns / ticks);
         for (event, count) in planned.iter().zip(counts) {
@@ -319,7 +320,7 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Latency is the ratio of two counts: neither has a meaning alone.
+        // Latency is `occupancy_ns` divided by `inserts`, so neither has a meaning alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);
@@ -359,7 +360,8 @@ pub(super) fn refused(
     }
 }
 
-/// Raises this process's limit on open files as far as possible.
+/// Raises this process's limit on open files, if it is too low for `counters` counters and
+/// [`OTHER_FILES`].
 fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = counters + OTHER_FILES;
@@ -367,7 +369,7 @@ fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // A failure is reported below, together with a limit that is too low.
+    // If the call fails, the error below is returned, as for a hard limit that is too low.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

@@ -1,5 +1,5 @@
-//! Assigns each unit of a PMU the events of a lane ([`Event::lane`]), if a unit cannot count the
-//! events of all lanes at once.
+//! Divides the events of a PMU among its units. If a unit cannot count all events at once, the
+//! events are in lanes ([`Event::lane`]), and each unit counts the events of one lane.
 
 use super::table::{Event, Quantity};
 
@@ -10,8 +10,9 @@ const UNITS_MAX: usize = 8;
 /// The events of a unit, each with the number of units that it represents.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
-/// Assigns the events of one PMU to its `units`, in order. Events without a lane are counted by all
-/// units. Ticks are the exception: only units with an occupancy in cycles count ticks.
+/// Assigns the events of one PMU to its units, of which there are `units`. Events without a lane
+/// are counted by all units. Ticks are the exception: only units with an occupancy in cycles count
+/// ticks.
 pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
     let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
@@ -41,7 +42,7 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     dealt
 }
 
-/// At most [`UNITS_MAX`] of the units, evenly from first to last.
+/// At most [`UNITS_MAX`] of the units, spread evenly over the list.
 fn spread(units: &[usize]) -> Vec<usize> {
     let count = units.len().min(UNITS_MAX);
     (0..count).map(|at| units[at * units.len() / count]).collect()

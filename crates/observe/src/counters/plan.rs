@@ -51,8 +51,8 @@ pub struct Planned {
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
-    /// The value of one count in bytes, ns, requests or cycles. Counts are summed over all units of
-    /// the PMU's kind.
+    /// The bytes, ns, requests or cycles that one count stands for. If only some units of the PMU's
+    /// kind count the event, this factor also covers the other units.
     pub scale: f64,
     /// Events of one group are counted at the same time: they have the same PMU and CPU.
     pub group: usize,
@@ -251,7 +251,8 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds the events of one kind of PMU; false when the machine has none.
+    /// Adds the events of the PMUs whose names begin with `prefix`; false when the machine has no
+    /// such PMU.
     fn add_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
@@ -302,7 +303,7 @@ impl Making<'_> {
         });
     }
 
-    /// The CPUs on which the events of a PMU are opened: all CPUs for a PMU without a list.
+    /// The CPUs on which the events of a PMU are opened: all CPUs for a PMU without a `cpumask`.
     fn cpus(&self, unit: &Pmu) -> IdList {
         let sockets = || self.machine.sockets.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
         unit.cpus.clone().unwrap_or_else(sockets)

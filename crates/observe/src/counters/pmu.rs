@@ -68,8 +68,8 @@ impl Pmu {
     }
 }
 
-/// The PMUs whose names consist of `prefix` and a number or nothing, in order of their numbers,
-/// which may have gaps.
+/// The PMUs whose names are `prefix` alone or `prefix` and a number, in order of their numbers.
+/// Numbers may be missing.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.

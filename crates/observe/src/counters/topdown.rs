@@ -42,7 +42,7 @@ pub struct TopdownPlan {
     pub table: String,
     /// The type number of the cores' PMU.
     pub kind: u32,
-    /// Groups of events that are counted at the same time.
+    /// Groups of events. The events of a group are counted at the same time.
     pub groups: Vec<Vec<CoreEvent>>,
     /// Remarks for the user.
     pub notes: Vec<String>,
@@ -79,7 +79,7 @@ pub enum TopdownError {
     /// No table has this CPU's events.
     #[error("how the slots of this CPU are counted is not known: {0}")]
     UnknownCpu(String),
-    /// The cores' PMU is missing or lacks the format.
+    /// The cores' PMU is missing, or cannot count slots.
     #[error("the cores of {0} {1}")]
     NoCounters(String, &'static str),
 }

@@ -22,7 +22,7 @@ const FREE_DIVISOR: u32 = 4;
 /// Marks a frame with which no extent begins.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
-/// For each frame, the extent whose first frame it is.
+/// For each frame, the extent that begins with this frame.
 #[derive(Clone, Debug)]
 pub(super) struct FrameOwners(Vec<ExtentId>);
 

@@ -53,7 +53,7 @@ impl Durability {
         span.pages().for_each(|page| self.mark_stored(page));
     }
 
-    /// A write failed. If the process is frozen for a fork, the fork is refused.
+    /// Counts a failed write. If the process is frozen for a fork, the fork is refused.
     pub(super) const fn on_failed_write(&mut self, is_frozen: bool) {
         self.failed_writes += 1;
         self.has_unstored = is_frozen;

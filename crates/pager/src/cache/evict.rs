@@ -47,14 +47,14 @@ const FRAGMENTED_FACTOR: u32 = 4;
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
 /// In a loop, the probationary share is the larger of two sizes. The first size is the budget
-/// divided by this number (by the second number in a long loop). The second size is one extent of
-/// maximum length for each active stream, plus one more. It leaves room for the newest pages of the
-/// streams, which may still be in use.
+/// divided by `PROBATIONARY_DIVISOR`, or in a long loop by `LONG_PROBATIONARY_DIVISOR`. The second
+/// size is one extent of maximum length for each active stream, plus one more. It leaves room for
+/// the newest pages of the streams, which may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the second size of the probationary share: the budget divided by this number (by
-/// the second number in a long loop).
+/// Upper bound of the second size of the probationary share: the budget divided by the first
+/// number, or in a long loop by the second.
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
@@ -100,7 +100,7 @@ pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
     /// Frames mapped in loops so far.
     loop_frames: u64,
-    /// The last victim was pinned.
+    /// True if the last victim was pinned.
     is_victim_pinned: bool,
     nodes: Vec<ReclaimOfNode>,
 }
@@ -108,12 +108,12 @@ pub(super) struct Reclaim {
 /// State of eviction on a node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
-    /// Number of frames that bimodal insertion has protected, and for which as many of the oldest
-    /// protected frames are still to be evicted.
+    /// Number of frames that bimodal insertion has protected, minus the frames of the oldest
+    /// protected extents that were evicted in return.
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
-    /// An allocation failed because free frames were not contiguous.
+    /// True if an allocation failed because free frames were not contiguous.
     is_fragmented: bool,
 }
 
@@ -165,19 +165,19 @@ impl Reclaim {
         !is_inserted
     }
 
-    /// A refault: pages were touched while they were inactive, or being evicted.
+    /// Counts a refault: pages were touched while they were inactive, or being evicted.
     pub(super) fn on_refault(&mut self, node: Node, frames: u32) {
         let node = self.node_mut(node);
         node.reserve = node.reserve.saturating_sub(frames);
         self.loop_detector.on_refault(frames);
     }
 
-    /// A victim was unmapped.
+    /// Notes that a victim was unmapped.
     pub(super) const fn on_unmapped(&mut self) {
         self.is_victim_pinned = false;
     }
 
-    /// A victim turned out to be pinned by a device or a system call.
+    /// Notes that a victim is pinned by a device or a system call.
     pub(super) const fn on_pinned_victim(&mut self) {
         self.is_victim_pinned = true;
     }

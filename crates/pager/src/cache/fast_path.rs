@@ -17,7 +17,7 @@ pub enum MapAttempt {
         /// True for a prefetched extent: its stream should prefetch further now.
         is_prefetched: bool,
     },
-    /// Retry the access: the page has been mapped since, or another thread is mapping it.
+    /// Retry the access: the page has been mapped since the fault, or another thread is mapping it.
     AlreadyMapped,
     /// Send the fault to the pager's thread, and wait.
     Wait,

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::{advice::Advice, page::Page};
 
-/// A fault in an untouched huge page fills the whole huge page with zeros if many frames are free.
-/// The least number of free frames is the budget of the node divided by this number.
+/// If the store holds no page of a huge page, a fault fills the whole huge page with zeros,
+/// provided that more frames are free than the budget of the node divided by this number.
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
@@ -73,8 +73,8 @@ impl Cache {
     }
 
     /// Loads the pages of waiting faults, as far as frames of their nodes are free. If
-    /// `may_fall_back` is true, a page may also be loaded into a frame of another node. A page for
-    /// which no frame will become free is then poisoned.
+    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
+    /// for which no frame will become free is poisoned.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
         // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {

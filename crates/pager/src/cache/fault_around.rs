@@ -17,21 +17,21 @@ const PROBE_ONE_IN: u32 = 7;
 /// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
-/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
-/// probe is judged later: after the number of loaded pages is the budget divided by this number.
-/// Pages that are used late, but while they are resident, are worth reading together, too.
+/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. While late use counts, a
+/// probe is judged only after as many pages were loaded as the budget divided by this number. Pages
+/// that are used late, but while they are resident, are worth reading together, too.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Late use counts while `patience` is above zero. Each probe with late use adds 1 to `patience`,
-/// up to this maximum.
+/// Late use counts for the votes while `patience` is above zero. Each probe with late use adds 1 to
+/// `patience`, up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
 /// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
 /// earlier than its absence. With a value near zero, the first probes alone would decide.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe without late use weighs as much as this number of probes with late use, because random
-/// accesses also use many pages late.
+/// A probe without late use subtracts this number from `patience`. The number is above 1, because
+/// random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of late probes that are watched at the same time, and maximum number of probes
@@ -44,7 +44,7 @@ const VOTES: i32 = 4;
 /// Maximum order: 2^6 pages, 256 KiB. Longer accesses are streams.
 const ORDER_MAX: u8 = 6;
 
-/// The time by which probes are judged: pages loaded so far, and frames of the budget.
+/// The clock by which probes are judged: the pages loaded so far, and the budget in frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadClock {
     pub(super) loaded: u64,
@@ -101,7 +101,6 @@ impl FaultAround {
 }
 
 impl Cache {
-    /// The present time by which probes are judged.
     pub(super) fn load_clock(&self) -> LoadClock {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
@@ -172,12 +171,12 @@ struct Probe {
     /// Faults in the region before the probe, and pages loaded before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// The probe has been watched for longer than [`JUDGED_AFTER`].
+    /// True if the probe has been watched for longer than [`JUDGED_AFTER`].
     is_late: bool,
 }
 
 impl Probe {
-    /// True if at least three quarters of the pages were touched.
+    /// True if at least three quarters of the probe's pages were touched.
     fn is_used(&self) -> bool {
         self.touched.count_ones() * 4 >= 3 << self.order
     }

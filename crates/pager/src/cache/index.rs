@@ -9,7 +9,6 @@ pub type ExtentId = u32;
 /// Marks a page without an extent.
 const NONE: ExtentId = ExtentId::MAX;
 
-/// Number of pages in a huge page.
 const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
 /// The extents of the pages of an aligned huge page: mostly one extent or none.

@@ -30,8 +30,8 @@ const BEGIN_SHARE: f64 = 0.5;
 /// ended then, and its pages must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// An eviction was too early if the page is read again before the budget divided by this number has
-/// been evicted.
+/// An eviction was too early if the page is read again before as many pages are evicted as the
+/// budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
 /// Maximum share of early evictions among reads and refaults at which a loop may begin.
@@ -45,8 +45,8 @@ const EARLY_END_MAX: f64 = 0.25;
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
-/// shorter distance changes the estimate by its weight divided by this number, because the page was
-/// read again within a part of the loop.
+/// shorter distance has the weight of its read divided by this number, because the page was read
+/// again within a part of the loop.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
@@ -55,8 +55,8 @@ const SAMPLES_MAX: usize = 16;
 /// Protected pages are useless when untouched samples exceed touched samples by this number.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// Maximum cost of samples: the cost of reading probationary pages divided by this number. In a
-/// long loop, it is divided by the second number.
+/// Maximum cost of samples: the cost of reading probationary pages, divided by
+/// `SAMPLE_COST_DIVISOR`, or in a long loop by `LONG_SAMPLE_COST_DIVISOR`.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
@@ -113,7 +113,6 @@ impl LoopDetector {
         self.frames = frames;
     }
 
-    /// The detector of a budget of this many frames.
     pub fn new(frames: u32) -> Self {
         Self {
             frames,
@@ -160,12 +159,12 @@ impl LoopDetector {
         self.is_loop() && self.cost_since_sample / divisor >= read_cost(frames)
     }
 
-    /// Probationary pages are being unmapped.
+    /// Counts the read cost of probationary pages that are being unmapped.
     pub const fn on_unmap_probationary(&mut self, pages: u32) {
         self.cost_since_sample = self.cost_since_sample.saturating_add(read_cost(pages));
     }
 
-    /// Protected pages are being unmapped: in a loop they become a sample.
+    /// Notes that protected pages are being unmapped. In a loop, these pages become a sample.
     pub fn on_unmap_protected(&mut self, pages: Range<Page>) {
         self.cost_since_sample = 0;
         self.on_late_eviction(&pages);
@@ -174,7 +173,7 @@ impl LoopDetector {
         }
     }
 
-    /// Protected pages of a loop become victims, long after their last use.
+    /// Notes that protected pages become victims in a loop, long after their last use.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         if self.is_loop() {
             self.reuse_distances.on_late_eviction(pages);
@@ -188,7 +187,7 @@ impl LoopDetector {
         self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
-    /// Pages are mapped: samples among them have been touched.
+    /// Counts the samples among mapped pages as touched, and ends them.
     pub fn on_map(&mut self, mapped: &Range<Page>) {
         let samples = self.samples.len();
         self.samples.retain(|(it, _)| it.end <= mapped.start || mapped.end <= it.start);
@@ -212,7 +211,7 @@ impl LoopDetector {
         }
     }
 
-    /// `pages` pages from `page` on are evicted: their frames are free.
+    /// Records that `pages` pages from `page` on are evicted and their frames are free.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
         // The time wraps after evictions of 16 TiB. After that, an old eviction may be taken for a
         // recent one.
@@ -227,8 +226,8 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// A refault on `pages` resident pages. In a loop, a refault is no sign of early eviction,
-    /// because the refaulted pages are samples.
+    /// Counts a refault on `pages` resident pages. In a loop, a refault is no sign of early
+    /// eviction, because the refaulted pages are samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
@@ -241,13 +240,14 @@ impl LoopDetector {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }
 
-    /// `pages` pages from `page` on are read, for a stream or for a fault.
+    /// Updates the shares after a read of `pages` pages from `page` on, for a stream or for a
+    /// fault.
     pub fn on_read(&mut self, page: Page, pages: u32, is_prefetch: bool) {
         let group = (page >> GROUP_ORDER) as usize;
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // A shorter distance comes from a short burst of accesses, and says nothing about a pass.
+        // A distance below this limit comes from a burst of accesses, not from a pass.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }

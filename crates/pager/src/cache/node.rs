@@ -19,7 +19,7 @@ use super::{
 };
 use std::ops::Range;
 
-/// A node, by its number among the nodes of the budget.
+/// The index of a node among the nodes of the budget.
 pub type Node = u8;
 
 /// Maximum number of nodes of a budget.

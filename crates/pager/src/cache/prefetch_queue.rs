@@ -58,8 +58,8 @@ const FAULT_ORDER_MAX: u8 = 7;
 /// number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes `BUDGET_TICKS` ticks while as many pages are loaded as the budget has.
-/// A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
+/// The prefetch clock makes `BUDGET_TICKS` ticks while as many pages are loaded as the budget has
+/// frames. A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
@@ -147,7 +147,7 @@ pub(super) struct PrefetchQueue {
     /// For each node, the number of frames that hold prefetched pages (loaded or being loaded) that
     /// were not touched yet.
     frames: Vec<u32>,
-    /// The number of the same frames for each stream; a stream without frames has no entry.
+    /// The number of such frames of each stream; a stream without such frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
@@ -286,8 +286,8 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // The streams have not seen a fault on a page with `MADV_RANDOM`. Asked for its
-            // expected pages, they would answer for an earlier fault.
+            // The streams do not see a fault on a page with `MADV_RANDOM`. The pages that they
+            // expect would then follow from an earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }

@@ -107,12 +107,10 @@ impl Residency {
         (usize::from(node), frame - self.division.first(node))
     }
 
-    /// The extent of a page.
     pub(super) fn find(&self, page: Page) -> Option<ExtentId> {
         self.index.get(page)
     }
 
-    /// Number of extents.
     pub(super) const fn count(&self) -> usize {
         self.extents.len() - self.free_ids.len()
     }
@@ -173,7 +171,6 @@ impl Residency {
         start..end
     }
 
-    /// Adds an extent.
     pub(super) fn add(&mut self, extent: Extent) -> ExtentId {
         let span = extent.span();
         let id = self.free_ids.pop().unwrap_or_else(|| {
@@ -296,7 +293,6 @@ impl Residency {
         self.node(node).prefetched.first()
     }
 
-    /// Number of frames of the extents in the protected queue of a node.
     pub(super) fn protected_frames(&self, node: Node) -> u32 {
         self.node(node).protected_frames
     }
@@ -308,7 +304,6 @@ impl Residency {
         pool.free_frames() + *inactive_frames + *evicting_frames
     }
 
-    /// Number of frames of the extents that are being unmapped or written back.
     pub(super) fn evicting_frames(&self, node: Node) -> u32 {
         self.node(node).evicting_frames
     }
@@ -326,13 +321,13 @@ impl Residency {
         queues.any(|queue| queue.first().is_some()) || self.is_evicting() || self.in_flight > 0
     }
 
-    /// An unmap or a write-back of an extent begins.
+    /// Counts the frames of an extent whose unmap or write-back begins.
     pub(super) fn begin_eviction(&mut self, id: ExtentId) {
         let (node, _, extent) = self.queues(id);
         node.evicting_frames += extent.frames();
     }
 
-    /// An unmap or a write-back of an extent has ended.
+    /// Subtracts the frames of an extent whose unmap or write-back has ended.
     pub(super) fn end_eviction(&mut self, id: ExtentId) {
         let (node, _, extent) = self.queues(id);
         node.evicting_frames -= extent.frames();
@@ -343,22 +338,20 @@ impl Residency {
         self.in_flight
     }
 
-    /// An extent begins to be filled or mapped.
+    /// Counts an extent that begins to be filled or mapped.
     pub(super) const fn begin_flight(&mut self) {
         self.in_flight += 1;
     }
 
-    /// An extent has been filled or mapped.
+    /// Subtracts an extent that has been filled or mapped.
     pub(super) const fn end_flight(&mut self) {
         self.in_flight -= 1;
     }
 
-    /// Number of pages loaded so far.
     pub(super) const fn loaded_pages(&self) -> u64 {
         self.loaded_pages
     }
 
-    /// Counts loaded pages.
     pub(super) const fn count_loaded(&mut self, pages: u64) {
         self.loaded_pages += pages;
     }

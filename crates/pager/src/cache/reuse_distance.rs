@@ -43,7 +43,8 @@ impl ReuseDistances {
         &mut self.blocks[first..end]
     }
 
-    /// Pages are read. Since the last eviction of these pages, `distance` other pages were evicted.
+    /// Notes a read of pages. Since the last eviction of these pages, `distance` pages were
+    /// evicted.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
         let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
         let weight = WEIGHT * part.min(1.0);
@@ -59,8 +60,8 @@ impl ReuseDistances {
         }
     }
 
-    /// Pages are evicted long after their last use: the distance of their next read is too short,
-    /// and does not count.
+    /// Notes that pages are evicted long after their last use: the distance of their next read is
+    /// too short, and does not count.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }

@@ -307,7 +307,8 @@ impl Simulation {
         self.on(Event::Discarded(pages));
     }
 
-    /// Lets threads touch the pages that `next` names, with actions carried out in any order.
+    /// Does `steps` steps: a random thread touches the page that `next` returns, or an action is
+    /// done.
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
@@ -478,7 +479,7 @@ fn before_a_fork_all_pages_are_stored_and_unmapped() {
             };
             (child.frames, child.waits) = (parent.frames, parent.waits);
             child.run(3_000, mixed);
-            // The child sees the content of its parent.
+            // The next round forks the child.
             simulation = child;
         }
     }
@@ -606,8 +607,8 @@ fn a_loop_keeps_a_share_resident_until_it_ends() {
     assert!(read < 0.01, "{read} of all touches are reads");
 }
 
-/// A loop walks through several arrays together, and is in a different huge page of each array.
-/// None of these huge pages may be evicted for pages of another array.
+/// A loop walks through three arrays together, with twice as many pages as the budget. Less than
+/// three quarters of all touches may be reads.
 #[test]
 fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =

@@ -28,7 +28,7 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// thrashing.
 const PERIODS: u32 = 5;
 
-/// Minimum number of loads per distinct page for an estimate of the pages that were not loaded yet.
+/// Minimum number of loads per distinct page for an estimate of the number of used pages.
 const LOADS_MIN: f64 = 1.3;
 
 /// After this number of thrashing periods, a budget is recommended even without an estimate. The
@@ -58,8 +58,8 @@ pub(super) struct ThrashDetector {
 }
 
 impl ThrashDetector {
-    /// Pages are read or filled with zeros; `is_demanded` is true if a thread waits for a read of
-    /// these pages.
+    /// Counts pages that are read or filled with zeros. `is_demanded` is true if a thread waits for
+    /// a read of these pages.
     pub(super) fn on_load(&mut self, pages: Range<Page>, is_demanded: bool) {
         let count = pages.end - pages.start;
         self.loaded += count;

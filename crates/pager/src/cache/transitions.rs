@@ -94,8 +94,8 @@ impl Cache {
         extent.state = ExtentState::Ready;
         let fault = extent.waiting_fault();
         extent.clear_waiter();
-        // While the process forks, only dirty extents are mapped. The write-back of such an extent
-        // failed, and an inactive extent would be dropped with its content.
+        // While the process forks, only dirty extents are mapped: if a dirty extent stayed ready,
+        // it could be dropped, and its content would be lost.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);

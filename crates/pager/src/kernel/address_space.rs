@@ -16,9 +16,9 @@ use std::{
     sync::Arc,
 };
 
-/// An address space that the fault server maps pages into. Pages are named by their addresses in
-/// the range that the pager has reserved for regions. Parts of frames are named by bytes from the
-/// first frame.
+/// An address space that the fault server maps pages into. A `page` is an address in the range that
+/// the pager has reserved for regions. A `part` of the frames is a range of bytes from the first
+/// frame.
 pub(crate) trait AddressSpace: Send {
     /// Reads the pending faults.
     ///
@@ -58,7 +58,7 @@ pub(crate) trait AddressSpace: Send {
     fn clear(&mut self, pages: &Range<usize>);
 }
 
-/// Private anonymous memory of this process. The pages of this memory are the frames themselves.
+/// Private anonymous memory of this process. Its pages move to their frames and back.
 #[derive(Debug)]
 pub(crate) struct PrivateSpace {
     handle: Arc<FaultHandle>,

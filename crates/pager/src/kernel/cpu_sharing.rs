@@ -42,7 +42,7 @@ const PREEMPTED_MAX: u32 = 2;
 const PAUSE_MIN: u32 = 1 << 10;
 const PAUSE_MAX: u32 = 1 << 20;
 
-/// While the served thread waits for a transfer, the fault server reads faults of other threads
+/// While the thread that shares its CPU waits for a transfer, the fault server reads new faults
 /// only at one step of its loop in this many, because each read is a system call.
 const FAULTS_READ_ONE_IN: u32 = 8;
 
@@ -93,8 +93,8 @@ impl CpuSharing {
         self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
     }
 
-    /// A thread begins to wait for a page; `waited` is the stall time of all threads so far. The
-    /// thread is pinned later, by [`CpuSharing::pin_waiting`].
+    /// Notes that a thread begins to wait for a page; `waited` is the stall time of all threads so
+    /// far. The thread is pinned later, by [`CpuSharing::pin_waiting`].
     pub(crate) fn begin_wait(&mut self, thread: u32, page: Page, now: Instant, waited: Duration) {
         match &mut self.window {
             Some(window) if window.thread == thread => {
@@ -111,8 +111,9 @@ impl CpuSharing {
         self.waiting = self.is_shared().then_some((thread, page));
     }
 
-    /// True if the fault server need not read faults in this step of its loop. While the served
-    /// thread waits for a transfer, faults are read only at one step in [`FAULTS_READ_ONE_IN`].
+    /// True if the fault server need not read faults in this step of its loop. While the thread
+    /// that shares its CPU waits for a transfer, faults are read only at one step in
+    /// [`FAULTS_READ_ONE_IN`].
     pub(crate) const fn skips_faults(&mut self, are_transfers_done: bool) -> bool {
         let may_skip = self.waiting.is_some() && !are_transfers_done;
         self.steps_without_read = if may_skip { self.steps_without_read + 1 } else { 0 };

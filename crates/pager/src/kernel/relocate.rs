@@ -1,11 +1,11 @@
 //! Moves pages between a region and the frames.
 //!
 //! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
-//! whole range. A program may protect some pages of a region otherwise. An extent that does not
-//! move as a whole is therefore moved page by page. A single page that does not move is copied into
-//! the region, or moved out of the region by `mremap(2)`. A program may also change a page by a
-//! system call that the preloaded library does not see. Such a change must never leave the program
-//! with wrong content. If the content of the page is not known, the program is ended.
+//! whole range. A program may give some pages of a region another protection. An extent that does
+//! not move as a whole is therefore moved page by page. A single page that does not move is copied
+//! into the region, or moved out of the region by `mremap(2)`. A program may also change a page by
+//! a system call that the preloaded library does not see. Such a change must never leave the
+//! program with wrong content. If the content of the page is not known, the program is ended.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 

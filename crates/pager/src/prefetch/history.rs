@@ -33,13 +33,14 @@ use std::{collections::VecDeque, ops::Range};
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has five entries for every four pages. They are enough for a round in which each page
-/// faults alone, and for the prefetches of the next round. The log grows as entries are written.
+/// causes a fault of its own, and for the prefetches of the next round. The log grows as entries
+/// are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. If
 /// another page has taken the slot of a page, the cost is only a late prediction. An entry and a
-/// slot have 4 bytes each. If all pages fault alone, the history has at most 7.5 bytes (0.18 %) for
-/// each page. With extents of 4 pages, it has a quarter of this number.
+/// slot have 4 bytes each. If each page causes a fault of its own, the history has at most 7.5
+/// bytes (0.18 %) for each page. With extents of 4 pages, it has a quarter of this number.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads that are followed. A new thread replaces the thread that has not
@@ -192,8 +193,8 @@ impl History {
         expected.any(|it| it.is_prefetched && pages.contains(&it.page.into()))
     }
 
-    /// Prefetched pages of a replay were dropped untouched: the log entries of these pages are
-    /// removed.
+    /// Reacts to wasted pages of a replay: removes the log entries of these pages, and halves the
+    /// depth of the replay.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         self.throttle.on_wasted(pages.end - pages.start);
         for page in pages.clone() {
@@ -228,8 +229,8 @@ impl History {
         index
     }
 
-    /// A replay predicted the fault, after some skipped entries. The predicted entry is recorded
-    /// again, and so are the skipped entries if the replay is confident.
+    /// Records a fault that a replay predicted after `skipped` entries. The predicted entry is
+    /// recorded again, and so are the skipped entries if the replay is confident.
     fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
         let replay = &mut self.threads[thread].replays[index];
         replay.last_hit = self.now;
@@ -257,7 +258,7 @@ impl History {
         entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// No replay predicted the fault: a new replay begins at the last entry of the page.
+    /// Records an unpredicted fault. A new replay begins at the last entry of the page, if any.
     fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
         let (now, initial) = (self.now, self.limits.initial);

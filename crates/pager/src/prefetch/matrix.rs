@@ -46,8 +46,8 @@ const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 /// Three faults within this many rows begin a block.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses may lag behind the last touched row of the block by up to this number of rows. This is
-/// the largest height of a panel that is packed by columns.
+/// Accesses may lag behind the highest touched row of the block by up to this number of rows. This
+/// is the largest height of a panel that is packed by columns.
 const ROWS_BEHIND_MAX: i64 = 512;
 
 /// The columns of a block are revised each time that it has advanced by `RECENT_ROWS` rows plus
@@ -74,7 +74,7 @@ pub struct Matrices {
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
     pitches: BTreeMap<Page, i64>,
-    /// Bytes of the unexplained faults of each thread, the latest fault first.
+    /// Byte addresses of the unexplained faults of each thread, the latest fault first.
     unexplained: HashMap<u32, VecDeque<i64>>,
 }
 
@@ -89,15 +89,15 @@ struct MatrixBlock {
     base: i64,
     /// Bytes from each row to the next.
     pitch: i64,
-    /// Touched bytes of each row, as far as known.
+    /// Length of the touched part of each row, bytes, as far as known.
     width: i64,
     /// The rows that were touched so far.
     rows: Range<i64>,
-    /// The last touched row of this pass.
+    /// The highest row that was touched since the block began or was resumed.
     row: i64,
-    /// The rows before this row were prefetched.
+    /// The row after the last row that was prefetched or touched.
     prefetched_to: i64,
-    /// The largest number of rows by which a fault was behind the last row: the height of panels.
+    /// The largest number of rows by which a fault was behind `row`: the height of panels.
     rows_behind: i64,
     recent: RecentColumns,
     /// Prefetch depth, pages.
@@ -113,7 +113,7 @@ struct RecentColumns {
     faults: u32,
     /// The range of touched columns: the first, and the end, which is not touched.
     columns: (i64, i64),
-    /// The largest number of rows by which a fault was behind the last row.
+    /// The largest number of rows by which a fault was behind the highest touched row.
     rows_behind: i64,
 }
 
@@ -306,7 +306,7 @@ impl MatrixBlock {
         (is_row && position.column < self.width + PAGE_LENGTH).then_some(position)
     }
 
-    /// True if a byte is in known rows and columns.
+    /// True if a byte is in the known rows and columns of the block.
     fn contains(&self, byte: i64) -> bool {
         let RowColumn { row, column } = self.locate(byte);
         self.rows.contains(&row) && (0..self.width).contains(&column)
@@ -338,7 +338,7 @@ impl MatrixBlock {
         })
     }
 
-    /// Moves the block to a fault, and returns the pages to prefetch now.
+    /// Advances the block to the position of a fault, and returns the pages to prefetch now.
     fn advance(&mut self, position: RowColumn, limits: Limits) -> Vec<Range<Page>> {
         let RowColumn { row, column } = position;
         if row > self.row {
@@ -374,8 +374,8 @@ impl MatrixBlock {
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault that is `rows_behind` rows behind the last row. Columns without
-    /// a recent fault are removed from the block.
+    /// Notes the column of a fault that is `rows_behind` rows behind the highest touched row.
+    /// Columns without a recent fault are removed from the block.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };

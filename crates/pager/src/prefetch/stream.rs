@@ -24,7 +24,7 @@ const EXPIRES_AFTER: u64 = 512;
 /// A gap in a run counts as a stride after the gap has repeated this number of times.
 const EQUAL_GAPS: u32 = 2;
 
-/// The number of candidate strides of a new run: the shortest distances from older runs.
+/// Maximum number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
 /// Number of untouched ranges that are queued again after a fault on a skipped page. Such a page
@@ -299,7 +299,8 @@ impl Stream {
         self.direction == Some(Direction::Down)
     }
 
-    /// Where the run began: its first page, or the page after its highest page if the run descends.
+    /// The start of the run: its first page, or the page after its highest page if the run
+    /// descends.
     fn run_start(&self) -> Page {
         if self.is_descending() { self.run.end } else { self.run.start }
     }
@@ -400,7 +401,7 @@ impl Stream {
         self.strides.iter().position(|it| *it == stride)
     }
 
-    /// A run begins, one stride after the last run.
+    /// Begins a run, one stride after the last run.
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
@@ -518,7 +519,7 @@ impl Stream {
 }
 
 impl TileRun {
-    /// The next run; `None` where page numbers end.
+    /// The next run; `None` if the page number would overflow.
     fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
             let start = self.tile_start.checked_add_signed(tiles.distance)?;
@@ -530,7 +531,7 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages; `None` where page numbers end.
+    /// The next `count` pages; `None` if the page number would overflow.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {
             Some(Direction::Down) => {

@@ -218,7 +218,8 @@ fn threads_have_orders_of_their_own() {
     }
 }
 
-/// The row pointers and edges of a graph are streams; the vertices that they name are not.
+/// A walk over the edges of a graph is a stream, but the vertices that the edges name are not. From
+/// the second round on, both are prefetched.
 #[test]
 fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);

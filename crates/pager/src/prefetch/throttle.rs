@@ -33,14 +33,14 @@ impl AccuracyThrottle {
         min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)
     }
 
-    /// Prefetched pages were dropped untouched.
+    /// Counts prefetched pages that were dropped untouched.
     pub(super) fn on_wasted(&mut self, pages: u64) {
         let max = u64::from(CONFIDENCE_MAX) * PAGES_PER_STEP * HITS_PER_WASTED;
         let wasted = self.wasted.saturating_add(pages.saturating_mul(HITS_PER_WASTED));
         self.wasted = wasted.min(max);
     }
 
-    /// Prefetched pages were touched.
+    /// Counts prefetched pages that were touched.
     pub(super) fn on_hit(&mut self, pages: u64) {
         self.wasted = self.wasted.saturating_sub(pages);
     }

@@ -5,11 +5,10 @@ use crate::page::Page;
 /// A run, by its position in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TileRun {
-    /// Where the run begins: its first page, or the page after its highest page if the run
-    /// descends.
+    /// The first page of the run, or the page after its highest page if the run descends.
     pub(super) start: Page,
     /// The start of the first run of the tile.
     pub(super) tile_start: Page,
-    /// The number of the run in the tile, from 1 on.
+    /// The position of the run in the tile, counted from 1.
     pub(super) number: u64,
 }

@@ -19,7 +19,7 @@ const COARSE_ORDER: u8 = 2;
 /// The hash of an unknown content: the page counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// Hashes of the stored contents of each frame.
+/// For each frame, the hash of the content that the store holds of its page.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     stored: Vec<u64>,
@@ -36,19 +36,20 @@ impl DirtyTracker {
         Self { stored: vec![hash_of_zeros; frames], unsaved: HashMap::new(), hash_of_zeros }
     }
 
-    /// The frames of a span are zeros, and so are their pages in the store.
+    /// Records that the frames of a span are zeros, and so are their pages in the store.
     pub(crate) fn record_zeros(&mut self, span: Span) {
         self.stored[frames(span)].fill(self.hash_of_zeros);
     }
 
-    /// The frames of a span were just read from the store.
+    /// Records the content of the frames of a span that were just read from the store.
     pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
         for frame in frames(span) {
             self.stored[frame] = hash(memory, frame);
         }
     }
 
-    /// The frames of a span were written back with the content that was compared last.
+    /// Records that the frames of a span were written back with the content that `find` hashed
+    /// last.
     pub(crate) fn record_written(&mut self, span: Span) {
         match self.unsaved.remove(&span.frame) {
             Some(unsaved) if unsaved.len() == frames(span).len() => {
@@ -58,7 +59,7 @@ impl DirtyTracker {
         }
     }
 
-    /// The store's content of a span is unknown.
+    /// Records that the store's content of a span is unknown.
     pub(crate) fn forget(&mut self, span: Span) {
         self.unsaved.remove(&span.frame);
         self.stored[frames(span)].fill(UNKNOWN);

@@ -76,8 +76,8 @@ thread_local! {
     static IS_FAULT_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True if the calling thread is the pager's own. This thread must not allocate from regions,
-/// because the thread would wait for itself.
+/// True if the calling thread is that of the fault server. The fault server must not allocate from
+/// regions, because it would wait for itself.
 pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
 }
@@ -295,7 +295,8 @@ impl FaultServer {
         match (self.cpu_sharing.is_shared(), self.transfers.are_done()) {
             (false, true) => SPIN,
             (false, false) => SPIN_FOR_DRIVE,
-            // The served thread needs the CPU.
+            // The CPU is shared with a thread whose fault was served, and this thread needs the
+            // CPU.
             (true, _) if self.stalls.is_empty() => Duration::ZERO,
             (true, _) => SPIN_FOR_DRIVE,
         }
@@ -319,7 +320,7 @@ impl FaultServer {
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         self.yield_if_served();
-        // While a fork is prepared, no page is mapped, so no fault is read.
+        // While a fork is prepared, no page may be mapped, so no fault is read.
         let skips_faults = self.cpu_sharing.skips_faults(self.transfers.are_done());
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],

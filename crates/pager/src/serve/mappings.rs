@@ -138,8 +138,8 @@ impl Pager {
         self.advise(pages, Advice::Unpin);
     }
 
-    /// Records the pages of an allocated block, a region or a part of a region, by the block's
-    /// address.
+    /// Records the pages of the block that was allocated at `address`: a region, or a part of a
+    /// region.
     pub fn set_block(&self, address: usize, region: Range<usize>) {
         lock(&self.context.arena).set_block(address, Some(region));
     }

@@ -3,7 +3,7 @@
 use interleaf_procfs::{files::Files, stat::Stat};
 use std::io;
 
-/// The value of `owner` of a slot that is being cleared or prepared.
+/// The value of `owner` in a slot of the ledger while the slot is cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
 /// A process, by its ID and its start time: if the ID is reused, the start time differs.

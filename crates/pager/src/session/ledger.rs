@@ -195,7 +195,7 @@ impl BudgetLedger {
         slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
     }
 
-    /// The process that was started first; `None` before it was recorded.
+    /// The ID of the process that was started first; `None` before the ID was recorded.
     pub fn first_process(&self) -> Option<u32> {
         u32::try_from(self.layout().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
     }
@@ -437,7 +437,7 @@ impl SlotGuard {
 
     /// Clears the slot: this process has no pages any more.
     pub fn release(&self) {
-        // A forked child has a copy of the value, but the slot belongs to the parent.
+        // A forked child has a copy of the guard, but the slot belongs to the parent.
         if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
             self.ledger.clear(self.slot(), self.identity);
             self.ledger.rebalance();

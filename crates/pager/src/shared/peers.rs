@@ -39,8 +39,8 @@ const EVENTS: usize = 16;
 /// there repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Bytes of resident pages behind a faulting page that are mapped with that page. Together they are
-/// 64 KiB, as for files in the kernel (`fault_around_bytes`).
+/// Bytes of resident pages behind a faulting page that are mapped with that page. With the faulting
+/// page, these are 64 KiB, as for files in the kernel (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
 /// The timeout of a poll that does not wait.
@@ -55,7 +55,7 @@ pub(super) struct Peers {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Files, keyed by the first of their addresses in the reservation.
+    /// Files, keyed by their first address in the range that the server has reserved.
     files: BTreeMap<usize, MemoryFile>,
     /// Address spaces, by an identifier.
     spaces: BTreeMap<u64, PeerSpace>,
@@ -92,7 +92,7 @@ impl Peers {
         Ok(id)
     }
 
-    /// Makes a file for these addresses of the reservation.
+    /// Makes a file for these addresses of the range that the server has reserved.
     pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("interleaf-shared", flags)?;
@@ -111,8 +111,8 @@ impl Peers {
         Some((page - usize::try_from(offset).ok()?, file.try_clone().ok()?))
     }
 
-    /// Records that a part of a file is mapped from a page on; `false` for an unknown part or
-    /// address space.
+    /// Records that an address space maps the pages from `page` on at `addresses`. Returns false if
+    /// the space is unknown, or if no file contains all of the pages.
     pub(super) fn map(&self, space: u64, addresses: &Range<usize>, page: usize) -> bool {
         let mut table = self.table();
         let Some(last) = page.checked_add(addresses.len()).and_then(|end| end.checked_sub(1))
@@ -152,8 +152,8 @@ impl Peers {
         }
     }
 
-    /// Removes files that are mapped nowhere, except for the files with the first pages `but`, and
-    /// returns the pages of the removed files.
+    /// Removes files that are mapped nowhere, except the files whose first page is in `but`.
+    /// Returns the pages of the removed files.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
         let Table { files, spaces, .. } = &mut *table;
@@ -171,7 +171,7 @@ impl Peers {
 }
 
 impl Table {
-    /// The file of a page of the reservation, and the offset in the file.
+    /// The file that contains a page, and the offset of the page in the file.
     fn file_of(&self, page: usize) -> Option<(&File, u64)> {
         let (start, shared) = self.files.range(..=page).next_back()?;
         let offset = page - start;

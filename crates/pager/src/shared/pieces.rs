@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Mapped pieces of an address space. Pages are named by addresses in the reservation of the
-/// server; these addresses are the same for all processes.
+/// Mapped pieces of an address space. A page is identified by its address in the range that the
+/// server has reserved. This address is the same for all processes.
 #[derive(Debug, Default)]
 pub(super) struct MappedPieces(BTreeMap<usize, MappedPiece>);
 
@@ -14,7 +14,8 @@ struct MappedPiece {
 }
 
 impl MappedPieces {
-    /// Pages from `page` on are mapped at these addresses, in place of anything else.
+    /// Records that the pages from `page` on are mapped at these addresses, in place of earlier
+    /// pieces.
     pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
         self.remove(addresses);
         self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });

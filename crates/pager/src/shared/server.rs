@@ -38,7 +38,7 @@ struct Connection {
     /// process.
     wire: Option<Wire>,
     space: Option<u64>,
-    /// A file that the process was given and has not mapped yet.
+    /// The first page of a file that the process was given and has not mapped yet.
     file: Option<usize>,
 }
 
@@ -50,10 +50,10 @@ struct Server<'a> {
     connections: Vec<Connection>,
 }
 
-/// Serves the processes of a session until the keeper has closed its end of a connection and all
-/// processes that share memory have ended. Writes one byte to the keeper when the server is ready.
-/// If processes remain after the keeper has closed its end, calls `stays` and writes a second byte.
-/// If another server runs already, returns without the first byte.
+/// Serves shared memory until all processes that share memory have ended, and the process that
+/// keeps the session running has closed its end of `keeper`. Writes one byte to `keeper` when the
+/// server is ready. If other processes remain after this close, calls `stays` and writes a second
+/// byte. If another server runs already, returns without the first byte.
 ///
 /// # Errors
 /// When the socket cannot be polled.
@@ -184,8 +184,8 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // Files have at least this length: shorter files would be adjacent, and one extent could
-        // belong to several files.
+        // A file has at least `SPACING` bytes. Shorter files would be adjacent, and one extent
+        // could belong to several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {

@@ -3,11 +3,13 @@
 use super::{BenchCompareDocument, BenchRow};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
 
-/// Patterns with a known arithmetic intensity are named `polynomial-N`, N operations per byte.
+/// The beginning of the name of a pattern with a known arithmetic intensity. In `polynomial-N`, N
+/// is the number of operations per byte.
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
-    /// A figure for each pattern, and a figure of the efficiency against arithmetic intensity.
+    /// A figure of the efficiency against the ratio for each pattern, and a figure of the
+    /// efficiency against the arithmetic intensity.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
         by_pattern.chain(self.intensity_figure()).collect()

@@ -4,14 +4,14 @@ use super::{CardDocument, CardPoint, STORAGE};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 impl CardDocument {
-    /// The figures of each load, with all cards in each figure. If depths differ, IOPS and mean
-    /// latency are drawn against depth. Another figure has the distribution of the completion
-    /// latency at the largest depth.
+    /// The figures of each load, with a line for each card in each figure. If a card has points
+    /// with several queue depths, IOPS and mean latency are drawn against depth. Another figure has
+    /// the distribution of the completion latency at the largest depth.
     pub fn figures(&self) -> Vec<Figure> {
         let loads = self.loads();
         let mut figures = vec![];
         for (number, load) in loads.iter().enumerate() {
-            // If there is a single load, the IDs of its figures need no number.
+            // The IDs of figures are numbered only if there are several loads.
             let suffix = if loads.len() > 1 { format!("-{}", number + 1) } else { String::new() };
             let title = load.title();
             if self.cards.iter().any(|card| self.of(load, &card.name).count() > 1) {
@@ -23,7 +23,7 @@ impl CardDocument {
         figures
     }
 
-    /// The points of a load on a card.
+    /// The points of the card named `card` that have the same load as the point `load`.
     fn of<'a>(&'a self, load: &'a CardPoint, card: &'a str) -> impl Iterator<Item = &'a CardPoint> {
         self.points.iter().filter(move |point| point.card == card && point.load() == load.load())
     }
@@ -47,7 +47,8 @@ impl CardDocument {
         }
     }
 
-    /// The fraction of I/Os that take longer than a latency, down to one in a million.
+    /// The fraction of I/Os that take at least a given latency, with a line for each card. The line
+    /// has the I/Os at the largest queue depth.
     fn distribution(&self, load: &CardPoint, title: &str, suffix: &str) -> Figure {
         let series = self.cards.iter().enumerate().filter_map(|(group, card)| {
             let point = self.of(load, &card.name).max_by_key(|point| point.iodepth)?;

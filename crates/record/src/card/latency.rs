@@ -91,9 +91,9 @@ impl IoLatencyDocument {
         ]
     }
 
-    /// The distribution of `ios` latencies: from the smallest to the largest, each with the
-    /// fraction of I/Os that are slower or equal. Percentiles that mean less than one I/O are left
-    /// out.
+    /// Pairs of a latency and the fraction of I/Os that take at least this long, from the smallest
+    /// latency to the largest. `ios` is the number of I/Os. A percentile is left out if at most one
+    /// I/O is above it.
     pub fn slower_than(&self, ios: u64) -> Vec<(f64, f64)> {
         let least = 1.0 / ios.max(1) as f64;
         let parts = PERCENTILES.iter().map(|(_, fraction)| 1.0 - fraction);
@@ -168,7 +168,7 @@ mod tests {
             max: 9.0,
         };
         let curve = latency.slower_than(200);
-        // The 99.9th percentile of 200 I/Os means less than one I/O, so it is left out.
+        // Of 200 I/Os, 0.1 % is less than one I/O, so the 99.9th percentile is left out.
         assert_eq!((curve[0], curve[8]), ((1.0, 1.0), (9.0, 0.005)));
         assert_eq!((curve.len(), curve[4]), (9, (5.0, 0.5)));
         assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 > b.1), "{curve:?}");

@@ -61,8 +61,8 @@ pub struct HarmedBlockDocument {
 }
 
 impl CardPowerFailure {
-    /// The document of the power failures of `sweep`. `at_s` is the moment, if there is a single
-    /// failure.
+    /// The document of the power failures of `sweep`. `at_s` is the time of the power failure, s,
+    /// if `sweep` has a single one.
     pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
         let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
         patterns.dedup();
@@ -111,7 +111,7 @@ fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// Texts about the faults of the save and of the restore after a power failure.
+/// A text for each fault in the save and in the restore of a power failure.
 fn findings(failure: &PowerFailure) -> Vec<String> {
     let mut found = vec![];
     if let Some(save) = &failure.save {

@@ -3,10 +3,10 @@
 use super::{CompareDocument, CompareRow, Verdict};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// The most rows of a figure.
+/// Maximum number of rows of a figure.
 const ROWS_MAX: usize = 40;
 
-/// The verdicts in the order of the legend: name and colour.
+/// The verdicts in the order of the legend, each with its name and the index of its colour.
 const VERDICTS: [(Verdict, &str, usize); 4] = [
     (Verdict::Better, "better", 2),
     (Verdict::Worse, "worse", 1),
@@ -22,7 +22,8 @@ impl CompareDocument {
         bandwidth.into_iter().chain(self.figure("latency", "ns", "less")).collect()
     }
 
-    /// The differences of the points in `unit`; `None` without such points.
+    /// The figure of the differences of all points whose unit is `unit`; `None` without such
+    /// points. `better` is the better direction: more or less.
     fn figure(&self, quantity: &str, unit: &str, better: &str) -> Option<Figure> {
         let all: Vec<&CompareRow> = self.rows.iter().filter(|row| row.unit == unit).collect();
         let rows = largest(&all);
@@ -70,7 +71,7 @@ impl CompareDocument {
     }
 }
 
-/// The rows with the largest differences, in the order of the document.
+/// The `ROWS_MAX` rows with the largest absolute differences, in the order of the document.
 fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     let size = |at: &usize| all[*at].difference.abs();
@@ -80,7 +81,7 @@ fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     order.into_iter().map(|at| all[at]).collect()
 }
 
-/// The names of rows without the words that all of them share, and these words.
+/// The name of each row without the words that all rows share, and the shared words.
 fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let words = |row: &CompareRow| row.setting.split(", ").map(String::from).collect::<Vec<_>>();
     let mut shared = if rows.len() > 1 { words(rows[0]) } else { vec![] };
@@ -88,7 +89,7 @@ fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let name = |row: &&CompareRow| {
         let mut own = words(row);
         own.retain(|word| !shared.contains(word));
-        // Rows of a damaged document can have equal settings.
+        // In a damaged document, several rows can have the same setting. They share all words.
         if own.is_empty() { row.setting.clone() } else { own.join(", ") }
     };
     (rows.iter().map(name).collect(), shared)

@@ -11,8 +11,8 @@ const PROCESSES_MAX: usize = 8;
 /// of a process.
 type Bars = (&'static str, fn(&CountsDocument) -> f64);
 
-/// Faults, for which a thread waited; prefetch hits, for which a thread would have waited without
-/// the prefetch; and pages that were prefetched in vain.
+/// The series of the figure of faults and prefetches. For a page with a prefetch hit, a thread
+/// would have waited without the prefetch. A page with a wasted prefetch was evicted untouched.
 const PAGES: [Bars; 4] = [
     ("major faults", |it| it.faults.saturating_sub(it.soft_faults) as f64),
     ("minor faults", |it| it.soft_faults as f64),
@@ -26,7 +26,8 @@ const TRAFFIC: [Bars; 2] =
     [("read", |it| it.read_bytes as f64 / MIB), ("written", |it| it.written_bytes as f64 / MIB)];
 
 impl ExtendDocument {
-    /// Bars of each process; a figure without counts is left out.
+    /// A figure of the faults and prefetches, and a figure of the traffic, with bars for each
+    /// process. A figure without counts is left out.
     pub fn figures(&self) -> Vec<Figure> {
         let pages = Figure {
             caption: "A thread waits for a major fault until its page is read, and hardly for a \

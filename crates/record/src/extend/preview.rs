@@ -16,8 +16,8 @@ pub const SCHEMA: &str = "interleaf.extend.plan/1";
 /// Footprints estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
-/// STREAM's triad, `a[i] = b[i] + s*c[i]`, counts three arrays: the pager reads all three, and
-/// writes one of them back.
+/// Bytes written per byte read in STREAM's triad, `a[i] = b[i] + s*c[i]`: the pager reads all three
+/// arrays, and writes `a` back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
 /// The plan.
@@ -137,7 +137,8 @@ impl CheckDocument {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
 
-    /// True if the result is shown to the user without `--dry-run`.
+    /// True if the status is not `Yes`. The result is then shown to the user even without
+    /// `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != CheckStatus::Yes
     }

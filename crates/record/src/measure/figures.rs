@@ -4,7 +4,7 @@ use super::{MeasureDocument, MeasuredPoint, PointKind, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
-    /// The figures that the points allow; kinds without points are left out.
+    /// The figures for which the measurement has points.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
             self.bandwidth_figure(),
@@ -17,7 +17,8 @@ impl MeasureDocument {
         all.into_iter().flatten().collect()
     }
 
-    /// Bandwidth by mix, a group of bars for each node.
+    /// Bandwidth as a group of bars for each mix, with a bar for each pair of nodes or choice of
+    /// weights.
     fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];

@@ -20,7 +20,8 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of points of other tools: the spread of their repetitions is unknown.
+/// The quality of a point that another tool measured, because the spread of its repetitions is
+/// unknown.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
 /// Parses the output of Intel MLC or of the Mess benchmark; `None` when the text has neither
@@ -156,7 +157,8 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     }
 }
 
-/// A record of a machine of which only the nodes are known: `true` for a node with CPUs.
+/// A record of a machine whose nodes alone are known. `nodes` has the ID of each node, and `true`
+/// for a node with CPUs.
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
@@ -208,7 +210,8 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// The record in the format of MLC's output. Delays are in ns: a record has no cycles.
+/// The record in the format of MLC's output. Delays are in ns, because a record has no delays in
+/// cycles.
 ///
 /// # Errors
 /// When the record has no point of a kind that MLC prints.
@@ -338,8 +341,8 @@ Delay\t(ns)\tMB/sec
         let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
-        // At the controller, two lines are read and one is written. The program loads one line and
-        // stores one.
+        // At the mix 2:1, the controller reads two lines and writes one, while the program loads
+        // one line and stores one.
         let mixed = &record.points[3];
         assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
         assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");

@@ -26,7 +26,7 @@ pub struct Exported {
     pub curves: Vec<(String, String)>,
 }
 
-/// The measured node that becomes a tier of the platform.
+/// A measured node, which becomes a tier of the platform.
 struct Tier {
     node: u32,
     has_cpus: bool,

@@ -37,7 +37,7 @@ impl AppDocument {
         }
     }
 
-    /// A line of a value over time; `None` with fewer than two samples that have it.
+    /// A line of a value over time; `None` if fewer than two samples have the value.
     fn line(
         &self,
         name: &str,
@@ -48,7 +48,8 @@ impl AppDocument {
         drawn(name, group, points.collect())
     }
 
-    /// Like [`Self::line`], over counted time.
+    /// Like [`Self::line`], but the horizontal axis is the sum of `counted_s`, the time in which
+    /// traffic was counted.
     fn counted_line(
         &self,
         name: &str,

@@ -33,15 +33,15 @@ impl SimulateDocument {
         }
     }
 
-    /// A line of a value over the periods.
+    /// A line of `value` over the time of the periods.
     fn line(&self, name: &str, group: usize, value: impl Fn(&SimulatedPeriod) -> f64) -> Series {
         let points = self.periods.iter().map(|period| (period.time_s, value(period)));
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// The target, and the share of the accesses on the first tier, with the decisions. With
-    /// several domains, each domain with a target has a figure. It shows the share of the domain's
-    /// accesses on the first tier of the domain.
+    /// A figure of the share of the accesses on the first tier, and of the target with its
+    /// decisions. With several domains, there is a figure for each domain that has a target. It
+    /// shows the domain's accesses and the domain's first tier.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
@@ -84,8 +84,8 @@ impl SimulateDocument {
     }
 
     /// The lines of the domain with the index `at`: the share of its accesses on its first tier,
-    /// its target, and the best static weights of its workloads. `None` if no period has its
-    /// target.
+    /// its target, and the best static weights of its workloads. `None` if no period has a target
+    /// for this domain.
     fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
         let tier = self.tiers.iter().position(|tier| Some(tier) == domain.tiers.first())?;
@@ -175,8 +175,7 @@ pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
-/// The decision of a period and its reason, as one text. With several domains, the text has those
-/// of each domain.
+/// The decision of a period and its reason, as one text.
 fn why(period: &SimulatedPeriod) -> String {
     format!("{}: {}", period.decision, period.reason)
 }

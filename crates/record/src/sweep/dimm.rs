@@ -38,8 +38,9 @@ pub const COLUMNS: [Column; 26] = [
     Column::text("row"),
 ];
 
-/// The most lines of a figure. The first number is for figures in which each line has a colour of
-/// its own, the second for figures in which each line has its own pair of colour and dash.
+/// Maximum number of lines of a figure. The first number is for figures in which each line has a
+/// colour of its own, the second for figures in which each line has its own pair of colour and
+/// dash.
 const LINES_MAX: [usize; 2] = [8, 16];
 
 /// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
@@ -95,7 +96,7 @@ pub struct DimmSweepDocument {
 /// A number by which rows are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmMetric {
-    /// A short name for links.
+    /// The ID of the figure of this metric.
     pub id: &'static str,
     pub name: &'static str,
     pub unit: &'static str,
@@ -229,15 +230,17 @@ impl DimmSweepDocument {
         [BANDWIDTH, LATENCY, ENERGY].into_iter().filter(has).collect()
     }
 
-    /// The rows of the maximum load. If there are none, those of the highest offered load.
+    /// The rows at the maximum load, which have no `offered_gbps`. Without such rows, the rows at
+    /// the highest offered load.
     pub fn loaded(&self) -> Vec<&DimmSweepRow> {
         let load = |row: &&DimmSweepRow| row.offered_gbps.unwrap_or(f64::INFINITY);
         let most = self.rows.iter().map(|row| load(&row)).fold(0.0, f64::max);
         self.rows.iter().filter(|row| load(row) == most).collect()
     }
 
-    /// The distribution of a metric under the maximum load over the seeds, for each combination of
-    /// the other values. Combinations are in the order of the file, each with its first row.
+    /// The distribution of a metric at the maximum load over the seeds of a setting. A setting is a
+    /// combination of module, mix, pattern and numbers. Settings are in the order of the file, each
+    /// with its first row.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
@@ -257,8 +260,8 @@ impl DimmSweepDocument {
 
     /// The figures. If a case has several loads, the first figure shows latency against bandwidth.
     /// The other figures show each metric under the maximum load, against the number with the most
-    /// values, or by module if no number varies. A figure that would have too many lines is divided
-    /// by the properties that differ last, such as the numbers.
+    /// values, or by module if no number varies. A figure with too many lines is split into
+    /// several. The split is by the last of the properties that differ between rows.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
@@ -317,8 +320,8 @@ fn label(rows: &mut [DimmSweepRow]) {
 /// A line of a figure: its name and its rows.
 type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 
-/// The end of a figure's title, and the lines of the figure. The end is empty if there is one
-/// figure.
+/// One of the figures into which a figure is split: the end of its title, and its lines. The end of
+/// the title is empty if there is a single figure.
 type Part<'a> = (String, Vec<Line<'a>>);
 
 /// Groups the rows into the parts of a figure, in the order of the file. The first of the names
@@ -448,7 +451,8 @@ fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     titled(metric, "module", lines.into_iter().enumerate().map(of_line).collect(), modules)
 }
 
-/// A series of means with their intervals.
+/// A series of the mean of each of `spreads`, with the interval from the 5th to the 95th
+/// percentile.
 fn of_spreads(name: &str, kind: SeriesKind, group: usize, spreads: Vec<(f64, Spread)>) -> Series {
     Series::new(name, kind, group, spreads.iter().map(|(x, it)| (*x, it.mean)))
         .with_interval(spreads.iter().map(|(_, it)| (it.low, it.high)))
@@ -478,8 +482,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The titles of the figures of bandwidth and the number of lines of each, for these numbers of
-    /// modules, mixes, channels and outstanding lines.
+    /// The title and the number of lines of each figure of bandwidth, for a sweep with these
+    /// numbers of modules, mixes, channels and outstanding lines.
     fn figures(
         modules: usize,
         mixes: usize,
@@ -512,7 +516,8 @@ mod tests {
         assert_eq!(figures(4, 2, 2, 3), [one, two]);
         let [w0, w1] = ["bandwidth: W0", "bandwidth: W1"].map(|it| named(it, 10));
         assert_eq!(figures(10, 2, 1, 3), [w0, w1]);
-        // Too many combinations: each line is the mean over mixes and channels.
+        // There would be too many parts of the figure, so each line is the mean over mixes and
+        // channels.
         assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
     }
 }

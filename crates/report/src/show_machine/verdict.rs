@@ -64,7 +64,7 @@ pub(super) fn text(document: &DoctorDocument) -> String {
     lines(document).into_iter().map(line).collect()
 }
 
-/// The lines of [`text`].
+/// The lines of [`text`], each with the meaning that gives the line its colour.
 pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)> {
     let mut lines = vec![];
     for it in &USES {

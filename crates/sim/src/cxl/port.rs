@@ -13,8 +13,8 @@ use rand_pcg::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Number of read streams at each expander, and of write streams. Each core of a server has one
-/// read stream and one write stream at each of its eight expanders.
+/// Number of read streams at each expander, and also of write streams. Each core of a server has
+/// one read stream and one write stream at each of its eight expanders.
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
@@ -34,7 +34,7 @@ fn free_slots(count: u32) -> SlotTimes {
 #[derive(Debug)]
 pub(super) struct Port {
     expander: Expander,
-    /// The position of each stream: first the reading streams, then the writing streams.
+    /// The index of the next line of each stream: first the read streams, then the write streams.
     positions: Vec<u64>,
     mapping: Mapping,
     write_part: u64,
@@ -121,9 +121,9 @@ impl Port {
         port
     }
 
-    /// The clock of the next event of the sub-channel with index `number`, which is at `clock`. The
-    /// event is at `clock` if the sub-channel has queued requests; otherwise it is the next
-    /// arrival. `None` if there is no event.
+    /// The clock of the next event of the sub-channel with index `number`; `None` if there is no
+    /// event. `clock` is the present clock of the sub-channel. With queued requests, the next event
+    /// is at `clock`. Without queued requests, the next event is the next arrival.
     pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
         let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
         if self.taken[number] > 0 { Some(clock) } else { arrival }

@@ -10,8 +10,8 @@ fn run(expander: &Expander, mix: &str, expanders: u32) -> ExpanderOutcome {
     expander.run(&load, 100_000, &mut ())
 }
 
-/// Published are the bandwidths of eight expanders in a server, loaded by MLC (Micron
-/// CCM004-676576390-11778, section III). The simulation must agree within 3 %.
+/// Micron published the bandwidths of eight expanders in a server, measured with MLC
+/// (CCM004-676576390-11778, section III). The simulation must agree within 3 %.
 #[test]
 fn eight_expanders_have_the_measured_bandwidth() {
     let published = [("R", 205.0), ("W3", 214.0), ("W2", 208.0), ("W5", 214.0), ("W10", 189.0)];
@@ -22,9 +22,9 @@ fn eight_expanders_have_the_measured_bandwidth() {
     }
 }
 
-/// Published for a single expander are up to 36 GB/s at two reads per write (product brief), and
-/// 35.3 GB/s at 74 % reads (curves of the Mess benchmark). The simulation must agree within 7 %,
-/// although no parameter was fitted to these figures.
+/// The published bandwidth of a single expander is up to 36 GB/s at two reads per write (product
+/// brief), and 35.3 GB/s at 74 % reads (curves of the Mess benchmark). The simulation must agree
+/// within 7 %, although no parameter was fitted to these figures.
 #[test]
 fn one_expander_alone_gives_more_than_an_eighth() {
     for (mix, published) in [("W2", 36.0), ("0.74", 35.3)] {
@@ -48,8 +48,8 @@ fn an_idle_read_has_the_sum_of_all_delays() {
 
 #[test]
 fn the_link_bounds_read_bandwidth() {
-    // With this link, the link bounds the bandwidth of reads. With slots that take twice the time,
-    // the bandwidth halves. With a quarter of the time, the DRAM is the bottleneck.
+    // The link bounds the bandwidth of reads. If a slot of the link takes twice the time, the
+    // bandwidth halves. If a slot takes a quarter of the time, the DRAM is the bottleneck.
     let expander = expander();
     let bound = |e: &Expander| {
         64.0 / ((e.read_response + e.overhead) as f64 / 100.0 * e.slot_fs as f64 * 1e-6)

@@ -76,8 +76,8 @@ impl fmt::Display for CommandText<'_> {
     }
 }
 
-/// The later command of a violation if a refresh is overdue at the end of a run: there is no real
-/// command.
+/// Stands for the later command of the violation that [`Checker::finish`] reports: a refresh that
+/// is overdue at the end of a run has no later command.
 const END: Command = Command {
     at: 0,
     kind: Kind::RefreshAll,

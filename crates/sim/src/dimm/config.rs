@@ -32,9 +32,9 @@ pub struct Controller {
     /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain
     /// delays the reads that arrive meanwhile.
     pub write_idle: usize,
-    /// The number of queued reads of a sub-channel from which on a write drain is long: down to the
-    /// low watermark. So many queued reads show that bandwidth is short, and a long drain needs
-    /// fewer bus turnarounds for each write.
+    /// Queued reads of a sub-channel from which on bandwidth counts as short. A write drain is then
+    /// long, down to the low watermark, because a long drain needs fewer bus turnarounds for each
+    /// write.
     pub read_high: usize,
     /// Number of writes of a short drain, which is used while bandwidth is not short (see
     /// `read_high`).

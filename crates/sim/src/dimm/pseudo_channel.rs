@@ -24,7 +24,6 @@ use super::{
     traffic::Request,
 };
 
-/// One pseudo-channel.
 #[derive(Clone, Debug)]
 pub(super) struct PseudoChannel {
     banks: Banks,
@@ -48,7 +47,8 @@ pub(super) struct Accessed {
 }
 
 impl PseudoChannel {
-    /// Pseudo-channel `number` of a sub-channel; `phase` is as in [`RefreshScheduler::new`].
+    /// The pseudo-channel with the index `number` of a sub-channel. Its refreshes are offset by the
+    /// fraction `phase.0 / phase.1` of a refresh interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -240,7 +240,7 @@ impl PseudoChannel {
         self.update_all();
     }
 
-    /// Subtracts `start` from the arrival order of all requests.
+    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.banks.requests.renumber_from(start);
         self.update_all();

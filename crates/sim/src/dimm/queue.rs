@@ -110,7 +110,7 @@ impl Queue {
         self.waiting().map(|at| self.get(at).order).min()
     }
 
-    /// Subtracts `start` from the arrival order of all requests.
+    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         let all: Vec<u8> = self.waiting().collect();
         for at in all {
@@ -158,8 +158,8 @@ pub(super) struct RequestQueues {
     queues: [Queue; 2],
     /// The queue whose accesses are issued: [`READS`] or [`WRITES`].
     served: usize,
-    /// The queue for which rows are opened. It is the served queue, except shortly before a bus
-    /// turnaround: then it is the other queue.
+    /// The queue for which rows are opened: usually the served queue; shortly before a bus
+    /// turnaround, the other queue.
     opened_for: usize,
 }
 
@@ -190,8 +190,8 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
-    /// The queue for which the next row of a bank is opened. It is the served queue if the served
-    /// queue has a request for the bank, otherwise the queue that is served next.
+    /// The queue for which the next row of a bank is opened: the served queue if it has a request
+    /// for the bank, otherwise the queue `opened_for`.
     #[inline]
     pub(super) fn opener(&self, bank: usize) -> &Queue {
         let served = self.served();
@@ -234,7 +234,7 @@ impl RequestQueues {
         (self.served, self.opened_for) = (which, which);
     }
 
-    /// Subtracts `start` from the arrival order of all requests.
+    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.queues.iter_mut().for_each(|queue| queue.renumber_from(start));
     }

@@ -86,8 +86,9 @@ pub struct RowCounts {
     pub occupied_clocks: u64,
 }
 
-/// The commands of a row access on the command bus: the clock of the activation, the clocks of the
-/// first and the last read or write, and the clocks from one of these to the next (`stride`).
+/// The commands of a row access on the command bus: the clock of the activation (`activated`), the
+/// clocks of the `first` and the `last` read or write, and the number of clocks from one read or
+/// write to the next (`stride`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Columns {
     first: u64,
@@ -115,7 +116,7 @@ pub struct RowChannel {
     /// For reads and for writes: clocks from the command to the end of its data.
     latency: [u64; 2],
     burst: u64,
-    /// Slots of the command bus of an activation, and of a read or write.
+    /// Clocks of the command bus that an activation takes, and that a read or write takes.
     slots: [u64; 2],
     /// `window` has the commands of the last [`LOOKAHEAD`] accesses; `next` is the index of the
     /// next access.

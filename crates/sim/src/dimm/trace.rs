@@ -101,7 +101,6 @@ enum Reader<'a> {
 /// A parsed request with its position, or the field that is invalid.
 type ParsedRequest = Result<(TraceRequest, Position), InvalidField>;
 
-/// A position in a trace.
 #[derive(Clone, Copy, Debug)]
 enum Position {
     Line(usize),

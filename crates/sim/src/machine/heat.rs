@@ -10,7 +10,8 @@
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
-/// Regions merge if their accesses differ by less than this fraction of the maximum.
+/// Neighbouring regions merge if their `accesses` differ by at most this fraction of the samples in
+/// an aggregation interval. A smaller change of `accesses` is no change of hotness.
 const MERGE: f64 = 0.1;
 
 /// Consecutive page groups that DAMON assumes to be equally hot.
@@ -56,8 +57,8 @@ impl Heat {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation. `visits` takes the share of the accesses that a group has, and gives
-    /// the number of visits to a page of the group in a sampling interval.
+    /// Ends an aggregation. `visits` converts the share of the accesses that go to a group into the
+    /// number of visits to one page of the group in a sampling interval.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,

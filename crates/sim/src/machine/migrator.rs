@@ -65,8 +65,8 @@ impl Steered<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
-    /// For each task: the target shares and [`Pages::moves`] when all its groups were last on their
-    /// tiers. While both are the same, the task needs no new search.
+    /// For each task whose last search found all groups on their tiers: the target shares and
+    /// [`Pages::moves`] at that search. While both are the same, the task needs no new search.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
     /// For each tier: true while cold pages are demoted from the tier.
     relieving: Vec<bool>,

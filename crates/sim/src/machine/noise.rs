@@ -11,8 +11,8 @@ use rand_pcg::{
 pub(super) struct Noise(Pcg64Mcg);
 
 impl Noise {
-    /// Stream number `stream` of `seed`. Streams are independent: an additional draw from one
-    /// stream does not change the other streams.
+    /// The random stream with the index `stream`, made from `seed`. Streams are independent: an
+    /// additional draw from one stream does not change the other streams.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut noise =
             Self(Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)));

@@ -53,8 +53,8 @@ pub struct PeriodRecord {
     pub tier_bandwidth_gbps: Vec<f64>,
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// The bandwidth that represents the period (the percentile of its quiet samples), GB/s; `None`
-    /// if the control loop held off in some domain.
+    /// The bandwidth that represents the period, GB/s: a percentile of its samples without
+    /// migration. `None` if the control loop waited for more such samples in some domain.
     pub judged_gbps: Option<f64>,
     /// Bytes of migrated pages.
     pub migrated_bytes: u64,
@@ -92,7 +92,8 @@ pub struct Outcome {
 /// The result of a task under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// Duration of the first run, s, search included; `None` if it did not end.
+    /// Duration of the first run, s, including the time in which the policy searches for shares;
+    /// `None` if the run did not end.
     pub runtime_s: Option<f64>,
     /// The number of completed runs, plus the completed fraction of the last run.
     pub work: f64,
@@ -152,8 +153,8 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret over the whole simulation, search included: work with the best static shares divided
-    /// by the work done, minus 1.
+    /// Regret over the whole simulation, including the time in which the policy searches for
+    /// shares: the work with the best static shares divided by the work done, minus 1.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)
@@ -161,8 +162,8 @@ impl TaskOutcome {
 }
 
 impl<'a> Run<'a> {
-    /// Sets up `scenario` for `duration`; `policy` makes the policy of each domain from the tiers
-    /// near it.
+    /// Sets up `scenario` for `duration`. `policy` makes the policy of each domain from the index
+    /// of the domain and the tiers near it.
     pub fn new(
         scenario: &'a Scenario,
         settings: Settings,
@@ -296,8 +297,8 @@ fn near(a: &[f64], b: &[f64]) -> bool {
     100.0 * distance <= SETTLED_POINTS + 1e-9
 }
 
-/// The time from which the target stays within 3 percentage points of its last value; `None` if
-/// only the last period does.
+/// The time from which the target stays within 3 percentage points of its last value, s; `None` if
+/// only the target of the last period is within them.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

@@ -189,8 +189,8 @@ fn address(rank: usize, groups: usize) -> usize {
     if block >= BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
-    // The blocks, in order of rank, fill a square row by row. Their addresses are in the order of
-    // its columns.
+    // The blocks fill a square row by row in the order of rank. Column by column, the square gives
+    // the blocks in the order of addresses.
     (block % BLOCKS_PER_AXIS * BLOCKS_PER_AXIS + block / BLOCKS_PER_AXIS) * run + within
 }
 

@@ -39,7 +39,8 @@ pub struct ScenarioFile {
     seed: u64,
     migration: Migration,
     damon: Damon,
-    /// Held bytes by tier name, with the position in the text.
+    /// The memory that other programs hold: the name of a tier, and the held bytes with their
+    /// position in the text.
     held: Vec<(String, Spanned<Bytes>)>,
     workloads: Vec<WorkloadEntry>,
     devices: Vec<DeviceEntry>,

@@ -10,13 +10,13 @@ use interleaf_model::{machine::Layout, search::best_points};
 /// since the last start of a task.
 const PATIENCE: f64 = 50.0;
 
-/// The number of times that the search optimises each domain, if there are several.
+/// The number of times that the search optimises each domain of a machine with several domains.
 const SWEEPS: usize = 2;
 
 /// The best static shares and their results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
-    /// Shares in percent for each tier, by domain.
+    /// For each domain, the share of its tasks' pages on each tier of the machine, percent.
     pub points: Vec<Vec<u16>>,
     /// The result of each task.
     pub tasks: Vec<StaticTask>,
@@ -112,8 +112,8 @@ fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
 }
 
 /// Runs `scenario` with static shares until each task has ended its first run or the limit of
-/// [`PATIENCE`] is reached, and at least for `duration_s`. The work of the results is the work
-/// after `duration_s`.
+/// [`PATIENCE`] is reached, and at least for `duration_s`. The `work` of a result is the work done
+/// in the first `duration_s`.
 fn run(scenario: &Scenario, points: &[Vec<u16>], duration_s: f64) -> Vec<StaticTask> {
     let start = points.iter().map(|points| shares(points)).collect();
     let mut machine = SimMachine::with_fixed(scenario, start);

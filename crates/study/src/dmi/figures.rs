@@ -9,8 +9,8 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 
-/// Index of bwaves among the workloads. It has its own figures, because the slides show its run
-/// over time.
+/// Index of bwaves among the workloads. The workload bwaves has its own figures, because the slides
+/// show its run over time.
 const BWAVES: usize = 2;
 
 pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Figure>, Failure> {

@@ -70,15 +70,15 @@ pub(super) struct HartreeFock {
 pub(super) struct Times {
     pub(super) direct: f64,
     pub(super) in_core: f64,
-    /// In core with drives: the times with random, LRU and optimal replacement.
+    /// With integrals in DRAM and on the drives: for random, LRU and optimal replacement.
     pub(super) extended: [f64; 3],
 }
 
 impl HartreeFock {
     pub(super) fn new(drive: Drive) -> Self {
         let add_s = ADD_CYCLES / CYCLES / CORES;
-        // With I iterations, the gain G, and the times c to compute and a to add an integral, I (c
-        // + a) = G (c + I a). This is solved for c.
+        // I iterations, the gain G, the time c to compute an integral and the time a to add an
+        // integral satisfy I (c + a) = G (c + I a). The equation is solved for c.
         let compute_s = add_s * ITERATIONS * (GAIN - 1.0) / (ITERATIONS - GAIN);
         let touch = |block| Touch { block, offset: 0, is_write: false };
         let touches = (0..BLOCKS).map(touch).collect();

@@ -317,8 +317,9 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // Without a trace, the traffic is assumed proportional to the footprint. Forecast the
-            // footprint of [`SEEN`], with budget and compute time scaled down to this footprint.
+            // Without a trace, the traffic is assumed proportional to the footprint, at the same
+            // ratio of footprint to budget. Therefore forecast the footprint at [`SEEN`], with the
+            // budget and the compute time divided by `scaled`.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

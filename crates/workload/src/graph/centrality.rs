@@ -30,7 +30,7 @@ const TOLERANCE: f64 = 1e-5;
 const PART: usize = 64;
 const PART_OF_ALL: usize = 4096;
 
-/// Scores and the state of a search.
+/// The score of each vertex, and the arrays of the search from the current source.
 #[derive(Debug)]
 pub(super) struct Centrality {
     scores: Array,

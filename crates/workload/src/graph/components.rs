@@ -99,8 +99,8 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// For each vertex the least vertex of its component, found by searches in one thread. `verify`
-/// compares the labels with it.
+/// For each vertex, the least vertex of its component, found by searches in one thread. `verify`
+/// compares these vertices with the labels.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

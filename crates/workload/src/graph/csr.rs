@@ -63,8 +63,8 @@ pub(super) trait Edges: Sync {
 }
 
 impl Csr {
-    /// Makes a graph of edges. The edges are not stored in a list but read twice: first to count
-    /// the neighbours of each vertex, then to write them.
+    /// Builds a graph from `edges`. The edges are not stored in a list but read twice: first to
+    /// count the neighbours of each vertex, then to write them.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;
@@ -136,7 +136,8 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // `offsets` has the length of the list here until all chunks are done.
+                // `offsets` has the length of each list for now, because its start is known only
+                // when all chunks are done.
                 *end = (kept - before) as u64;
                 start = stop;
             }

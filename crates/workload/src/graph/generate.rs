@@ -1,10 +1,10 @@
 //! Generators of graphs: Kronecker, and uniform (Erdős-Rényi). The degree is that of the GAP
 //! benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
-//! A Kronecker graph has a few vertices with very many neighbours. An edge is drawn bit by bit of
-//! the numbers of its two vertices: each bit chooses one of four quadrants of the adjacency matrix,
-//! with the probabilities of Graph500. The numbers of the vertices are permuted afterwards, so they
-//! tell nothing about degrees.
+//! A Kronecker graph has a few vertices with very many neighbours. The numbers of the two vertices
+//! of an edge are drawn bit by bit. Each pair of bits chooses one of four quadrants of the
+//! adjacency matrix, with the probabilities of Graph500. The numbers of the vertices are permuted
+//! afterwards, so they tell nothing about degrees.
 //!
 //! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
 //! number of threads.

@@ -24,7 +24,7 @@ const ITERATIONS_MAX: u32 = 100;
 /// Vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The ranks that the last round computed, and its contributions.
+/// The rank and the contribution of each vertex, as the last round computed them.
 #[derive(Debug)]
 pub(super) struct PageRank {
     ranks: Array,

@@ -152,7 +152,7 @@ impl Relaxation<'_> {
 }
 
 /// The distance of each vertex from `source`, by Dijkstra's algorithm in one thread. `verify`
-/// compares the result of delta-stepping with it.
+/// compares the result of delta-stepping with these distances.
 fn dijkstra(graph: View<'_>, weights: &[u8], source: u32) -> Vec<u32> {
     let mut distances = vec![FAR; graph.vertices()];
     distances[source as usize] = 0;

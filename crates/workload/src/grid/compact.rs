@@ -273,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_derivative_is_of_sixth_order() {
-        // Without the division by the scheme's factor, and on one long wave, the result must be
-        // near the derivative of the sine.
+        // The derivative of a sine with one wave along the line is not divided by the scheme's
+        // factor here. It must be near the exact derivative.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;

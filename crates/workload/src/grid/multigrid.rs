@@ -59,7 +59,7 @@ struct Grid {
     solution: Array,
 }
 
-/// The system and the threads that solve it.
+/// The linear system, and the threads that solve it.
 #[derive(Debug)]
 pub struct Multigrid {
     system: Hierarchy,

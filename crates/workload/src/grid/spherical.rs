@@ -37,7 +37,7 @@ const RADIUS: f64 = 2.5;
 /// times the largest element of the solution.
 const TOLERANCE: f64 = 1e-11;
 
-/// The system and the threads that solve it.
+/// The linear system, and the threads that solve it.
 #[derive(Debug)]
 pub struct Spherical {
     system: Shell,

@@ -3,8 +3,8 @@
 use super::*;
 use crate::load::Bound;
 
-/// Asserts that the throughput rises without the limit of the named component, and does not rise
-/// without the limits of the components in `others`.
+/// Asserts that `component` is the bottleneck of `group`: the throughput rises without the limit of
+/// `component`, and does not rise without the limits of the components in `others`.
 fn bound(card: &Card, group: &Group, component: Component, others: &[Component]) {
     let of = |settings: &Settings| run(card, settings, group.clone(), 8000);
     let base = of(&Settings::default());

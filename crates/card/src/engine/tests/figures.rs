@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The IOPS of 4 KiB at which the direction of the link that carries the data is full, computed
-/// from the packets of an I/O.
+/// The number of I/Os of 4 KiB per second that fills the link in the direction of the data,
+/// computed from the packets of an I/O.
 ///
 /// The numbers are written out from the PCI Express Base Specification and NVMe 1.1, and use no
 /// code of the engine.
@@ -16,8 +16,8 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
-    // Two packets of the other direction are answered by an ACK and an UpdateFC of 8 bytes each,
-    // which are 8 bytes for a packet.
+    // For every two packets of the other direction, the link carries an ACK and an UpdateFC of 8
+    // bytes each. This makes 8 bytes for a packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
         // To the card: data, the command (one read fetches several, which share a header), and a

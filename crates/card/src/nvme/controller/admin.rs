@@ -22,7 +22,6 @@ const GET_FEATURES: u8 = 0x0a;
 const ASYNC_EVENT_REQUEST: u8 = 0x0c;
 
 impl NvmeController {
-    /// Executes a command of the admin queue.
     pub(super) fn execute_admin(
         &mut self,
         entry: &SubmissionEntry,

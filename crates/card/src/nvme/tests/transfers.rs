@@ -157,7 +157,8 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
 fn outstanding_commands_of_a_queue_are_bounded() {
     let mut driver = Driver::new();
     let mut tags = vec![];
-    // No command is completed: eight commands are outstanding, as many as the queue has entries.
+    // The driver submits 20 commands, and none is completed. The controller fetches only eight, the
+    // number of entries of the queue.
     for _ in 0..4 {
         for _ in 0..5 {
             driver.put(1, &command(READ, [0; 3]));

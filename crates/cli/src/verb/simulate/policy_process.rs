@@ -18,10 +18,10 @@ pub(super) struct LimitedCommand {
     limit: Duration,
 }
 
-/// The end of a simulation.
+/// The document of a simulation, or the signal that ended the simulation.
 pub(super) enum SimulationEnd {
     Done(Box<SimulateDocument>),
-    /// This process received a signal.
+    /// The signal that this process received.
     Signal(i32),
 }
 

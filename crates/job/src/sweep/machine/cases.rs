@@ -12,7 +12,7 @@ use std::{path::Path, time::Duration};
 /// The cases of a sweep, whose scenarios are read and checked.
 pub struct MachineCases {
     sweep: MachineSweep,
-    /// The common parts of the cases, in the order of the indices of the base cases.
+    /// The base cases, in the order of their indices.
     base_cases: Vec<BaseCase>,
 }
 
@@ -154,7 +154,8 @@ fn curve_error(case: &Case) -> f64 {
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
     let (task, done) = (&scenario.tasks[at], &outcome.tasks[at]);
     let optional = |value: Option<f64>| {
-        // Every number has a decimal point. Otherwise libraries may take the column for integers.
+        // Every number gets a decimal point. Without one, libraries may take the column for
+        // integers.
         value.map_or(String::new(), |value| format!("{:?}", interleaf_record::rounded(value)))
     };
     let weights = |points: &[u16]| interleaf_record::predict::weights_text(points);

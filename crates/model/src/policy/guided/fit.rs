@@ -15,8 +15,8 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// Standard deviations of the logarithms of the bandwidth and of the latency that are observed in a
-/// period, against the fitted model.
+/// Standard deviations of the logarithms of the observed bandwidth and of the observed latency of a
+/// period, about the values of the fitted model.
 const BANDWIDTH_SPREAD: f64 = 0.01;
 const LATENCY_SPREAD: f64 = 0.03;
 
@@ -64,7 +64,7 @@ pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
     tiers: usize,
-    /// Indices of the tiers near the domain, in the platform.
+    /// Indices of the tiers near the domain, into [`Platform::tiers`].
     near: Vec<usize>,
     /// Maximum number of bytes that the cores can have outstanding.
     outstanding_bytes: f64,

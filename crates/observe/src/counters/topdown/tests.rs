@@ -93,7 +93,8 @@ fn written(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A machine with this CPU, whose cores have a PMU with these formats of `event` and `umask`.
+/// Plans a machine with this `/proc/cpuinfo`. `formats` are the formats of the fields `event` and
+/// `umask` of the cores' PMU; `None` is a machine without that PMU.
 fn planned(cpuinfo: &str, formats: Option<(&str, &str)>) -> Result<TopdownPlan, TopdownError> {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path(), "proc/cpuinfo", cpuinfo);

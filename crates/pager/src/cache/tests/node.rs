@@ -3,7 +3,7 @@
 use super::*;
 use crate::cache::node::Node;
 
-/// A budget of several steps on each node.
+/// A budget in which the even share of a node is several steps of `Shares`.
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
 /// Number of pages of each thread's own array: twice the even share of a node.

@@ -83,8 +83,8 @@ pub fn in_file(
     device(&text, &parsed, module, options)
 }
 
-/// If this error is about a missing timing parameter, adds a hint that says where data sheets have
-/// it.
+/// Returns the error `why`. An error about a missing timing parameter gets a hint that says where a
+/// data sheet has the parameter.
 fn with_timing_hint(why: FileError) -> FileError {
     let hint = match why.missing_key() {
         Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
@@ -172,7 +172,6 @@ fn device(
     })
 }
 
-/// The widths of devices.
 const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 
 /// The file of a family, during the construction of one of its modules.
@@ -185,7 +184,6 @@ pub(super) struct Tables<'a> {
     origins: RefCell<TimingOrigins>,
 }
 
-/// The geometry of a device.
 struct DeviceGeometry<'a> {
     bank_groups: u32,
     page_bytes: u32,

@@ -6,7 +6,6 @@ use interleaf_model::format::toml_text::TomlText;
 /// The schema of a file of devices.
 pub(super) const SCHEMA: &str = "interleaf.devices/1";
 
-/// The built-in files.
 pub(super) const FILES: [(&str, &str); 5] = [
     ("ddr5.toml", include_str!("../../../../../devices/ddr5.toml")),
     ("ddr4.toml", include_str!("../../../../../devices/ddr4.toml")),

@@ -51,8 +51,8 @@ fn every_module_exists_with_every_density_and_width() {
 
 #[test]
 fn ddr5_has_the_clocks_of_the_data_sheet() {
-    // Expected are the rows of the data sheet for 4400 (the DRAM of an MRDIMM-8800), 4800 and 6400
-    // MT/s.
+    // The expected clocks are the rows of the data sheet for 4400 (the DRAM of an MRDIMM-8800),
+    // 4800 and 6400 MT/s.
     for (name, ras, ccd_l, wr, wr2, rtp, t_wr, rfc) in [
         ("mrdimm-8800-2r", 71, 11, 44, 22, 17, 66, 649),
         ("rdimm-4800-2r", 77, 12, 48, 24, 18, 72, 708),

@@ -19,8 +19,9 @@ const STALL_MAX_S: f64 = 1.0;
 /// The smallest and the largest page, bytes: the sizes of the smallest and the largest mapping.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
-/// Minimum sampling and aggregation intervals, s. Each sample is simulated, and migration is
-/// planned after each aggregation. The defaults of DAMON are 5 ms and 100 ms.
+/// Minimum sampling and aggregation intervals, s. Shorter intervals would cost simulation time,
+/// because each sample is simulated, and migration is planned after each aggregation. The defaults
+/// of DAMON are 5 ms and 100 ms.
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
@@ -37,7 +38,7 @@ const REGIONS_MAX: i64 = 10_000;
 /// Maximum number of runs, and of cycles of a run.
 const REPEATS_MAX: u32 = 100_000;
 
-/// The longest run, as a multiple of the run of its demand.
+/// The longest run of a workload, as a multiple of the run in the demand of the workload.
 const WORK_MAX: f64 = 1000.0;
 
 #[derive(Deserialize)]
@@ -409,7 +410,7 @@ fn optional<T, U>(
     value.as_ref().map(read).transpose()
 }
 
-/// `new` with the position of `value`.
+/// Wraps `new` with the position that `value` has in the file.
 fn at<T, U>(value: &Spanned<T>, new: U) -> Spanned<U> {
     Spanned::new(value.span(), new)
 }

@@ -33,7 +33,6 @@ pub(super) enum Link {
     Unreadable,
 }
 
-/// The data of the view.
 pub(super) struct BalanceView {
     pub(super) socket: String,
     pub(super) link: Link,

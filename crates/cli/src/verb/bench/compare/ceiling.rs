@@ -36,8 +36,8 @@ pub(super) fn find(
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The time that a round of the loops takes without waits for the drive. It is the time of the
-    // fastest round on any kind of memory: without noise, a round on DRAM.
+    // The time of a round without waits for the drive. Its estimate is the fastest round on any
+    // kind of memory. Without noise, the fastest round is one on DRAM.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);

@@ -69,9 +69,9 @@ pub(crate) enum RunOutcome {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) document: BenchDocument,
-    /// Peak memory of the control group.
+    /// Peak memory of the control group, bytes.
     pub(super) used_max: Option<u64>,
-    /// Memory limit of the control group.
+    /// Memory limit of the control group, bytes.
     pub(super) limit: Option<u64>,
     /// Statistics of the pager over the whole run, including the initialization of the arrays.
     pub(super) pager: Option<PagerDocument>,
@@ -112,7 +112,7 @@ impl<'a> Comparison<'a> {
         self.signal.get()
     }
 
-    /// Returns the footprint for this ratio to the budget.
+    /// Returns the footprint of `ratio` times the budget, in whole multiples of `UNIT`, bytes.
     fn footprint(&self, ratio: f64) -> u64 {
         let bytes = (self.args.dram.get() as f64 * ratio) as u64;
         (bytes / UNIT * UNIT).max(UNIT)

@@ -63,7 +63,7 @@ impl Series {
         }
     }
 
-    /// Returns the advice of the fastest run.
+    /// Returns the advice of the fastest run; `None` without runs.
     fn best(&self) -> Option<Option<&'static str>> {
         let rate = |run: &&MeasuredRun| run.document.rate;
         let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -123,7 +123,7 @@ pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == MemoryKind::Pager)?.runs.last()?.used_max
 }
 
-/// Returns the median.
+/// Returns the median of `values`; `None` without values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -272,7 +272,8 @@ fn source_failed(subject: &'static str, error: &impl ToString) -> Warning {
     Warning::SourceFailed { subject, error: error.to_string() }
 }
 
-/// Adds warnings to the document.
+/// Adds the warnings that follow from the figures of the whole run, and marks each available
+/// quantity as missing if nothing was counted.
 fn add_warnings(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };

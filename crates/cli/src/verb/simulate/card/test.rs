@@ -42,8 +42,8 @@ pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
     Ok(if document.passed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Whether a card keeps its content in a power cycle, and the sum of the times of its save and its
-/// restore, s.
+/// The state of a card's content after a power cycle (`PowerLoss`), and the sum of the times of its
+/// save and its restore, s.
 fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);

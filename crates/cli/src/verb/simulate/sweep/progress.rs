@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The watcher of signals wakes up at this interval, only to wait again.
+/// Time limit of one wait for a signal. The thread then waits again.
 const WAIT: Duration = Duration::from_secs(3600);
 
 /// The rate of a sweep is considered known after this time.
@@ -48,8 +48,7 @@ impl Progress {
         }
     }
 
-    /// From now on, a signal ends this process at once, with a message about the cases in the file
-    /// `rows`.
+    /// Makes a signal end this process at once, with a message about the cases in the file `rows`.
     pub(super) fn exit_on_signal(&self, rows: &Path) -> Result<(), Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let (bar, rows) = (self.bar.clone(), rows.display().to_string());
