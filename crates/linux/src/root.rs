@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use interleaf_procfs::files::is_absent;
+
 /// Maximum size of a file of the kernel that is read, bytes: `smaps` of a process with a million
 /// mappings has 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
@@ -463,15 +465,4 @@ fn retry_while_busy<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
 
 fn is_busy(why: &io::Error) -> bool {
     why.kind() == io::ErrorKind::ResourceBusy
-}
-
-/// Errors of reading an open file whose process has ended since the open (`ESRCH`), or whose
-/// control group or device was removed since then (`ENODEV`).
-const GONE: [i32; 2] = [libc::ESRCH, libc::ENODEV];
-
-/// True when the error means that the file does not exist: there is no such path, a component of
-/// the path is not a folder, or the process or device is gone at the time of the read.
-fn is_absent(why: &io::Error) -> bool {
-    matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        || why.raw_os_error().is_some_and(|number| GONE.contains(&number))
 }

@@ -1,5 +1,5 @@
 //! The system calls that no crate wraps: the only `unsafe` of this crate. Each function states its
-//! preconditions, checks them, and returns the kernel's answer.
+//! preconditions, and returns the kernel's answer.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 
@@ -111,7 +111,7 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     let reset = || {
         for signal in 1..=SIGNAL_MAX {
             // The call fails for SIGKILL, SIGSTOP and the two signals that the C library reserves.
-            let _ = set_disposition(signal, libc::SIG_DFL);
+            let _ = set_disposition(signal, Disposition::Default);
         }
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: `sigemptyset` initialises the whole set, which `sigprocmask` then reads. A child
@@ -131,17 +131,24 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
 pub(crate) fn with_ignored_signal(command: &mut Command, signal: libc::c_int) -> &mut Command {
     // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)), and no memory is
     // allocated.
-    unsafe { command.pre_exec(move || set_disposition(signal, libc::SIG_IGN)) }
+    unsafe { command.pre_exec(move || set_disposition(signal, Disposition::Ignored)) }
 }
 
-/// `signal(2)`, with `SIG_DFL` or `SIG_IGN`.
-pub(crate) fn set_disposition(
-    signal: libc::c_int,
-    disposition: libc::sighandler_t,
-) -> io::Result<()> {
-    // SAFETY: `disposition` is `SIG_DFL` or `SIG_IGN`, never a handler, so a signal runs no code of
-    // this process.
-    match unsafe { libc::signal(signal, disposition) } {
+/// The disposition of a signal without a handler (signal(7)).
+#[derive(Clone, Copy)]
+pub(crate) enum Disposition {
+    Default,
+    Ignored,
+}
+
+/// `signal(2)`.
+pub(crate) fn set_disposition(signal: libc::c_int, disposition: Disposition) -> io::Result<()> {
+    let number = match disposition {
+        Disposition::Default => libc::SIG_DFL,
+        Disposition::Ignored => libc::SIG_IGN,
+    };
+    // SAFETY: there is no handler, so a signal runs no code of this process.
+    match unsafe { libc::signal(signal, number) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }

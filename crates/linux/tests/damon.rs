@@ -116,7 +116,8 @@ fn a_probe_reports_supported_features() {
     let old = probed(&READY[..5]);
     assert!(!old.destinations && !old.interval_goal);
     assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));
-    // A kernel with goals for quotas.
+    // On a kernel with goals for quotas, but without `target_metric`, the only metric is
+    // `user_input`.
     assert_eq!(probed(&READY[..7]).goals, ["user_input"]);
 }
 

@@ -115,8 +115,8 @@ pub struct Resources {
 /// When the kernel refuses to disable transparent huge pages, or to enable them for this process
 /// again.
 pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
-    // Transparent huge pages are disabled for this process only so that the command inherits this
-    // setting.
+    // Disable transparent huge pages for this process, because the command inherits this setting,
+    // and enable them afterwards.
     disable_transparent_huge_pages(true)?;
     let started = start();
     disable_transparent_huge_pages(false)?;
@@ -251,7 +251,7 @@ impl Signals {
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
-        // The policy of this process was set only for the command to inherit it.
+        // Reset the policy of this process, which was set only for the command to inherit it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
         // The send cannot fail, because the waiter thread waits for this process ID.
@@ -488,7 +488,7 @@ mod tests {
     fn a_signal_is_passed_on() {
         // Do not ignore SIGTERM, even if this test was started with SIGTERM ignored: the command
         // inherits the dispositions of this process.
-        syscall::set_disposition(SIGTERM, libc::SIG_DFL).unwrap();
+        syscall::set_disposition(SIGTERM, syscall::Disposition::Default).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();
         assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);

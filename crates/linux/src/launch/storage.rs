@@ -83,6 +83,7 @@ impl Storage {
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     // The attribute `rotational` of a virtual drive is a default, unrelated to the host's drive.
+    // Such a drive is therefore of an unknown kind.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

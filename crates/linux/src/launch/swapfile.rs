@@ -211,7 +211,8 @@ mod tests {
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert_eq!((held.exists(), left.exists()), (true, false));
-        // Closing is not enough: a process that another test forks at this moment has a copy.
+        // Unlock the file, because closing it is not enough: a process that another test forks at
+        // this moment has a copy of the descriptor, which would keep the lock.
         lock.unlock().unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert!(!held.exists());

@@ -1,8 +1,8 @@
 //! The state of DAMON in the kernel: the threads that are set up, and their features.
 //!
-//! DAMON's sysfs files appear during a set-up. `kdamonds/N` is a thread. Its `contexts/0` holds the
-//! monitored memory and the intervals. `schemes/N` of a context holds an action on regions.
-//! Therefore most features of a kernel are visible only after a set-up: [`damon`] reads the files
+//! `kdamonds/N` is a thread. Its `contexts/0` holds the monitored memory and the intervals, and
+//! `schemes/N` of a context holds an action on regions. The kernel creates these files during a
+//! set-up, so most features of a kernel are visible only after a set-up. [`damon`] reads the files
 //! as they are, while [`probe::probe`] sets a thread up, reads its files, and removes the thread.
 
 pub mod probe;
@@ -12,8 +12,8 @@ use crate::root::{Root, RootError};
 /// The folder of DAMON's threads.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// The file with the count of DAMON's threads. The process whose journal holds this setting owns
-/// DAMON.
+/// The file with the count of DAMON's threads. The process of Interleaf whose journal holds this
+/// setting is the user of DAMON.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// The kernel's own DAMON modules, each with the file that enables it.
@@ -68,7 +68,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // In a capture, files that could not be read are empty.
+        // In a capture, files that could not be read are empty, so an empty file counts as hidden.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());

@@ -87,8 +87,8 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The largest share of a last-level cache that one of `cpus` has, bytes. Those of `cpus` that
-    /// share a cache divide it evenly. `None` if the kernel lists no caches.
+    /// The CPUs of `cpus` that share a last-level cache divide it evenly. Returns the largest of
+    /// these shares, bytes; `None` if the kernel lists no last-level cache of `cpus`.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;

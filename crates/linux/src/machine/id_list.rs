@@ -45,9 +45,9 @@ impl IdList {
         Ok(Self(numbers))
     }
 
-    /// Parses a user's list in numactl's grammar, with the IDs that the machine `has`: `all`,
-    /// `0-3,8`, `!2` (all but 2), `0-3,!2`, and with a leading `+` relative to the machine's IDs
-    /// (`+0` is the first). The result has each ID once, in the order of the text.
+    /// Parses a user's list in numactl's grammar: `all`, `0-3,8`, `!2` (all but 2) or `0-3,!2`.
+    /// After a leading `+`, numbers are positions in `has`, the list of the machine's IDs (`+0` is
+    /// the first). The result has each ID once, in the order of the text.
     ///
     /// # Errors
     /// When the text is malformed, names an ID that the machine does not have, or names no ID.

@@ -23,8 +23,8 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. This should be the sum of the
-    /// sizes of the nodes. On some kernels that sum is smaller.
+    /// Memory that the kernel manages, bytes; `None` if unknown. The sum of the sizes of the nodes
+    /// should equal `total_bytes`, but on some kernels the sum is smaller.
     pub total_bytes: Option<u64>,
     /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
@@ -154,7 +154,7 @@ fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
         let Some(id) = name.strip_prefix("memory_tier").and_then(|id| id.parse().ok()) else {
             continue;
         };
-        // The documentation says `nodes`, kernels have `nodelist`.
+        // The documentation says `nodes`, kernels have `nodelist`. Both names are tried.
         for file in ["nodelist", "nodes"] {
             let path = format!("{TIERS}/{name}/{file}");
             let nodes =

@@ -63,7 +63,7 @@ use std::{
     rc::Rc,
 };
 
-/// The journal of this process, shared by all of its actuators.
+/// The journal of the settings that this process has changed, shared by all actuators.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 
 /// Target placement of a scope's pages.
@@ -93,9 +93,9 @@ pub struct ActuatorState {
     pub off_points: Option<f64>,
     /// The number of steered processes; `None` for a scope that is not tracked by processes.
     pub processes: Option<usize>,
-    /// Processes that joined since the last call.
+    /// Processes that joined the scope since the last call.
     pub joined: Vec<u32>,
-    /// Processes that left or ended since the last call.
+    /// Processes that left the scope or ended since the last call.
     pub left: Vec<u32>,
     /// Bytes of all attempts at migration since the first goal. A page counts at each attempt, even
     /// if it is on its target node already. `None` if neither the kernel nor
@@ -116,7 +116,7 @@ pub struct ActuatorState {
 pub trait Actuator {
     fn kind(&self) -> ActuatorKind;
 
-    /// A description in a sentence or two.
+    /// Describes the actuator to the user, in a sentence or two.
     fn describe(&self) -> String;
 
     /// Sets a goal and returns; pages migrate from then on. The first call sets up the mechanism,
@@ -128,8 +128,8 @@ pub trait Actuator {
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
     /// Follows the scope: new processes join, ended processes leave, and DAMON's context is
-    /// updated. Called about once a second. Waits for the kernel for up to two aggregations of
-    /// DAMON.
+    /// updated. The control loop calls `update` about once a second. The call waits for the kernel
+    /// for up to two aggregations of DAMON.
     ///
     /// # Errors
     /// When the actuator cannot continue.
@@ -179,8 +179,9 @@ impl<'a> Setting<'a> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Anonymous memory of the scope by node, without the memory of protected scopes. `None` where
-    /// the kernel does not count memory by node.
+    /// Anonymous memory of the scope by node, without the memory of protected scopes. `processes`
+    /// are the steered processes, without protected processes. `None` where the kernel does not
+    /// count memory by node.
     ///
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
@@ -209,7 +210,7 @@ pub enum ActuatorError {
     /// Another program, or a module of the kernel, holds DAMON.
     #[error("{holder}")]
     Held {
-        /// The holder, and the held mechanism or setting.
+        /// The program, process or kernel module that holds DAMON, in a sentence.
         holder: String,
         /// Advice to the user.
         hint: String,

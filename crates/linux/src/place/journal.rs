@@ -82,9 +82,10 @@ pub enum Undone {
     /// The setting has its old value.
     Restored(Change),
     /// Another process of Interleaf still wants the new value, so the new value stays. The second
-    /// field is the ID of this process.
+    /// field is the ID of the other process.
     Held(Change, u32),
-    /// Another program has written another value since, which is in the second field and stays.
+    /// Another program has changed the setting since. The second field is the program's value,
+    /// which stays.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
@@ -133,7 +134,7 @@ pub enum JournalError {
     Claimed {
         /// The process that steers these pages.
         pid: u32,
-        /// The pages that this process steers.
+        /// All pages that the process `pid` steers.
         claim: Claim,
     },
     #[error("{path}: there is no such file")]
@@ -178,8 +179,8 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting. If other processes hold the setting at this value, it is shared
-    /// with them, and nothing is written.
+    /// Writes `text` to a setting. If other processes hold the setting at this value, the setting
+    /// is shared with them, and nothing is written.
     ///
     /// # Errors
     /// When another process holds another value, or the setting does not exist or cannot be

@@ -64,7 +64,8 @@ pub struct Migrator {
     memory: Live,
 }
 
-/// Progress, reported at least ten times a second while pages move.
+/// Progress, reported before each portion of pages moves, and every 100 ms while the rate limit
+/// delays a portion.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The index of the pass over all memory, 1-based.
@@ -310,7 +311,8 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            // A process that is about to end exists for a moment without memory.
+            // A process that is about to end exists for a moment without memory. It counts as
+            // ended.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
@@ -343,9 +345,9 @@ impl<M: Memory> Passes<'_, M> {
         (tally, halt)
     }
 
-    /// Adds to `records` the named processes `pids` and their descendants, as far as they are new.
-    /// Marks the recorded processes that have ended. In pass 1, a named process that does not exist
-    /// is an error, unless the processes are migrated independently ([`Memory::is_alone`]).
+    /// Adds the named processes `pids` and their descendants to `records`, if they are not there
+    /// yet. Marks the recorded processes that have ended. In pass 1, a named process that does not
+    /// exist is an error, unless the processes are migrated independently ([`Memory::is_alone`]).
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();

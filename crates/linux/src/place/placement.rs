@@ -1,5 +1,5 @@
-//! The meaning of weights on a machine: pages of each node in a round, the memory policy, and the
-//! settings that the policy needs.
+//! The placement of pages by weights: the pages of each node in a round of interleaving, the memory
+//! policy, and the settings that the policy needs.
 //!
 //! Weights are given for the tiers of a machine or for its nodes. Each tier gets the share of its
 //! weight, divided evenly among the nodes of the tier. Example: `3:1` on two sockets, each with
@@ -42,7 +42,7 @@ pub struct SettingChange {
     pub text: String,
 }
 
-/// The reason why weights have no meaning on a machine.
+/// The reason why weights cannot be placed on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The machine has only one node with memory.
@@ -128,13 +128,13 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// The meaning of `weights` on `machine`. If nodes are `named`, the weights belong to these
+    /// The placement of `weights` on `machine`. If nodes are `named`, the weights belong to these
     /// nodes, in that order. Otherwise the weights belong to the machine's tiers, or to its memory
     /// nodes from the fastest on. `allowed` are the nodes that the process may use; `None` for all
     /// nodes.
     ///
     /// # Errors
-    /// When the weights have no meaning on the machine.
+    /// When the weights cannot be placed on the machine.
     pub fn new(
         machine: &Machine,
         weights: &Weights,

@@ -20,7 +20,7 @@ use crate::{
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementAudit {
-    /// Memory under the placement, by node.
+    /// Memory that follows the placement, by node.
     pub placed: NodeBytes,
     /// Memory that bypassed the placement, the largest first.
     pub bypasses: Vec<Bypass>,
@@ -43,7 +43,7 @@ pub struct Bypass {
 /// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy and not the policy that it was started with.
+    /// The process does not have the policy that it was started with, but this policy.
     Reset(String),
     /// The process has the placement's policy, but chose this other policy for some mappings.
     Bound(String),

@@ -16,15 +16,15 @@ use std::{
     fmt,
 };
 
-/// The minimum memory of a process that joins, bytes: monitoring a smaller process would cost more
-/// time than it can save. The process joins once it has grown.
+/// The minimum memory of a process that is steered, bytes: monitoring a smaller process would cost
+/// more time than it can save. The process joins once it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
 
 /// Process 1, the ancestor of all other processes except the kernel's threads.
 const INIT: u32 = 1;
 
-/// A process with at least this many resident bytes is sampled. From this size on, a sample is
-/// cheaper than `numa_maps`, for which the kernel walks all pages of the process.
+/// The placement of a process with at least this many resident bytes is sampled. From this size on,
+/// a sample is cheaper than `numa_maps`, for which the kernel walks all pages of the process.
 const LARGE_BYTES: u64 = 1 << 30;
 
 /// The processes whose pages are steered.

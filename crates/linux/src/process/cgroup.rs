@@ -125,8 +125,8 @@ impl Headroom {
 /// When an existing file cannot be read or parsed.
 pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
-    // In a container with another cgroup namespace, no group may be visible. The root group of the
-    // mount then applies.
+    // The group of the process may be invisible, as in a container with another cgroup namespace.
+    // The root group of the mount then applies.
     let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     group.headroom(root)
 }
@@ -287,7 +287,7 @@ impl Group {
         Ok(found.and_then(Limit::bytes))
     }
 
-    /// This group and its visible ancestors, the nearest first.
+    /// The group and its visible ancestors, the nearest first.
     fn with_ancestors(&self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self.clone()), Self::parent)
     }

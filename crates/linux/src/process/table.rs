@@ -126,7 +126,7 @@ impl ProcessTable {
 
     fn tree_of(&self, pid: u32) -> Vec<&Process> {
         let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
-        // The parents in a captured machine may form a cycle.
+        // The parents in a captured machine may form a cycle, so each process is visited once.
         let mut seen = BTreeSet::from([pid]);
         let mut at = 0;
         while let Some(parent) = found.get(at) {

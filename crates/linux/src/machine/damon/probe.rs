@@ -11,7 +11,7 @@
 //! set up, started or not. The probe and another program such as damo collide if both set threads
 //! up at the same moment, because DAMON has no lock for user programs.
 
-use super::{ADMIN, words};
+use super::{ADMIN, COUNT, words};
 use crate::root::{Root, RootError};
 
 /// Actions of schemes. An action that the kernel does not know costs only one write.
@@ -223,11 +223,6 @@ fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>,
     Ok(taken)
 }
 
-/// The file with the count of DAMON's threads.
-fn count_path() -> String {
-    format!("{ADMIN}/nr_kdamonds")
-}
-
 /// A thread that is set up for a probe, and removed when this value is dropped.
 struct Setup<'a> {
     root: &'a Root,
@@ -236,11 +231,11 @@ struct Setup<'a> {
 
 impl<'a> Setup<'a> {
     fn new(root: &'a Root) -> Result<Self, ProbeError> {
-        let count = root.number(&count_path())?.ok_or(ProbeError::Missing)?;
+        let count = root.number(COUNT)?.ok_or(ProbeError::Missing)?;
         if count > 0 {
             return Err(ProbeError::Held(count));
         }
-        root.write(&count_path(), "1")?;
+        root.write(COUNT, "1")?;
         Ok(Self { root, is_set_up: true })
     }
 
@@ -253,10 +248,11 @@ impl<'a> Setup<'a> {
             return Ok(());
         }
         // A count other than 1 means that another program has replaced the list of threads since.
-        if self.root.number(&count_path())? != Some(1) {
+        // Its threads stay.
+        if self.root.number(COUNT)? != Some(1) {
             return Ok(());
         }
-        self.root.write(&count_path(), "0")
+        self.root.write(COUNT, "0")
     }
 }
 

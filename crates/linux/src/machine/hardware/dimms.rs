@@ -10,7 +10,7 @@ const EDAC: &str = "/sys/devices/system/edac/mc";
 /// A memory module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dimm {
-    /// The slot's name.
+    /// The name of the slot, such as `CPU0_DIMM_A1`.
     pub slot: String,
     pub bytes: u64,
     /// The kind of memory, such as `DDR5`.

@@ -15,7 +15,7 @@ pub enum ActuatorKind {
     Paddr,
     /// DAMON on physical memory, with quotas alone.
     Quota,
-    /// `move_pages(2)`.
+    /// Migration by `move_pages(2)`, without DAMON.
     Pages,
 }
 
@@ -31,7 +31,7 @@ pub struct Choice {
 pub struct Ranked {
     /// Available kinds, the best first.
     pub available: Vec<Choice>,
-    /// Unavailable kinds.
+    /// Unavailable kinds, each with the reason.
     pub missing: Vec<Choice>,
 }
 
@@ -46,7 +46,7 @@ impl ActuatorKind {
         }
     }
 
-    /// The kind with this name.
+    /// The kind with the name `name`; `None` for an unknown name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
             .into_iter()

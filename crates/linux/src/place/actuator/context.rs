@@ -77,16 +77,15 @@ pub enum Destination {
     Weighted(Vec<(u32, u32)>),
 }
 
-/// An upper limit of the bytes that a scheme tries to migrate, successful or not. The quota's
-/// weights stay 0, so that regions take turns regardless of their access counts. With other weights
-/// the kernel would prefer the hottest regions. If these are on the destination already, they would
-/// use up the quota of every window.
+/// An upper limit of the bytes that a scheme tries to migrate in a window, successfully or not. The
+/// priority weights of the quota stay 0. With other weights the kernel would prefer the hottest
+/// regions. If these are on the destination already, they would use up the quota of every window.
 ///
-/// The quota is written in whole pages. The kernel tries whole pages, and saves the address at
-/// which the next window resumes only when the last byte of the quota is used. A remainder of less
-/// than a page is never used up, so each window would begin at the first address again. With such a
-/// quota, Linux 6.12 and 6.17 tried the first 20 MiB of the machine for minutes, with `qt_exceeds`
-/// at 0 ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
+/// The quota is written in whole pages. The kernel saves the address at which the next window
+/// resumes only when the last byte of the quota is used. It tries whole pages, so a remainder of
+/// less than a page is never used, and each window would begin at the first address again. With
+/// such a quota, Linux 6.12 and 6.17 tried the first 20 MiB of the machine for minutes, with
+/// `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.

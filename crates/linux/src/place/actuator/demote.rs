@@ -21,7 +21,7 @@ use crate::{
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
-/// Demotion ends when this multiple of the threshold at which it begins is free.
+/// Demotion ends when the free memory reaches `END` times the threshold at which demotion begins.
 const END: u64 = 2;
 
 /// The number of aggregations without an access after which a page is cold. The prototype of the
@@ -34,7 +34,7 @@ const RESET_MS: u64 = 1000;
 /// The minimum quota of a demotion, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The state of each demotion of a goal, in the order of [`Goal::demotions`].
+/// The state of the demotion for each pair of [`Goal::demotions`], in the same order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 

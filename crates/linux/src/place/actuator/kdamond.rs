@@ -55,7 +55,7 @@ fn file(path: &str) -> String {
 }
 
 impl<'a> Kdamond<'a> {
-    /// A thread that is not set up yet.
+    /// A DAMON thread that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let (written, settings) = (BTreeMap::new(), SettingsGuard::new(setting.clone()));
         Self { setting, kernel, written, settings, is_behind: false, start: None }
@@ -66,13 +66,13 @@ impl<'a> Kdamond<'a> {
         &self.kernel
     }
 
-    /// True after a set-up; the thread may have ended since.
+    /// True after a set-up of the DAMON thread, which may have ended since.
     pub fn is_set_up(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// True while the thread runs; it ends when the last monitored process has ended. On a captured
-    /// machine, true after a set-up.
+    /// True while the DAMON thread runs; it ends when the last monitored process has ended. On a
+    /// captured machine, true after a set-up.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -84,13 +84,13 @@ impl<'a> Kdamond<'a> {
         Ok(self.is_set_up() && state.is_some_and(|state| state.trim() == "on"))
     }
 
-    /// True when the warm-up is over and quotas hold.
+    /// True when the warm-up after the thread's start is over, so that the kernel applies quotas.
     pub fn is_warm(&self) -> bool {
         self.start.is_some_and(|start| start.elapsed() >= WARM_UP)
     }
 
-    /// Runs the thread with the context that `build` returns: sets the thread up, starts it, or
-    /// commits the changes. Returns when the thread has the context, up to an aggregation later.
+    /// Runs the DAMON thread with the context that `build` returns: sets the thread up, starts it,
+    /// or commits the changes. Returns when the thread has the context, up to an aggregation later.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
     /// groups has ended. Therefore `build` is called again after each refusal, for a context
@@ -112,9 +112,9 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds a context and gives it to the thread. After a refusal by the kernel, a new context is
-    /// built and tried. Returns true when the thread has a context, false when `build` has returned
-    /// `None`.
+    /// Builds a context and gives it to the DAMON thread. After a refusal by the kernel, a new
+    /// context is built and tried. Returns true when the thread has a context, false when `build`
+    /// has returned `None`.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -239,16 +239,16 @@ impl<'a> Kdamond<'a> {
         if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
     }
 
-    /// Statistics of each scheme up to now, in the order of the schemes; empty while the thread
-    /// does not run. The thread answers between two of its steps, so the reported migrations are
-    /// complete.
+    /// Asks the DAMON thread for the statistics of each scheme up to now, in the order of the
+    /// schemes; empty while the thread does not run. The thread answers between two of its steps,
+    /// so the reported migrations are complete.
     ///
     /// # Errors
     /// When the request fails.
     pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
         if self.setting.root.is_live() && self.runs()? {
             match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
-                // The thread has ended since the check.
+                // The thread has ended since the check, which is no error.
                 Err(why) if why.is_not_taken() && !self.runs()? => {}
                 answer => answer?,
             }
@@ -282,7 +282,8 @@ impl<'a> Kdamond<'a> {
         Ok(all)
     }
 
-    /// Stops and removes the thread and restores all settings, the last change first.
+    /// Stops and removes the DAMON thread, and restores the settings that were changed for it, the
+    /// last change first.
     pub fn release(&mut self) {
         self.written.clear();
         self.settings.release();

@@ -55,7 +55,7 @@ pub fn divide<'a>(
 }
 
 impl SharedActuator<'_> {
-    /// The combined goal; `None` until each socket has a goal.
+    /// The goals of all sockets, combined into one goal; `None` until each socket has a goal.
     fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
         if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
             return Ok(None);

@@ -49,7 +49,7 @@ pub struct Physical<'a> {
 }
 
 impl<'a> Physical<'a> {
-    /// The actuator `quota`: the controller's quotas, without a goal in the kernel.
+    /// The actuator `quota`: the quotas of [`QuotaController`], without a goal in the kernel.
     pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -65,7 +65,7 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// The actuator `paddr`: the controller's quotas, and a quota goal in the kernel.
+    /// The actuator `paddr`: the quotas of [`QuotaController`], and a quota goal in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }

@@ -49,10 +49,10 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// The minimum migration between two samples that counts as progress, bytes.
 const STALL_BYTES: u64 = 256 << 10;
 
-/// After this many consecutive samples without an attempt, [`Push::level`] rises, and pages with
-/// fewer (or more) accesses are allowed. With [`Order::HottestFirst`] at the goal, the two fastest
-/// nodes exchange pages. The direction of this exchange is reversed after this many consecutive
-/// samples without a migration.
+/// If DAMON tries no migration in this many consecutive samples, [`Push::level`] rises, and pages
+/// with fewer (or more) accesses are allowed. With [`Order::HottestFirst`] at the goal, the two
+/// fastest nodes exchange pages. If no page migrates in this many consecutive samples, the
+/// direction of this exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`].
@@ -62,7 +62,7 @@ const LEVEL_MAX: u32 = 2;
 /// aggregation.
 const HOT: u32 = ACCESSES_MAX / 2;
 
-/// Access counts of cold pages, for [`Order::HottestFirst`].
+/// The range of access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
 /// Chooses the next [`Push`], a migration by DAMON, from the placement and DAMON's statistics of
@@ -71,11 +71,11 @@ const COLD: (u32, u32) = (0, 0);
 pub struct QuotaController {
     is_moving: bool,
     demotes: bool,
-    /// Consecutive samples without an attempt.
+    /// The number of consecutive samples in which DAMON tried no migration.
     idle: u32,
-    /// Consecutive samples without a migration.
+    /// The number of consecutive samples in which no page migrated.
     still: u32,
-    /// Bytes tried since the last migration.
+    /// Bytes that DAMON has tried to migrate since the last successful migration.
     failed_bytes: u64,
     level: u32,
     /// `Push::age_min` of the last push.
@@ -111,7 +111,7 @@ impl QuotaController {
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
-        // Excess of a node, bytes. Only nodes of the goal take part.
+        // The bytes that a node has above its share. Only nodes of the goal take part.
         let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
         let nodes = || goal.nodes.iter().map(|(node, _)| *node);
         let most = nodes().max_by(|a, b| over(*a).total_cmp(&over(*b)))?;

@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 /// The reciprocal of the largest fraction of time that sampling may take while pages move.
 const ONE_IN: u32 = 20;
 
-/// The reciprocal of the fraction of time that sampling may take while pages rest, because their
-/// placement is at the goal. Pages rest most of the time. The pause after a sample is at most
-/// [`PAUSE_AT_REST`], because another program may move pages. The pause is never shorter than the
-/// pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause
-/// is almost seven minutes.
+/// While pages are at rest, because their placement is at the goal, sampling takes 1 /
+/// `ONE_IN_AT_REST` of the time. The pause after a sample is at most `PAUSE_AT_REST`, because
+/// another program may move pages, and at least the pause by [`ONE_IN`]. Example: a sample of 3000
+/// processes takes some 0.4 s, so the pause is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
@@ -41,7 +40,7 @@ pub(super) struct PlacementSampler {
 
 impl PlacementSampler {
     /// Samples the placement of the scope of `setting`, whose steered processes are `processes`.
-    /// `None` when the next sample is not due.
+    /// `None` when the next sample is not due, or the scope has no pages.
     pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,
@@ -102,8 +101,8 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Returns a message when a node that should have more pages has become full; `None` if this
-    /// node was reported last.
+    /// Returns a message when a node that should have more pages has become full; `None` if there
+    /// is no such node, or it was reported last.
     fn note_full_node(
         &mut self,
         root: &Root,

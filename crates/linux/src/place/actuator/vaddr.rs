@@ -50,8 +50,9 @@ const RESET_MS: u64 = 1000;
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block in the order in which blocks get an additional page by rounding up.
-/// Blocks with consecutive ranks are far apart.
+/// The rank of each block. Counts of pages are rounded up in the blocks with the lowest ranks.
+/// Blocks with consecutive ranks are far apart, so the blocks with an additional page are spread
+/// evenly.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// The actuator `vaddr`, which migrates the pages of processes with DAMON.

@@ -39,9 +39,9 @@ impl Claim {
         Self { scope: scope.into(), protected }
     }
 
-    /// True when two claims overlap: one control group contains the other, a name or process ID is
-    /// in both claims, or a running process is in both. A claim does not overlap with another claim
-    /// that protects its whole scope.
+    /// True when two claims overlap: one scope is the machine, one control group contains the
+    /// other, or a name, a process ID or a running process is in both claims. A claim does not
+    /// overlap with another claim that protects its whole scope.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {

@@ -10,7 +10,7 @@
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 
-/// The two values of the setting in a journal.
+/// The values of the memory controller's setting in a journal.
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
@@ -22,8 +22,8 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const LIMITS: [(&str, &str); 4] =
     [("memory.max", "max"), ("memory.high", "max"), ("memory.min", "0"), ("memory.low", "0")];
 
-/// The mount point of the tree whose root group has the setting at `path`; `None` for another
-/// setting.
+/// The mount point whose root group has its `cgroup.subtree_control` at `path`; `None` for any
+/// other path.
 fn mount(path: &str) -> Option<&str> {
     let (mount, file) = path.rsplit_once('/')?;
     (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)
@@ -40,8 +40,8 @@ pub(super) fn value(text: &str) -> &'static str {
 }
 
 /// A child of the root group that needs the memory controller: the child limits memory, or enables
-/// the controller for its own children. `None` if there is no such group, or `path` is not this
-/// setting.
+/// the controller for its own children. `None` if there is no such child, or `path` is not the root
+/// group's `cgroup.subtree_control`.
 ///
 /// # Errors
 /// When the groups cannot be read.

@@ -141,7 +141,8 @@ pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), 
     }
 }
 
-/// Locks the folder of the journals until the file is closed. A captured machine has no lock.
+/// Locks the folder of the journals until the returned file is closed. A captured machine has no
+/// lock.
 pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);

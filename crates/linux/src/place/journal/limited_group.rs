@@ -16,11 +16,11 @@ use std::{thread, time::Duration};
 /// The prefix of the names of groups; the process ID of a group's creator follows.
 pub(crate) const PREFIX: &str = "interleaf-extend-";
 
-/// The recorded value of a group that exists, or is about to be created.
+/// The value that a journal records for a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
-/// The recorded value of a group that does not exist. The name of the former group of its processes
-/// follows.
+/// The value that a journal records for a group that does not exist. The name of the former group
+/// of its processes follows.
 const ABSENT: &str = "no group: its processes are from ";
 
 /// Attempts to remove a group whose last process is just leaving or exiting, and the pause between

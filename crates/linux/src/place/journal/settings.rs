@@ -55,7 +55,8 @@ pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
     if controller::is_controller(path) { controller::value(text) } else { text.trim() }
 }
 
-/// Checks that the setting at `path` is in the table, and that `value` is valid for it.
+/// Checks that this program changes the setting at `path`, and that `value` is valid for the
+/// setting.
 ///
 /// # Errors
 /// A message with the path or value that is refused.

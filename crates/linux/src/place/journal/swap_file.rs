@@ -22,10 +22,10 @@ pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
 /// The prefix of the names of hidden swap files for commands, in the folder of a store.
 pub(crate) const COMMAND_PREFIX: &str = ".interleaf-swap-";
 
-/// The recorded value of a file that neither exists nor is in use.
+/// The value that a journal records for a file that neither exists nor is in use.
 pub(super) const ABSENT: &str = "no file";
 
-/// The recorded value of a file that is in use as swap, or is about to be.
+/// The value that a journal records for a file that is in use as swap, or is about to be.
 pub(super) const IN_USE: &str = "in use as swap";
 
 /// The reason why a swap file was not removed.

@@ -24,7 +24,7 @@ pub(super) struct Area {
     pub(super) is_shared: bool,
 }
 
-/// The facts about a mapping that only `smaps` has; its start address is the key in a map.
+/// The facts about a mapping that only `smaps` has, a value of the map that [`extents`] returns.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,

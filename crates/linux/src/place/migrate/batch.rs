@@ -31,7 +31,7 @@ pub(super) struct Batch {
     pub(super) pages: Vec<Page>,
 }
 
-/// Units that migrate as one, with their pages.
+/// Units of a batch, with their pages. The pages of a unit migrate together.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
@@ -82,9 +82,9 @@ impl Batch {
         bytes
     }
 
-    /// The units that migrate as one. A unit is a page, or, in areas with larger pages, a whole
-    /// aligned block whose pages are all resident on one node. `is_stuck` is true for the address
-    /// of a page that failed to migrate.
+    /// The units that migrate as one. A unit is a page, or, in an area with `unit_pages` above 1,
+    /// an aligned block of so many pages that are all resident on one node. `is_stuck` is true for
+    /// the address of a page that failed to migrate.
     pub(super) fn units(
         &self,
         areas: &[Area],

@@ -25,7 +25,7 @@ use std::{
 /// The file with the size of a transparent huge page.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
-/// Processes whose memory can be read and migrated.
+/// The interface to processes whose memory is read and migrated.
 pub(super) trait Memory {
     /// Bytes of a page and of a transparent huge page.
     fn page_sizes(&self) -> (u64, u64);
@@ -203,7 +203,8 @@ impl Memory for Live {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
                 to.extend(found.filter(is_first));
             }
-            // The kernel has no pagemaps, or hides them: any page could be resident.
+            // The kernel has no pagemaps, or hides them. Any page could be resident, so all pages
+            // are added.
             None => {
                 let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));

@@ -13,8 +13,8 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The count of passes over all memory, at least 1. [`ProcessOutcome::after`] is of the last
-    /// pass.
+    /// The count of passes over all memory, at least 1. [`ProcessOutcome::after`] has the placement
+    /// in the last pass.
     pub passes: u32,
 }
 
@@ -28,8 +28,9 @@ pub struct ProcessOutcome {
     /// Placement of the pages in the first pass over the process, when each page was first located.
     /// `after` can have more pages, because the process may allocate during the migration.
     pub before: NodeBytes,
-    /// Placement when pages were last located, after the last move. This is the measure of success:
-    /// the kernel may have migrated pages back since, or reported moves that did not happen.
+    /// Placement when pages were last located, after the last move. Only `after` shows whether the
+    /// migration succeeded: the kernel may have migrated pages back since, or reported moves that
+    /// did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,

@@ -138,7 +138,7 @@ pub struct Move {
 /// Plans one range of addresses after another, and carries the remainders of rounding into the next
 /// range.
 ///
-/// Planning the same ranges again after the moves of the first plan were made gives no moves.
+/// Once the moves of a plan were made, a new planner plans no moves for the same ranges.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,

@@ -471,7 +471,8 @@ fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
         _ if status == NOT_TRIED && is_full => None,
-        // The page is in use, or the kernel did not try it: `NOT_TRIED` has no negative.
+        // The page is in use, or the kernel did not try it: `checked_neg` of `NOT_TRIED`, which is
+        // `i32::MIN`, is `None`.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,
