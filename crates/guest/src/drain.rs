@@ -74,7 +74,7 @@ fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<
     writeln!(out, "drained")
 }
 
-/// Sums the lines of the first client for `duration`, by domain and tier.
+/// Sums the lines that the first client sends in `duration`, by domain and tier.
 fn sums(
     listener: &UnixListener,
     duration: Duration,

@@ -20,7 +20,7 @@ use rustix::{
 use interleaf_linux::{process::numa_maps, root::Root};
 
 use crate::{
-    files,
+    blocks, files,
     pages::Pages,
     report::{Ending, Line},
     step::{self, Signal, Step},
@@ -28,6 +28,9 @@ use crate::{
 
 /// The serial port to which the report is written.
 const PORT: &str = "/dev/ttyS1";
+
+/// The steps, in the language of [`step`].
+const STEPS: &str = "/steps";
 
 /// Time limit of a wait for a program or a file. It is long, because emulated processors are slow.
 /// The host has a longer limit for the whole guest.
@@ -61,10 +64,14 @@ fn serve() -> io::Result<()> {
             io::Error::new(io::Error::from(why).kind(), format!("{kind} on {folder}: {why}"))
         })?;
     }
-    let mut port = OpenOptions::new().write(true).open(PORT)?;
+    let mut port = OpenOptions::new().read(true).write(true).open(PORT)?;
+    // A guest that boots for a snapshot has no steps yet.
+    if !fs::exists(STEPS)? {
+        blocks::receive(&port)?;
+    }
     let mut report = |line: Line| writeln!(port, "{line}");
     report(Line::Release(uname().release().to_string_lossy().into_owned()))?;
-    let steps = step::parse(&fs::read_to_string("/steps")?).map_err(io::Error::other)?;
+    let steps = step::parse(&fs::read_to_string(STEPS)?).map_err(io::Error::other)?;
     let mut started = Started(BTreeMap::new());
     for (at, step) in steps.iter().enumerate() {
         report(Line::Step(at + 1, step.to_string()))?;

@@ -11,8 +11,10 @@
 //! - [`step`]: the language of `/steps`.
 //! - [`report`]: the language of the second serial port. The kernel logs to the first port, so
 //!   kernel messages never interrupt a line of the guest.
+//! - [`blocks`]: files that the host sends to a guest that waits for them.
 
 pub mod actuate;
+pub mod blocks;
 pub mod drain;
 pub mod drive;
 pub mod extend;

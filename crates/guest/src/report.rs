@@ -16,6 +16,8 @@ use std::{fmt, str::FromStr};
 /// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
+    /// The guest waits for the block with this number, of the files with its steps.
+    Ready(usize),
     /// The kernel has booted: its release.
     Release(String),
     /// A step begins: its 1-based number, and its text.
@@ -49,6 +51,7 @@ pub struct LineError(String);
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Ready(block) => write!(f, "@ready {block}"),
             Self::Release(release) => write!(f, "@release {release}"),
             Self::Step(number, text) => write!(f, "@step {number} {text}"),
             Self::Output(text) => write!(f, "|{text}"),
@@ -92,6 +95,7 @@ fn read(text: &str) -> Option<Line> {
         "@release" => Some(Line::Release(rest.to_string())),
         "@step" => numbered().map(|(number, text)| Line::Step(number, text.to_string())),
         "@end" => numbered().and_then(|(number, text)| Some(Line::End(number, ending(text)?))),
+        "@ready" => rest.parse().ok().map(Line::Ready),
         "@off" if rest.is_empty() => Some(Line::Off),
         _ => None,
     }
@@ -115,6 +119,7 @@ mod tests {
     #[test]
     fn lines_are_parsed_as_printed() {
         let lines = [
+            Line::Ready(0),
             Line::Release("6.12.0".into()),
             Line::Step(1, "read /proc/version".into()),
             Line::Output("@off | x".into()),

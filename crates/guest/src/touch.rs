@@ -193,7 +193,7 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
 /// Number of children that are started per line of output.
 const SPAWNED: u32 = 10;
 
-/// Lifetime of a child. It spans a few samples of the daemon.
+/// Lifetime of a child. It spans a few sampling periods of the Interleaf daemon.
 const LIFE: Duration = Duration::from_millis(1500);
 
 /// Starts short-lived children at `rate` per second, until killed.

@@ -3,22 +3,23 @@
 use std::{
     ffi::OsString,
     fs,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, Read},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
-    sync::mpsc::{self, RecvTimeoutError},
+    process::{Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use interleaf_guest::{report::Line, step};
+use interleaf_guest::{blocks, step};
 
 use crate::{
     initramfs::Initramfs,
     kernel::{Kernel, Series},
+    machine::{ListenEnd, Machine, Watch},
     outcome::{Outcome, Record},
     program,
     qemu::Unpacked,
+    snapshot::Snapshot,
     topology::Topology,
 };
 
@@ -66,13 +67,6 @@ const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certifi
 /// Names in `/bin` that link to the guest's program.
 const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "touch", "work"];
 
-/// Called with each line of the guest's report, and with `None` at short intervals while no line
-/// arrives. Returns true to kill the virtual machine.
-pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
-
-/// Interval at which a [`Watch`] is called without a line.
-const WATCH_PERIOD: Duration = Duration::from_millis(20);
-
 /// Parameters of a boot.
 #[derive(Clone)]
 pub struct Boot<'a> {
@@ -83,8 +77,13 @@ pub struct Boot<'a> {
     /// Other programs, by their name in the guest's `/bin`. The guest also gets the shared
     /// libraries that these programs are linked with. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
-    /// Other text files, by their path in the guest. Default: none.
+    /// Other text files of the host, by their path in the guest. Default: none.
     pub files: Vec<(String, PathBuf)>,
+    /// Text files of this guest alone: their path in the guest, and their text. Default: none.
+    pub texts: Vec<(String, String)>,
+    /// The guest starts from the snapshot of a booted guest with the same kernel, topology, command
+    /// line, clock, programs and files. Ignored with `device` and `under`. Default: no, it boots.
+    pub is_resumed: bool,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
     /// Additional parameters for the kernel's command line. Default: none.
@@ -103,8 +102,8 @@ pub struct Boot<'a> {
     /// emulated minutes shorter. Default: 2. Tests in which the processor's speed matters use 1:
     /// 0.5 GIPS.
     pub clock_shift: u32,
-    /// A folder whose files are copied to the same paths in the guest, all as programs. Default:
-    /// none.
+    /// A folder whose files are copied to the same paths in the guest, as executable files.
+    /// Default: none.
     pub root: Option<PathBuf>,
     /// Kernel modules, by their name in the guest's `/modules`. Default: none.
     pub modules: Vec<(String, PathBuf)>,
@@ -118,13 +117,15 @@ impl<'a> Boot<'a> {
     /// A boot with default parameters.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
-        let (programs, files, under) = (vec![], vec![], vec![]);
+        let (programs, files, texts, under) = (vec![], vec![], vec![], vec![]);
         Self {
             series,
             topology,
             guest,
             programs,
             files,
+            texts,
+            is_resumed: false,
             steps,
             command_line: "",
             limit: LIMIT,
@@ -150,20 +151,26 @@ impl<'a> Boot<'a> {
             Ok(kernel) => kernel,
             Err(why) => return Ok(Outcome::KernelMissing { series, why }),
         };
+        let is_resumed = self.is_resumed && self.device.is_none() && self.under.is_empty();
+        let waiting =
+            |folder: &Path, socket: &Path| self.command(&kernel, folder, &Start::Waiting(socket));
+        let snapshot = is_resumed
+            .then(|| Snapshot::of(self.kind(&kernel), self.limit, waiting))
+            .transpose()?;
+        let start = snapshot.as_deref().map_or(Start::Boot, Start::Resumed);
         let folder = tempfile::tempdir()?;
-        let start = Instant::now();
-        let mut qemu = match self.command(&kernel, folder.path())?.spawn() {
-            Ok(child) => Machine(child),
+        let mut qemu = match Machine::start(&mut self.command(&kernel, folder.path(), &start)?) {
+            Ok(machine) => machine,
             Err(why) => return Ok(no_qemu(&why)),
         };
-        let stdout = qemu.0.stdout.take().expect("its output is a pipe");
+        let blocks = blocks::pack(&self.texts());
         let mut record = Record::default();
-        let end = listen(stdout, start, self.limit, self.until, &mut record);
+        let end = qemu.listen(self.limit, self.until, &blocks, &mut record);
         if end != ListenEnd::All {
-            qemu.0.kill()?;
+            qemu.child.kill()?;
         }
-        let status = qemu.0.wait()?;
-        record.took = start.elapsed();
+        let status = qemu.child.wait()?;
+        record.took = qemu.started.elapsed();
         // If QEMU failed before it created the file, the console is empty.
         let console = fs::read(folder.path().join("console")).unwrap_or_default();
         record.console = String::from_utf8_lossy(&console).replace('\r', "");
@@ -176,7 +183,7 @@ impl<'a> Boot<'a> {
             Outcome::TimedOut { limit: self.limit, record }
         } else if !status.success() {
             let mut why = String::new();
-            if let Some(mut stderr) = qemu.0.stderr.take() {
+            if let Some(mut stderr) = qemu.child.stderr.take() {
                 stderr.read_to_string(&mut why)?;
             }
             Outcome::QemuFailed { why: format!("{status}: {}", why.trim()) }
@@ -191,32 +198,22 @@ impl<'a> Boot<'a> {
         (self.device.is_none() || self.clock.is_some()) && self.series != HOST_CLOCK
     }
 
-    /// Builds the QEMU command line and writes the initramfs to `folder`.
-    fn command(&self, kernel: &Kernel, folder: &Path) -> io::Result<Command> {
-        let mut initramfs = Initramfs::default();
-        initramfs.program("/init", self.guest)?;
-        for name in PROGRAMS {
-            initramfs.link(&format!("/bin/{name}"), "/init");
-        }
-        for (name, file) in &self.programs {
-            initramfs.program(&format!("/bin/{name}"), file)?;
-            for library in program::libraries(file)? {
-                initramfs.program(&library, Path::new(&library))?;
-            }
-        }
-        for (path, file) in &self.files {
-            initramfs.text(path, &fs::read_to_string(file)?);
-        }
-        for (name, file) in &self.modules {
-            initramfs.program(&format!("/modules/{name}"), file)?;
-        }
-        if let Some(folder) = &self.root {
-            initramfs.tree("", folder)?;
-        }
-        initramfs.text("/steps", self.steps);
-        let initrd = folder.join("initramfs");
-        fs::write(&initrd, initramfs.archive()?)?;
+    /// Describes everything that a snapshot of this guest contains. Two guests with the same
+    /// description start from the same snapshot.
+    fn kind(&self, kernel: &Kernel) -> String {
+        let machine = (&kernel.image, self.topology, self.command_line, self.clock_shift);
+        let contents = (self.guest, &self.programs, &self.files, &self.modules, &self.root);
+        format!("{machine:?} {contents:?}")
+    }
 
+    /// The text files of this guest alone, and its steps.
+    fn texts(&self) -> Vec<(String, String)> {
+        let steps = ("/steps".to_string(), self.steps.to_string());
+        self.texts.iter().cloned().chain([steps]).collect()
+    }
+
+    /// Builds the QEMU command line and writes the initramfs to `folder`.
+    fn command(&self, kernel: &Kernel, folder: &Path, start: &Start<'_>) -> io::Result<Command> {
         let unpacked =
             self.device.map(|_| Unpacked::find()).transpose().map_err(io::Error::other)?;
         let program = unpacked.as_ref().map_or_else(|| vec![QEMU.into()], Unpacked::command);
@@ -239,14 +236,10 @@ impl<'a> Boot<'a> {
                 "none",
                 "-no-reboot",
                 "-name",
-                // A list of the host's processes shows the test of each guest.
+                // The process has the name of the test, so that `ps` shows the test of each guest.
                 thread::current().name().unwrap_or("guest"),
             ])
-            .arg("-kernel")
-            .arg(&kernel.image)
-            .arg("-initrd")
-            .arg(&initrd)
-            .args(["-append", format!("{COMMAND_LINE} {LEFT_OUT} {}", self.command_line).trim()])
+            .args(self.start(kernel, folder, start)?)
             .arg("-serial")
             .arg(format!("file:{}", folder.join("console").display()))
             .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
@@ -256,10 +249,66 @@ impl<'a> Boot<'a> {
                     .into_iter()
                     .flatten(),
             )
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         Ok(command)
+    }
+
+    /// The QEMU arguments with which the guest starts.
+    fn start(
+        &self,
+        kernel: &Kernel,
+        folder: &Path,
+        start: &Start<'_>,
+    ) -> io::Result<Vec<OsString>> {
+        let (texts, monitor) = match start {
+            Start::Resumed(snapshot) => {
+                return Ok(vec!["-incoming".into(), snapshot.incoming().into()]);
+            }
+            Start::Boot => (self.texts(), None),
+            Start::Waiting(socket) => (vec![], Some(socket)),
+        };
+        let initrd = folder.join("initramfs");
+        fs::write(&initrd, self.initramfs(&texts)?)?;
+        let line = format!("{COMMAND_LINE} {LEFT_OUT} {}", self.command_line);
+        let mut words: Vec<OsString> = vec!["-kernel".into(), kernel.image.clone().into()];
+        words.extend(["-initrd".into(), initrd.into(), "-append".into(), line.trim().into()]);
+        let monitor = monitor.map(|socket| format!("unix:{},server=on,wait=off", socket.display()));
+        words.extend(monitor.into_iter().flat_map(|at| ["-qmp".into(), at.into()]));
+        if matches!(start, Start::Waiting(_)) {
+            // Without its state "stopped" in the snapshot, the guest runs as soon as it is loaded.
+            words.extend(["-global", "migration.store-global-state=off"].map(OsString::from));
+        }
+        Ok(words)
+    }
+
+    /// The root file system with these text files.
+    fn initramfs(&self, texts: &[(String, String)]) -> io::Result<Vec<u8>> {
+        let mut initramfs = Initramfs::default();
+        initramfs.program("/init", self.guest)?;
+        for name in PROGRAMS {
+            initramfs.link(&format!("/bin/{name}"), "/init");
+        }
+        for (name, file) in &self.programs {
+            initramfs.program(&format!("/bin/{name}"), file)?;
+            for library in program::libraries(file)? {
+                initramfs.program(&library, Path::new(&library))?;
+            }
+        }
+        for (path, file) in &self.files {
+            initramfs.text(path, &fs::read_to_string(file)?);
+        }
+        for (name, file) in &self.modules {
+            initramfs.program(&format!("/modules/{name}"), file)?;
+        }
+        for (path, text) in texts {
+            initramfs.text(path, text);
+        }
+        if let Some(folder) = &self.root {
+            initramfs.tree("", folder)?;
+        }
+        initramfs.archive()
     }
 
     /// The QEMU arguments for the device behind `socket`, and for the plugin that follows the
@@ -298,64 +347,12 @@ fn no_qemu(why: &io::Error) -> Outcome {
     Outcome::QemuMissing { why: format!("{QEMU}: {why}; apt-get install qemu-system-x86") }
 }
 
-/// A QEMU process, killed when dropped.
-struct Machine(Child);
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // Killing fails if QEMU has already exited, which is the usual case.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The reason why [`listen`] returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ListenEnd {
-    /// QEMU closed the guest's port.
-    All,
-    /// The watch returned true.
-    Cut,
-    /// The time limit passed.
-    Late,
-}
-
-/// Adds the lines of the guest's report, which arrive at `port`, to `record`. Returns when the port
-/// is closed, `until` returns true, or `limit` has passed.
-fn listen(
-    port: ChildStdout,
-    start: Instant,
-    limit: Duration,
-    until: Option<&Watch<'_>>,
-    record: &mut Record,
-) -> ListenEnd {
-    let (sender, lines) = mpsc::channel();
-    thread::spawn(move || {
-        for line in BufReader::new(port).split(b'\n').map_while(Result::ok) {
-            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                return;
-            }
-        }
-    });
-    let period = until.map_or(limit, |_| WATCH_PERIOD);
-    let cut = |line: Option<&Line>| until.is_some_and(|until| until(line));
-    while start.elapsed() < limit {
-        match lines.recv_timeout(period.min(limit.saturating_sub(start.elapsed()))) {
-            // The firmware may write to the port too. The guest's lines have a marker.
-            Ok(text) => {
-                if let Ok(line) = text.parse::<Line>() {
-                    record.booted.get_or_insert_with(|| start.elapsed());
-                    let is_last = cut(Some(&line));
-                    record.add_line(line);
-                    if is_last {
-                        return ListenEnd::Cut;
-                    }
-                }
-            }
-            Err(RecvTimeoutError::Timeout) if cut(None) => return ListenEnd::Cut,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return ListenEnd::All,
-        }
-    }
-    ListenEnd::Late
+/// The state in which QEMU starts a guest.
+enum Start<'a> {
+    /// The guest boots and has its steps.
+    Boot,
+    /// The guest boots and waits for its steps. QEMU's monitor listens at this socket.
+    Waiting(&'a Path),
+    /// The guest continues from the snapshot, and waits for its steps.
+    Resumed(&'a Snapshot),
 }

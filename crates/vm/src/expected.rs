@@ -57,7 +57,7 @@ pub struct Settled {
     /// Time from which the target stays within 3 percentage points of its last value; `None` if no
     /// such time exists.
     pub after: Option<Duration>,
-    /// The last target: shares of the hot pages.
+    /// The last target: the share of the hot pages on each tier.
     pub shares: Vec<f64>,
     /// The shares of the hot pages on each tier at the end.
     pub reached: Vec<f64>,

@@ -33,7 +33,7 @@ pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Recor
 ///
 /// # Panics
 ///
-/// Panics like [`guest_record`], and when a file cannot be written on the host.
+/// Panics like [`guest_record`].
 #[must_use]
 pub fn guest_record_with_files(
     series: Series,
@@ -42,15 +42,8 @@ pub fn guest_record_with_files(
     texts: &[(&str, String)],
     change: &dyn Fn(&mut Boot<'_>),
 ) -> Option<Record> {
-    let folder = tempfile::tempdir().unwrap_or_else(|why| panic!("{why}"));
-    let written = texts.iter().enumerate().map(|(at, (path, text))| {
-        let file = folder.path().join(at.to_string());
-        fs::write(&file, text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
-        ((*path).to_string(), file)
-    });
-    let files: Vec<_> = written.collect();
     guest_record_changed(series, topology, steps, &|boot| {
-        boot.files.extend(files.iter().cloned());
+        boot.texts.extend(texts.iter().map(|(path, text)| ((*path).to_string(), text.clone())));
         change(boot);
     })
 }
@@ -78,7 +71,8 @@ pub fn guest_record_changed(
     let is_named = steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
     let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
-    let mut boot = Boot { programs, files, ..Boot::new(series, &machine, guest, steps) };
+    let boot = Boot::new(series, &machine, guest, steps);
+    let mut boot = Boot { programs, files, is_resumed: true, ..boot };
     change(&mut boot);
     match boot.run() {
         Ok(Outcome::Completed(record)) => Some(record),

@@ -48,7 +48,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds the files below a folder, as programs, at the same paths in the guest.
+    /// Adds the files below a folder, as executable files, at the same paths in the guest.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Initramfs {
             .flat_map(|entry| entry.path.match_indices('/').map(|(at, _)| &entry.path[..at]))
             .filter(|folder| !folder.is_empty())
             .collect();
-        // The order is sorted, so each folder comes after its parent.
+        // The set is sorted, so each folder comes after its parent.
         let folders = folders.iter().map(|folder| Entry {
             path: (*folder).to_string(),
             kind: Kind::Folder,

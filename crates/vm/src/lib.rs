@@ -11,6 +11,8 @@
 //! - [`qemu`]: the QEMU for guests with an NVRAM card.
 //! - [`initramfs`]: the root file system of the guest.
 //! - [`boot`]: runs one guest from the parts above.
+//! - [`machine`]: the QEMU process of a guest.
+//! - `snapshot`: saved guests that have booted, from which other guests start.
 //! - [`capture`]: unpacks a captured machine to a folder, for the program `src/bin/capture.rs`.
 //! - [`harness`]: helpers shared by the tests.
 //! - [`expected`]: the simulated result of a run of the guest's program `load`.
@@ -24,9 +26,11 @@ pub mod expected;
 pub mod harness;
 pub mod initramfs;
 pub mod kernel;
+pub mod machine;
 pub mod outcome;
 pub mod program;
 pub mod qemu;
+mod snapshot;
 pub mod topology;
 
 pub use self::{boot::Boot, kernel::Series, outcome::Outcome, topology::Topology};

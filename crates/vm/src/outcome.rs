@@ -78,6 +78,8 @@ impl Record {
     /// Adds a line of the guest's report.
     pub(crate) fn add_line(&mut self, line: Line) {
         match line {
+            // A request for a block is answered by `boot`.
+            Line::Ready(_) => {}
             Line::Release(release) => self.release = Some(release),
             Line::Step(_, step) => {
                 self.steps.push(StepRecord { step, output: vec![], ending: None })

@@ -63,8 +63,8 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The arguments of the program `load` for the simulation. In the single phase the fraction
-/// `active` of the threads is active.
+/// The arguments of the program `load` for the simulation. The run has a single phase, in which the
+/// fraction `active` of the threads is active.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![ActivePhase { local_s: 1000.0, active }],

@@ -16,8 +16,9 @@ use interleaf_card::nvme::{NvmeSettings, NvmeVersion};
 use interleaf_card_server::{CardServer, Clock, Event, Latency, PowerCut, ServeOptions, Storage};
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
-    boot::{Watch, missing},
+    boot::missing,
     harness::{guest, not_tested, shown},
+    machine::Watch,
     outcome::Record,
     qemu::Unpacked,
 };

@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs;
-
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Series,
-    harness::{guest_record_changed, on_each, shown, step},
+    harness::{guest_record_with_files, on_each, shown, step},
     outcome::{Record, StepRecord},
 };
 
@@ -59,20 +57,13 @@ fn guest_record_on(
     files: &[(&str, &str)],
     steps: &str,
 ) -> Option<Record> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |(path, text): &(&str, &str)| {
-        let file = folder.path().join(&path[1..]);
-        fs::write(&file, text).unwrap();
-        (path.to_string(), file)
-    };
-    let files: Vec<_> = files.iter().map(file).collect();
     // Keeps pages small, except in programs that request huge pages.
     let huge = "write /sys/kernel/mm/transparent_hugepage/enabled madvise\n";
     let steps = format!("{huge}{}{steps}\n{}", readings(), readings());
-    guest_record_changed(series, on, &steps, &|boot| {
+    let texts: Vec<_> = files.iter().map(|(path, text)| (*path, text.to_string())).collect();
+    guest_record_with_files(series, on, &steps, &texts, &|boot| {
         // Makes pluggable memory movable, because only movable memory can be set offline.
         boot.command_line = "memhp_default_state=online_movable";
-        boot.files.extend(files.iter().cloned());
     })
 }
 

@@ -121,7 +121,7 @@ fn steps() -> String {
         writeln!(steps, "write {} 1", scheme(&format!("{folder}/nr_filters"))).unwrap();
         try_words(&mut steps, &scheme(&format!("{folder}/0/type")), &FILTERS);
     }
-    // A context without a scheme, which can be started. One step tries to start it while
+    // A DAMON context without a scheme can be started. One step tries to start it while
     // `damon_stat` runs, and a later step after `damon_stat` is switched off.
     for (path, text) in [
         (damon("contexts/0/schemes/nr_schemes"), "0"),

@@ -93,7 +93,8 @@ fn nodes_are_measured_on_the_newest() {
     nodes_are_measured(Series::Newest);
 }
 
-/// The pages on each node agree with the weights in the record, up to partial rounds.
+/// The pages on each node agree with the weights in the record, except for partial rounds of
+/// interleaving.
 fn weights_are_exact(series: Series, method: &str) {
     let run = format!(
         "run interleaf measure interleave --way {method} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \

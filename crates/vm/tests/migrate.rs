@@ -70,7 +70,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
         let [before, after, again, other] = readings(&record)[..] else { panic!("{record}") };
         assert!(is_near(before, 0.0), "{record}");
         assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
-        // A few pages of the stack and the heap come and go.
+        // The tolerance is for the few pages of the stack and the heap that come and go.
         assert!(is_near(again, 0.4) && is_near(other, 1.0), "{record}");
         let moved: Vec<u64> = record
             .steps

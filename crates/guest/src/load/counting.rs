@@ -1,4 +1,5 @@
-//! Feeds the traffic at regular intervals, as hardware counters would.
+//! Sends the emulated traffic to the feed at regular intervals, as hardware counters would report
+//! it.
 
 use std::{
     sync::{
@@ -15,7 +16,7 @@ use crate::feed::{Feeder, time_ns};
 /// Interval between two lines of the feed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Feeds the traffic while another thread sweeps the pages.
+/// Sends the emulated traffic to the feed while another thread sweeps the pages.
 pub(super) struct Counting<'a> {
     emulated: &'a Emulated,
     speed: f64,
@@ -39,7 +40,7 @@ impl<'a> Counting<'a> {
         Self { emulated, speed: args.speed, state, is_over }
     }
 
-    /// Feeds the traffic at each [`TICK`] until `is_over` is set.
+    /// Sends the traffic to the feed at each [`TICK`] until `is_over` is set.
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -58,7 +59,7 @@ impl<'a> Counting<'a> {
         state.reached.clone_from(reached);
     }
 
-    /// Feeds the traffic since the last call.
+    /// Sends to the feed the traffic since the last call.
     fn send(&self, state: &mut State) {
         let now = time_ns();
         let seconds = self.speed * (now - state.fed_until_ns) as f64 * 1e-9;
@@ -86,7 +87,8 @@ mod tests {
     use super::{super::input, *};
     use crate::feed::Fed;
 
-    /// The fed bytes equal the emulated bandwidth times the duration of this bandwidth.
+    /// All pages are first on the first tier, and then on the second. The bytes that are fed for a
+    /// tier equal its emulated bandwidth times the duration.
     #[test]
     fn fed_bytes_are_bandwidth_times_duration() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

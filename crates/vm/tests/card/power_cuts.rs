@@ -66,7 +66,7 @@ fn keeps_what_was_synced(series: Series, system: &FileSystem) {
     all_succeeded(&power.bench.guest_record(&format!("{recovered}{check}")));
     let cuts = power.lost();
     assert_eq!(cuts.len() as u64, self::cuts());
-    // With several power cuts, the volatile cache has data in at least one of them.
+    // Of several power cuts, at least one must find data in the volatile cache.
     assert!(cuts.len() == 1 || cuts.iter().any(|bytes| *bytes > 0), "{cuts:?}");
 }
 

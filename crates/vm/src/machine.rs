@@ -1,0 +1,130 @@
+//! A running virtual machine: the QEMU process, and the port over which the guest reports.
+
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use interleaf_guest::{blocks::BLOCK, report::Line};
+
+use crate::outcome::Record;
+
+/// Called with each line of the guest's report, and with `None` at short intervals while no line
+/// arrives. Returns true to kill the virtual machine.
+pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
+
+/// Interval at which a [`Watch`] is called without a line.
+const WATCH_PERIOD: Duration = Duration::from_millis(20);
+
+/// A QEMU process, killed when dropped.
+pub(crate) struct Machine {
+    pub(crate) child: Child,
+    pub(crate) started: Instant,
+    /// The lines that the guest writes to its port.
+    lines: Receiver<String>,
+    /// The other direction of the port.
+    port: ChildStdin,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Killing fails if QEMU has already exited, which is the usual case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The reason why [`Machine::listen`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenEnd {
+    /// QEMU closed the guest's port.
+    All,
+    /// The watch returned true.
+    Cut,
+    /// The time limit passed.
+    Late,
+}
+
+impl Machine {
+    /// Starts QEMU.
+    ///
+    /// # Errors
+    ///
+    /// QEMU cannot be executed.
+    pub(crate) fn start(qemu: &mut Command) -> io::Result<Self> {
+        let started = Instant::now();
+        let mut child = qemu.spawn()?;
+        let port = child.stdin.take().expect("its input is a pipe");
+        let stdout = child.stdout.take().expect("its output is a pipe");
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, started, lines, port })
+    }
+
+    /// Returns when the guest asks for the first block of its files.
+    ///
+    /// # Errors
+    ///
+    /// The guest stopped, or did not ask within `limit`.
+    pub(crate) fn wait_until_ready(&mut self, limit: Duration) -> io::Result<()> {
+        let is_ready = |line: Option<&Line>| matches!(line, Some(Line::Ready(_)));
+        match self.listen(limit, Some(&is_ready), &[], &mut Record::default()) {
+            ListenEnd::Cut => Ok(()),
+            ListenEnd::All => Err(io::Error::other("the guest stopped while it booted")),
+            ListenEnd::Late => {
+                Err(io::Error::other(format!("the boot took longer than {limit:?}")))
+            }
+        }
+    }
+
+    /// Adds the lines of the guest's report to `record`, and sends each of the `blocks` for which
+    /// the guest asks. Returns when the port is closed, `until` returns true, or `limit` has
+    /// passed since the start of QEMU.
+    pub(crate) fn listen(
+        &mut self,
+        limit: Duration,
+        until: Option<&Watch<'_>>,
+        blocks: &[u8],
+        record: &mut Record,
+    ) -> ListenEnd {
+        let period = until.map_or(limit, |_| WATCH_PERIOD);
+        let cut = |line: Option<&Line>| until.is_some_and(|until| until(line));
+        // The guest asks for a block again until the block arrives.
+        let mut unsent = blocks.chunks(BLOCK).enumerate().peekable();
+        while self.started.elapsed() < limit {
+            match self.lines.recv_timeout(period.min(limit.saturating_sub(self.started.elapsed())))
+            {
+                // The firmware may write to the port too. The guest's lines have a marker.
+                Ok(text) => {
+                    let Ok(line) = text.parse::<Line>() else { continue };
+                    record.booted.get_or_insert_with(|| self.started.elapsed());
+                    let is_last = cut(Some(&line));
+                    if is_last {
+                        record.add_line(line);
+                        return ListenEnd::Cut;
+                    }
+                    if let Line::Ready(next) = line
+                        && let Some((_, block)) = unsent.next_if(|(at, _)| *at == next)
+                    {
+                        // If QEMU has exited, its status tells why.
+                        let _ = self.port.write_all(block);
+                    }
+                    record.add_line(line);
+                }
+                Err(RecvTimeoutError::Timeout) if cut(None) => return ListenEnd::Cut,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return ListenEnd::All,
+            }
+        }
+        ListenEnd::Late
+    }
+}
