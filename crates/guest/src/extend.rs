@@ -3,9 +3,9 @@
 //!
 //! Extends the memory of threads with a store in memory, and with frames on all nodes that have
 //! CPUs. For each such node, a thread fills its own array of `SIZE` bytes and then sweeps it, while
-//! the thread stays on the node. A sweep checks each word. After each round, the program prints for
-//! each thread on which nodes the resident pages of its array are: `round 1 node 1 pages 0:3
-//! 1:4093`.
+//! the thread stays on the node. A sweep checks and changes the first word of each cache line. After
+//! each round, the program prints for each thread on which nodes the resident pages of its array
+//! are: `round 1 node 1 pages 0:3 1:4093`.
 //!
 //! - `--dram`: the budget of all threads.
 //! - `--fixed`: the nodes have fixed, equal shares of the budget; otherwise shares follow the use.
@@ -40,6 +40,7 @@ use interleaf_store::{FileStore, Options};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::{
+    memory::LINE,
     pages::Pages,
     words::{self, number, size},
 };
@@ -183,15 +184,16 @@ impl Array {
     /// Checks and changes all pages. Calls `before_page` before each page.
     fn sweep(&mut self, before_page: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         let (node, sweeps) = (u64::from(self.node), self.sweeps);
-        for (page, words) in self.region.bytes_mut().chunks_exact_mut(PAGE_BYTES).enumerate() {
+        for (page, bytes) in self.region.bytes_mut().chunks_exact_mut(PAGE_BYTES).enumerate() {
             before_page()?;
             let mut is_right = true;
-            for (at, word) in words.chunks_exact_mut(8).enumerate() {
+            for (at, line) in bytes.chunks_exact_mut(LINE).enumerate() {
                 let stamp = |sweeps: u64| match sweeps {
                     0 => 0,
-                    _ => (page as u64 * 512 + at as u64 + sweeps).wrapping_mul(FACTOR) ^ node,
+                    _ => (page as u64 * 64 + at as u64 + sweeps).wrapping_mul(FACTOR) ^ node,
                 };
-                is_right &= word == stamp(sweeps).to_ne_bytes();
+                let word = &mut line[..8];
+                is_right &= *word == stamp(sweeps).to_ne_bytes();
                 word.copy_from_slice(&stamp(sweeps + 1).to_ne_bytes());
             }
             if !is_right {

@@ -12,6 +12,11 @@ use interleaf_linux::{
 };
 use memmap2::{Advice, MmapMut};
 
+/// Size of a cache line, bytes. Programs write and verify only the first word of each line. All
+/// words would tell no more, because kernel and pager move whole pages, and would take an emulated
+/// processor a second for each 12 MiB.
+pub const LINE: usize = 64;
+
 /// Anonymous memory with separate lines in `numa_maps`.
 ///
 /// The kernel merges adjacent mappings of the same kind, and the program may have other mappings.

@@ -12,7 +12,7 @@
 //! - `--stay`: idles until killed.
 //! - `--sweep`: writes to each page repeatedly until killed.
 //! - `--check`: sweeps, and verifies two words of each page in each sweep. On SIGTERM it verifies
-//!   all words and prints `intact after 12 sweeps`, or fails.
+//!   one word of each cache line and prints `intact after 12 sweeps`, or fails.
 //! - `--tell`: prints `reached 60:40` when the placement is first within 3 percentage points of the
 //!   weights, or has passed them between two samples. Several options are reported one after the
 //!   other.
@@ -40,7 +40,7 @@ use signal_hook::{consts::SIGTERM, flag};
 use interleaf_linux::{place::mempolicy::Policy, process::numa_maps::NodeBytes};
 
 use crate::{
-    memory::{Memory, mappings, within},
+    memory::{LINE, Memory, mappings, within},
     pages::Pages,
     words::{list, nodes, number, size},
 };
@@ -244,22 +244,22 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies word 0, which has the number of the round, and one of the words 1 to 511. Each
-        // round verifies another one of these words.
-        let word = 1 + round as usize % (WORDS - 1);
-        for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
-            if read(words, 0) != round || read(words, word) != stamp(page, word) {
+        // Verifies line 0, which has the number of the round, and one of the other lines. Each
+        // round verifies another one of them.
+        let line = 1 + round as usize % (LINES - 1);
+        for (page, bytes) in memory.chunks_exact_mut(PAGE).enumerate() {
+            if read(bytes, 0) != round || read(bytes, line) != stamp(page, line) {
                 return Err(lost(page));
             }
-            words[..8].copy_from_slice(&(round + 1).to_ne_bytes());
+            write(bytes, 0, round + 1);
         }
         round += 1;
         awaited.report(memory, out)?;
         rest(begun);
     }
-    for (page, words) in memory.chunks_exact(PAGE).enumerate() {
-        let is_kept = (1..WORDS).all(|word| read(words, word) == stamp(page, word));
-        if read(words, 0) != round || !is_kept {
+    for (page, bytes) in memory.chunks_exact(PAGE).enumerate() {
+        let is_kept = (1..LINES).all(|line| read(bytes, line) == stamp(page, line));
+        if read(bytes, 0) != round || !is_kept {
             return Err(lost(page));
         }
     }
@@ -280,29 +280,34 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// Interval between samples of the placement for `--tell`. A sample costs more than a sweep.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Words of 8 bytes in a page.
-const WORDS: usize = PAGE / 8;
+/// Cache lines in a page.
+const LINES: usize = PAGE / LINE;
 
-/// Fills each page: word 0 with 0, the number of the first round of checks, and the other words
+/// Fills each page: line 0 with 0, the number of the first round of checks, and the other lines
 /// with unique values.
 fn fill(memory: &mut [u8]) {
-    for (page, words) in memory.chunks_exact_mut(PAGE).enumerate() {
-        words[..8].fill(0);
-        for word in 1..WORDS {
-            words[word * 8..][..8].copy_from_slice(&stamp(page, word).to_ne_bytes());
+    for (page, bytes) in memory.chunks_exact_mut(PAGE).enumerate() {
+        write(bytes, 0, 0);
+        for line in 1..LINES {
+            write(bytes, line, stamp(page, line));
         }
     }
 }
 
-fn stamp(page: usize, word: usize) -> u64 {
+fn stamp(page: usize, line: usize) -> u64 {
     // The factor is odd, so different indexes have different words.
-    ((page * WORDS + word) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    ((page * LINES + line) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-fn read(page: &[u8], word: usize) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&page[word * 8..][..8]);
-    u64::from_ne_bytes(bytes)
+/// The word of a line of a page.
+fn read(page: &[u8], line: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&page[line * LINE..][..8]);
+    u64::from_ne_bytes(word)
+}
+
+fn write(page: &mut [u8], line: usize, word: u64) {
+    page[line * LINE..][..8].copy_from_slice(&word.to_ne_bytes());
 }
 
 /// Tolerance within which weights count as reached, percentage points.
@@ -404,12 +409,12 @@ mod tests {
         memory.fill(1);
         fill(&mut memory);
         let mut words: Vec<u64> =
-            (0..4 * WORDS).map(|at| read(&memory[at / WORDS * PAGE..], at % WORDS)).collect();
+            (0..4 * LINES).map(|at| read(&memory[at / LINES * PAGE..], at % LINES)).collect();
         words.retain(|word| *word != 0);
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), 4 * (WORDS - 1), "each place has a word of its own");
-        memory[PAGE + 8] ^= 1;
+        assert_eq!(words.len(), 4 * (LINES - 1), "each place has a word of its own");
+        memory[PAGE + LINE] ^= 1;
         let (args, stop) = (TouchArgs::default(), AtomicBool::new(false));
         let why = checked(&args, &mut memory, &stop, &mut vec![]).unwrap_err().to_string();
         assert_eq!(why, "page 1 does not hold what was written");

@@ -53,11 +53,11 @@ fn pages_are_on_the_node_of_their_thread() {
     });
 }
 
-/// Threads migrate at random for 6 s of the guest's clock, while the kernel's NUMA balancing is on.
+/// Threads migrate at random for 3 s of the guest's clock, while the kernel's NUMA balancing is on.
 /// No page has wrong content.
 #[test]
 fn no_page_is_wrong_when_threads_migrate() {
-    let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 6";
+    let run = "run extend 6MiB --dram 6MiB --rounds 1 --migrate 3";
     let steps = format!("write /proc/sys/kernel/numa_balancing 1\n{run}\n{run} --signal");
     on_each(&WITH_MOVES, |series| {
         let Some(record) = guest_record(series, "two-sockets", &steps) else { return };
