@@ -3,9 +3,9 @@
 //!
 //! Extends the memory of threads with a store in memory, and with frames on all nodes that have
 //! CPUs. For each such node, a thread fills its own array of `SIZE` bytes and then sweeps it, while
-//! the thread stays on the node. A sweep checks and changes the first word of each cache line. After
-//! each round, the program prints for each thread on which nodes the resident pages of its array
-//! are: `round 1 node 1 pages 0:3 1:4093`.
+//! the thread stays on the node. A sweep checks and changes the first word of each cache line.
+//! After each round, the program prints for each thread on which nodes the resident pages of its
+//! array are: `round 1 node 1 pages 0:3 1:4093`.
 //!
 //! - `--dram`: the budget of all threads.
 //! - `--fixed`: the nodes have fixed, equal shares of the budget; otherwise shares follow the use.
