@@ -224,7 +224,7 @@ fn a_program_of_one_thread_gains_nothing() {
     assert_eq!(document["app"]["exit_code"], 0, "{document}");
     let written = fs::read_to_string(&demand).unwrap();
     assert!(written.contains("\nthreads = 1\n"), "{written}");
-    // With and without a counted bandwidth, the demand is far below the tier's maximum.
+    // With and without a bandwidth from counters, the demand is far below the tier's maximum.
     for bandwidth in ["", "bandwidth_gbps = 8.0\n", "bandwidth_gbps = 20.0\n"] {
         let head = "name = \"one\"\nmix = { read_share = 0.75, read_share_range = [0.5, 1.0] }\n";
         let run = "[[local]]\nthreads = 1\nruntime_s = 4.3\n";

@@ -1,5 +1,6 @@
-//! A sweep writes the same bytes on any number of cores, and after an interruption at any point. It
-//! detects altered rows, and accepts demand files and weights.
+//! Tests of `--sweep`. The CSV file has the same bytes on any number of cores, and when the sweep
+//! is interrupted at any point and resumed. A resumed sweep detects rows that were changed. The
+//! cases may name demand files and weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -395,7 +395,7 @@ mod tests {
         }
         let blocks: Vec<u32> = visits.chunks(32).map(|of_block| of_block[0] / 64).collect();
         assert!(!blocks[..16].is_sorted() && blocks[..16] != blocks[16..], "{blocks:?}");
-        // With a stride of 128 bytes or more, a lap is one pass.
+        // With a stride of 128 bytes or more, a lap visits all lines of a block together.
         let apart = ChaseShape { stride: 128, ..SHAPE }.visits(0);
         assert!(apart.chunks(32).all(|of| of.iter().all(|line| line / 32 == of[0] / 32)));
     }

@@ -406,8 +406,8 @@ mod tests {
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // The requested bandwidth may be out of reach: from one run to the next, other programs
-            // may take three quarters of the bandwidth of a shared machine.
+            // `most` is from an earlier run. On a shared machine, other programs may take so much
+            // bandwidth since then that a quarter of it is out of reach.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));

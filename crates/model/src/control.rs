@@ -158,8 +158,8 @@ impl Controller {
         Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The first target of the scopes of `domain`, which holds before the first observation: the
-    /// share of pages on each tier of the machine. `tiers` is the number of tiers.
+    /// The share of pages that each of the machine's `tiers` tiers is to have before the first
+    /// observation. It applies to the scopes of `domain`.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let control = &self.domains[domain];
         control.of_machine(&control.target, tiers)

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn mremap(
         }
         return kernel();
     }
-    // A mapping that grows to the size of extended allocations is extended from then on.
+    // A mapping that grows to the size from which the pager manages mappings becomes a region.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
     match pager_for(new).filter(|_| grows) {
         Some(pager) => inside(|| adopt(pager, &old, new)).unwrap_or_else(kernel),

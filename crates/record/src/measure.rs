@@ -443,8 +443,8 @@ impl MeasureDocument {
         best
     }
 
-    /// The best weights at each measured load. The latency of a choice of weights at a load is
-    /// interpolated between the points of these weights.
+    /// The weights with the lowest latency at each measured load. If weights were not measured at
+    /// this load, their latency is interpolated between their measurements at other loads.
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;

@@ -50,8 +50,8 @@ pub struct LayerRun {
     pub pages: Range<Page>,
 }
 
-/// A unit of neighbouring pages of a layer, whose space is allocated and freed together. Units are
-/// reported when their first page is written, and when their last page is erased.
+/// Neighbouring pages of a layer, whose space is allocated when their first page is written, and
+/// freed when their last page is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     /// The layer.

@@ -148,7 +148,7 @@ impl PowerSections<'_> {
         Ok((power, energy))
     }
 
-    /// The error of the card's file for `why`, with the line of the field that `why` names.
+    /// Converts `why` to an error of the card's file, with the line of the field that `why` names.
     fn at_field(&self, reader: &FigureReader<'_>, why: &PowerError) -> FileError {
         let pair = match why.field.as_str() {
             "save.blocks" => self.save.map(|save| &save.blocks),

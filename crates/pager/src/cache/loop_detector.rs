@@ -23,11 +23,11 @@ use std::{collections::VecDeque, ops::Range};
 /// longer loop, protection could keep only a small part of the pages.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// A loop begins when the share of reads that belong to a loop exceeds this value.
+/// The detector reports a loop when more than this share of recent reads fit a loop.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop ends when the share of reads that belong to a loop falls below this value. The phase has
-/// ended then, and its pages must not stay protected.
+/// The loop has ended when less than this share of recent reads fit it. Its pages must not stay
+/// protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before as many pages are evicted as the

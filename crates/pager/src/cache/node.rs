@@ -268,7 +268,7 @@ impl Cache {
         }
     }
 
-    /// Free frames that a node needs neither for its reserve nor for its release target.
+    /// Free frames of a node beyond its reserve and beyond the frames that it must still give back.
     fn spare(&self, node: Node) -> u32 {
         let needed = self.reclaim.reserve(node) + self.release_backlog(node);
         self.residency.free_frames(node).saturating_sub(needed)

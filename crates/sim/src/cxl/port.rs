@@ -196,9 +196,9 @@ impl Port {
         }
     }
 
-    /// Takes the next line of the stream of `slot`. Returns the index of its sub-channel, and the
-    /// index of the line within the sub-channel. Threads read sequentially, and write sequentially
-    /// at other addresses.
+    /// Takes the next cache line of the stream of `slot`. Returns the index of its sub-channel, and
+    /// the index of the line within the sub-channel. Each stream is sequential, and writes have
+    /// streams of their own, at other addresses.
     fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];

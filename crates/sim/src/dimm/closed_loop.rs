@@ -93,7 +93,7 @@ impl Fabric {
     }
 }
 
-/// Maximum number of outstanding lines of a load.
+/// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
 /// The share of writes is kept as an integer. `PARTS` stands for a share of 1: only writes.

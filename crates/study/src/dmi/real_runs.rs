@@ -130,8 +130,8 @@ fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f6
     row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
 
-/// The policy of a real run: Colloid's closed form, or the prototype's calibrator with the cutoff
-/// of the run.
+/// The policy that a published run on hardware had: Colloid, as its closed form, or the calibrator
+/// of the DMI prototype, with the run's cutoff bandwidth if the study gives one.
 fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     let tiers = tiers.to_vec();
     if is_colloid(run) {

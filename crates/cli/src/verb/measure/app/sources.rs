@@ -158,7 +158,8 @@ fn monitor<'a>(
     }
 }
 
-/// Describes the quantities that a plan of counters covers.
+/// Tells by how many hardware counters `plan` measures the bandwidth and the memory latency, and
+/// which counters are missing.
 fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
