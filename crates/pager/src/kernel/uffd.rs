@@ -308,6 +308,7 @@ impl Userfault {
         len: usize,
         tries_max: u32,
     ) -> Result<(), (usize, Errno)> {
+        let bytes = |moved: i64| usize::try_from(moved).unwrap_or(0);
         let (mut done, mut tries) = (0, 0);
         while done < len {
             let at = |start: usize| (start + done) as u64;
@@ -316,11 +317,10 @@ impl Userfault {
             match self.call::<MOVE, _>(&mut moving) {
                 Ok(()) => return Ok(()),
                 // Interrupted: `moved` bytes are done, and the rest is retried.
-                Err(Errno::AGAIN) => done += usize::try_from(moving.moved).unwrap_or(0),
-                // The pages of a finished transfer may stay pinned for a moment.
+                Err(Errno::AGAIN) => (done, tries) = (done + bytes(moving.moved), 0),
+                // The first page is pinned. It may be so for a moment after a transfer.
                 Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
-                    done += usize::try_from(moving.moved).unwrap_or(0);
                     std::thread::yield_now();
                 }
                 // Linux 6.18 moves the shared zero page, counts it as not moved, and meets it again
