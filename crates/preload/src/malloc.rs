@@ -8,7 +8,7 @@ use crate::{
     errno,
     next::{Next, early, next},
     start::pager_for,
-    state::{count_unextended, inside, pager_of, uncount_unextended},
+    state::{BYTES_MIN, count_unextended, inside, pager_of, uncount_unextended},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use interleaf_procfs::page::PAGE_BYTES;
@@ -41,8 +41,10 @@ fn allocate(
     });
     block.unwrap_or_else(|| {
         let block = other();
-        if !block.is_null() {
-            count_unextended(bytes);
+        // The size of a small block is not asked for: a usable size is less than twice the request.
+        if bytes >= BYTES_MIN / 2 {
+            // SAFETY: the next definition has just returned the block.
+            count_unextended(unsafe { counted_bytes(next, block) });
         }
         block
     })
@@ -55,8 +57,8 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes to subtract from the count of unextended bytes when a block that the next definition
-/// has allocated is freed.
+/// The bytes by which a block of the next definition adds to the count of unextended bytes: its
+/// usable size, which is known again when the block is freed.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
@@ -226,7 +228,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
             let new = (next.realloc)(memory, bytes);
             if !new.is_null() || bytes == 0 {
                 uncount_unextended(had);
-                count_unextended(if next.is_of_libc { bytes } else { 0 });
+                count_unextended(counted_bytes(next, new));
             }
             new
         };
