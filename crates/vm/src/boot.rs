@@ -15,7 +15,7 @@ use interleaf_guest::{blocks, step};
 use crate::{
     initramfs::Initramfs,
     kernel::{Kernel, Series},
-    machine::{ListenEnd, Machine, Watch},
+    machine::{self, CONSOLE, ListenEnd, Machine, Watch},
     outcome::{Outcome, Record},
     program,
     qemu::Unpacked,
@@ -171,9 +171,7 @@ impl<'a> Boot<'a> {
         }
         let status = qemu.child.wait()?;
         record.took = qemu.started.elapsed();
-        // If QEMU failed before it created the file, the console is empty.
-        let console = fs::read(folder.path().join("console")).unwrap_or_default();
-        record.console = String::from_utf8_lossy(&console).replace('\r', "");
+        record.console = machine::console(folder.path());
         let panic = record.console.lines().find(|line| line.contains("Kernel panic - "));
         Ok(if let Some(why) = panic {
             Outcome::Panicked { why: why.to_string(), record }
@@ -241,7 +239,7 @@ impl<'a> Boot<'a> {
             ])
             .args(self.start(kernel, folder, start)?)
             .arg("-serial")
-            .arg(format!("file:{}", folder.join("console").display()))
+            .arg(format!("file:{}", folder.join(CONSOLE).display()))
             .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
             .args(
                 self.has_virtual_clock()

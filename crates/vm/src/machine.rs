@@ -1,7 +1,9 @@
 //! A running virtual machine: the QEMU process, and the port over which the guest reports.
 
 use std::{
+    fs,
     io::{self, BufRead, BufReader, Write},
+    path::Path,
     process::{Child, ChildStdin, Command},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
@@ -18,6 +20,15 @@ pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 
 /// Interval at which a [`Watch`] is called without a line.
 const WATCH_PERIOD: Duration = Duration::from_millis(20);
+
+/// The file in the guest's folder to which the kernel logs.
+pub(crate) const CONSOLE: &str = "console";
+
+/// The kernel's log of a guest with this folder; empty if QEMU failed before it created the file.
+pub(crate) fn console(folder: &Path) -> String {
+    let console = fs::read(folder.join(CONSOLE)).unwrap_or_default();
+    String::from_utf8_lossy(&console).replace('\r', "")
+}
 
 /// A QEMU process, killed when dropped.
 pub(crate) struct Machine {

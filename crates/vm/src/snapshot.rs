@@ -16,7 +16,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{machine::Machine, program};
+use crate::{
+    machine::{Machine, console},
+    outcome::Record,
+    program,
+};
 
 /// Limit of QEMU's rate while it saves: none.
 const RATE_MAX: u64 = 1 << 40;
@@ -68,7 +72,10 @@ impl Snapshot {
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("qmp");
         let mut waiting = Machine::start(&mut command(folder.path(), &socket)?)?;
-        waiting.wait_until_ready(limit)?;
+        waiting.wait_until_ready(limit).map_err(|why| {
+            let record = Record { console: console(folder.path()), ..Record::default() };
+            io::Error::other(format!("{why}\n{record}"))
+        })?;
         let mut monitor = Monitor::connect(&socket)?;
         monitor.execute("qmp_capabilities", json!({}))?;
         monitor.execute("migrate-set-parameters", json!({ "max-bandwidth": RATE_MAX }))?;

@@ -12,7 +12,7 @@ use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
     boot::missing,
-    harness::{guest, not_tested, shown, step},
+    harness::{guest, guest_record_with_files, not_tested, shown, step},
     outcome::Record,
 };
 
@@ -390,6 +390,39 @@ fn a_kernel_panic_is_reported() {
         }
         None => {}
         Some(outcome) => panic!("{outcome}"),
+    }
+}
+
+#[test]
+fn a_panic_before_a_snapshot_is_reported() {
+    if let Some(outcome) = missing(Series::Newest) {
+        return not_tested(&outcome);
+    }
+    let machine = one();
+    let mut boot = Boot::new(Series::Newest, &machine, guest(), "sleep 1s");
+    boot.command_line = "rdinit=/none root=/none";
+    boot.is_resumed = true;
+    let why = boot.run().unwrap_err().to_string();
+    assert!(why.starts_with("no snapshot: the guest stopped while it booted"), "{why}");
+    assert!(why.contains("Unable to mount root"), "{why}");
+}
+
+/// Each guest gets the files that it alone has, in several blocks, and not those of another guest
+/// of the same snapshot.
+#[test]
+fn guests_of_a_snapshot_have_their_own_files() {
+    for name in ["first", "second"] {
+        let text = format!("{name}\n").repeat(1000);
+        let files = [(&*format!("/of/{name}"), text.clone())];
+        let steps = format!("read /of/{name}\nlist /of");
+        let Some(record) =
+            guest_record_with_files(Series::Of(6, 12), "one-node", &steps, &files, &|_| ())
+        else {
+            return;
+        };
+        assert_eq!(shown(&record, &format!("read /of/{name}")).join("\n") + "\n", text);
+        assert_eq!(shown(&record, "list /of"), [name]);
+        assert!(record.release.is_some_and(|release| release.starts_with("6.12")));
     }
 }
 
