@@ -550,7 +550,10 @@ fn memory_outside_the_budget_is_reported() {
     assert!(said.contains(outside) && !said.contains("--min-alloc"), "{said}");
     let (stats, said) = run(&["--min-alloc", "64MiB"], "2", "62914560");
     let process = &stats["processes"][0];
-    assert_eq!((&stats["evicted_pages"], &process["left_bytes"]), (&0.into(), &(120 << 20).into()));
+    assert_eq!(stats["evicted_pages"], 0, "{stats}");
+    // The C library rounds a block up to whole pages.
+    let left = process["left_bytes"].as_u64().unwrap();
+    assert!((120 << 20..(120 << 20) + (1 << 14)).contains(&left), "{stats}");
     let left = "120 MiB are in allocations of 128 KiB and more from before their sum reached 64 \
                 MiB: a lower --min-alloc extends them";
     assert!(process["outside_bytes"].is_null() || said.contains(left), "{said}");

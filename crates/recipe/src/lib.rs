@@ -64,8 +64,7 @@ pub struct Recipe {
     scale: Scale,
     /// Bytes of memory for an item of the problem.
     bytes_per_item: f64,
-    /// With `scale = "power"`, the placeholder `{n}` of the command is the number of items raised
-    /// to this power.
+    /// With the scale `power`, `{n}` is the number of items raised to this power.
     #[serde(default = "one")]
     power: f64,
     /// The smallest problem size that the application accepts.
