@@ -40,7 +40,7 @@ use interleaf_store::{FileStore, Options};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::{
-    memory::LINE,
+    memory::{LINE, LINES},
     pages::Pages,
     words::{self, number, size},
 };
@@ -190,7 +190,7 @@ impl Array {
             for (at, line) in bytes.chunks_exact_mut(LINE).enumerate() {
                 let stamp = |sweeps: u64| match sweeps {
                     0 => 0,
-                    _ => (page as u64 * 64 + at as u64 + sweeps).wrapping_mul(FACTOR) ^ node,
+                    _ => ((page * LINES + at) as u64 + sweeps).wrapping_mul(FACTOR) ^ node,
                 };
                 let word = &mut line[..8];
                 is_right &= *word == stamp(sweeps).to_ne_bytes();

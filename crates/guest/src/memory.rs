@@ -10,12 +10,16 @@ use interleaf_linux::{
     process::numa_maps::{self, Mapping, NodeBytes},
     root::Root,
 };
+use interleaf_pager::page::PAGE_BYTES;
 use memmap2::{Advice, MmapMut};
 
 /// Size of a cache line, bytes. Programs write and verify only the first word of each line. All
 /// words would tell no more, because kernel and pager move whole pages, and would take an emulated
 /// processor a second for each 12 MiB.
 pub const LINE: usize = 64;
+
+/// Cache lines in a page.
+pub const LINES: usize = PAGE_BYTES / LINE;
 
 /// Anonymous memory with separate lines in `numa_maps`.
 ///

@@ -38,14 +38,14 @@ use memmap2::Advice;
 use signal_hook::{consts::SIGTERM, flag};
 
 use interleaf_linux::{place::mempolicy::Policy, process::numa_maps::NodeBytes};
+use interleaf_pager::page::PAGE_BYTES;
 
 use crate::{
-    memory::{LINE, Memory, mappings, within},
+    memory::{LINE, LINES, Memory, mappings, within},
     pages::Pages,
     words::{list, nodes, number, size},
 };
 
-const PAGE: usize = 4096;
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -247,7 +247,7 @@ fn checked(
         // Verifies line 0, which has the number of the round, and one of the other lines. Each
         // round verifies another one of them.
         let line = 1 + round as usize % (LINES - 1);
-        for (page, bytes) in memory.chunks_exact_mut(PAGE).enumerate() {
+        for (page, bytes) in memory.chunks_exact_mut(PAGE_BYTES).enumerate() {
             if read(bytes, 0) != round || read(bytes, line) != stamp(page, line) {
                 return Err(lost(page));
             }
@@ -257,7 +257,7 @@ fn checked(
         awaited.report(memory, out)?;
         rest(begun);
     }
-    for (page, bytes) in memory.chunks_exact(PAGE).enumerate() {
+    for (page, bytes) in memory.chunks_exact(PAGE_BYTES).enumerate() {
         let is_kept = (1..LINES).all(|line| read(bytes, line) == stamp(page, line));
         if read(bytes, 0) != round || !is_kept {
             return Err(lost(page));
@@ -280,13 +280,10 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// Interval between samples of the placement for `--tell`. A sample costs more than a sweep.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Cache lines in a page.
-const LINES: usize = PAGE / LINE;
-
 /// Fills each page: line 0 with 0, the number of the first round of checks, and the other lines
 /// with unique values.
 fn fill(memory: &mut [u8]) {
-    for (page, bytes) in memory.chunks_exact_mut(PAGE).enumerate() {
+    for (page, bytes) in memory.chunks_exact_mut(PAGE_BYTES).enumerate() {
         write(bytes, 0, 0);
         for line in 1..LINES {
             write(bytes, line, stamp(page, line));
@@ -362,7 +359,7 @@ pub(crate) fn placed(memory: &Memory) -> io::Result<NodeBytes> {
 
 /// Writes to each page.
 pub(crate) fn sweep(memory: &mut [u8]) {
-    for byte in memory.iter_mut().step_by(PAGE) {
+    for byte in memory.iter_mut().step_by(PAGE_BYTES) {
         *byte = byte.wrapping_add(1);
     }
 }
@@ -405,16 +402,16 @@ mod tests {
 
     #[test]
     fn lost_words_are_detected() {
-        let mut memory = Memory::map(4 * PAGE, Advice::NoHugePage).unwrap();
+        let mut memory = Memory::map(4 * PAGE_BYTES, Advice::NoHugePage).unwrap();
         memory.fill(1);
         fill(&mut memory);
         let mut words: Vec<u64> =
-            (0..4 * LINES).map(|at| read(&memory[at / LINES * PAGE..], at % LINES)).collect();
+            (0..4 * LINES).map(|at| read(&memory[at / LINES * PAGE_BYTES..], at % LINES)).collect();
         words.retain(|word| *word != 0);
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 4 * (LINES - 1), "each place has a word of its own");
-        memory[PAGE + LINE] ^= 1;
+        memory[PAGE_BYTES + LINE] ^= 1;
         let (args, stop) = (TouchArgs::default(), AtomicBool::new(false));
         let why = checked(&args, &mut memory, &stop, &mut vec![]).unwrap_err().to_string();
         assert_eq!(why, "page 1 does not hold what was written");

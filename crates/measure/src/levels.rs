@@ -154,7 +154,8 @@ fn latency(run: &[Visited]) -> f64 {
 }
 
 /// The size at which the latency crosses `bound`, searched from the middle of the plateau `run` on.
-/// It is interpolated between two points.
+/// Between two points, the logarithm of the size is linear in the latency. If no point exceeds the
+/// bound, the result is the last size of the plateau.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);

@@ -171,7 +171,7 @@ mod tests {
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
         // `interleaf-8-1` is of a killed process, `theirs` of another program, and `interleaf-x`
         // has a name that Interleaf does not use. `interleaf-7-9876` is of the running process 7.
-        // It is removed before `open`, which creates it.
+        // The group `interleaf-7-9876` is removed before `open`, because `open` creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

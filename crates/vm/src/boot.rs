@@ -272,11 +272,11 @@ impl<'a> Boot<'a> {
         let line = format!("{COMMAND_LINE} {LEFT_OUT} {}", self.command_line);
         let mut words: Vec<OsString> = vec!["-kernel".into(), kernel.image.clone().into()];
         words.extend(["-initrd".into(), initrd.into(), "-append".into(), line.trim().into()]);
-        let monitor = monitor.map(|socket| format!("unix:{},server=on,wait=off", socket.display()));
-        words.extend(monitor.into_iter().flat_map(|at| ["-qmp".into(), at.into()]));
-        if matches!(start, Start::Waiting(_)) {
+        if let Some(socket) = monitor {
+            let at = format!("unix:{},server=on,wait=off", socket.display());
             // Without its state "stopped" in the snapshot, the guest runs as soon as it is loaded.
-            words.extend(["-global", "migration.store-global-state=off"].map(OsString::from));
+            let state = "migration.store-global-state=off";
+            words.extend(["-qmp", &*at, "-global", state].map(OsString::from));
         }
         Ok(words)
     }

@@ -41,8 +41,7 @@ fn an_output_is_replaced_and_keeps_mode_and_links() {
     fs::set_permissions(at("real"), fs::Permissions::from_mode(0o640)).unwrap();
     symlink("real", at("link")).unwrap();
     symlink("later", at("dangling")).unwrap();
-    // These files have names that an implementation might use for temporary files. They must not
-    // change.
+    // Files with names that an implementation might use for temporary files must not change.
     for name in ["real.new", ".real.new", "link.new"] {
         fs::write(at(name), "bystander").unwrap();
     }
