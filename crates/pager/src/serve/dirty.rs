@@ -1,16 +1,17 @@
 //! Finds dirty pages by hashes of their content.
 //!
-//! The kernel reports writes only to write-protected pages, and write-protected pages cannot be
-//! moved. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
+//! The kernel reports writes only to write-protected pages. A page is writable from its move into a
+//! region until it is protected, and writes before its protection would be lost. So the pager
+//! compares the content of pages, by 64-bit hashes (XXH3). Two different
 //! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
 //! second, this happens once in half a million years.
 
 use crate::{
     cache::{DirtyPages, Span},
     kernel::frames::Frames,
-    page::PAGE_BYTES,
+    page::{HUGE_BYTES, PAGE_BYTES, Page},
 };
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
 /// Up to this order an extent that was mapped by a write counts as dirty as a whole.
@@ -19,50 +20,82 @@ const COARSE_ORDER: u8 = 2;
 /// The hash of an unknown content: the page counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// For each frame, the hash of the content that the store holds of its page.
+/// The hashes of the store's content of pages. A page keeps its hash while it is absent, so that it
+/// is hashed once for each eviction, and not again when it is read back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
-    stored: Vec<u64>,
-    /// Hashes of the pages of dirty extents, keyed by the first frame. They become the hashes of
-    /// the stored content when the extent is written back.
-    unsaved: HashMap<u32, Vec<u64>>,
+    /// For each huge page, the hashes of its pages; `None` if all are unknown.
+    stored: Vec<Option<Box<Hashes>>>,
+    /// Hashes of the pages of dirty extents, keyed by the first page. They become the hashes of the
+    /// stored content when the extent is written back.
+    unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
 
+/// Hashes of the pages of a huge page.
+type Hashes = [u64; HUGE_PAGES];
+
+/// Number of pages in a huge page.
+const HUGE_PAGES: usize = HUGE_BYTES / PAGE_BYTES;
+
 impl DirtyTracker {
-    /// Hashes for frames that are all zeros.
-    pub(crate) fn new(frames: usize) -> Self {
+    /// A tracker for a store whose content is unknown.
+    pub(crate) fn new() -> Self {
         let hash_of_zeros = XxHash3_64::oneshot(&[0; PAGE_BYTES]);
-        Self { stored: vec![hash_of_zeros; frames], unsaved: HashMap::new(), hash_of_zeros }
+        Self { stored: vec![], unsaved: HashMap::new(), hash_of_zeros }
     }
 
     /// Records that the frames of a span are zeros, and so are their pages in the store.
     pub(crate) fn record_zeros(&mut self, span: Span) {
-        self.stored[frames(span)].fill(self.hash_of_zeros);
+        let zeros = self.hash_of_zeros;
+        self.stored_mut(span).fill(zeros);
     }
 
-    /// Records the content of the frames of a span that were just read from the store.
+    /// Records the content of the frames of a span that were just read from the store. Only pages
+    /// with an unknown hash are hashed.
     pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
-        for frame in frames(span) {
-            self.stored[frame] = hash(memory, frame);
+        for (stored, frame) in self.stored_mut(span).iter_mut().zip(frames(span)) {
+            if *stored == UNKNOWN {
+                *stored = hash(memory, frame);
+            }
         }
     }
 
     /// Records that the frames of a span were written back with the content that `find` hashed
     /// last.
     pub(crate) fn record_written(&mut self, span: Span) {
-        match self.unsaved.remove(&span.frame) {
+        match self.unsaved.remove(&span.page) {
             Some(unsaved) if unsaved.len() == frames(span).len() => {
-                self.stored[frames(span)].copy_from_slice(&unsaved);
+                self.stored_mut(span).copy_from_slice(&unsaved);
             }
-            _ => self.forget(span),
+            _ => self.forget(span.pages()),
         }
     }
 
-    /// Records that the store's content of a span is unknown.
-    pub(crate) fn forget(&mut self, span: Span) {
-        self.unsaved.remove(&span.frame);
-        self.stored[frames(span)].fill(UNKNOWN);
+    /// Records that the store's content of pages is unknown.
+    pub(crate) fn forget(&mut self, pages: Range<Page>) {
+        let mut page = pages.start;
+        while page < pages.end {
+            let (huge, first) = (page as usize / HUGE_PAGES, page as usize % HUGE_PAGES);
+            let count = (HUGE_PAGES - first).min((pages.end - page) as usize);
+            match self.stored.get_mut(huge) {
+                Some(hashes) if count == HUGE_PAGES => *hashes = None,
+                Some(Some(hashes)) => hashes[first..first + count].fill(UNKNOWN),
+                _ => {}
+            }
+            page += count as Page;
+        }
+        self.unsaved.remove(&pages.start);
+    }
+
+    /// The hashes of the pages of a span.
+    fn stored_mut(&mut self, span: Span) -> &mut [u64] {
+        let (huge, first) = (span.page as usize / HUGE_PAGES, span.page as usize % HUGE_PAGES);
+        if self.stored.len() <= huge {
+            self.stored.resize(huge + 1, None);
+        }
+        let hashes = self.stored[huge].get_or_insert_with(|| Box::new([UNKNOWN; HUGE_PAGES]));
+        &mut hashes[first..first + (1 << span.order)]
     }
 
     /// The dirty pages of a span. If `is_dirty` is true, the program is known to have written to
@@ -71,25 +104,82 @@ impl DirtyTracker {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let is_known = is_dirty && span.order <= COARSE_ORDER;
         let mut dirty = DirtyPages::EMPTY;
-        let before = &self.stored[frames(span)];
+        let before = self.stored_mut(span);
         for (page, (before, now)) in before.iter().zip(&unsaved).enumerate() {
             if is_known || *before == UNKNOWN || before != now {
                 dirty.insert(page);
             }
         }
         if dirty.is_empty() {
-            self.unsaved.remove(&span.frame);
+            self.unsaved.remove(&span.page);
         } else {
-            self.unsaved.insert(span.frame, unsaved);
+            self.unsaved.insert(span.page, unsaved);
         }
         dirty
     }
 }
 
-fn frames(span: Span) -> std::ops::Range<usize> {
+fn frames(span: Span) -> Range<usize> {
     span.frame as usize..span.frame as usize + (1 << span.order)
 }
 
 fn hash(memory: &Frames, frame: usize) -> u64 {
     XxHash3_64::oneshot(memory.page(frame * PAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Span = Span { page: 510, frame: 0, order: 1 };
+
+    /// Two frames, filled with a byte.
+    fn frames_of(byte: u8) -> Frames {
+        let mut memory = Frames::plain(2).expect("memory");
+        memory.part_mut(0..2 * PAGE_BYTES).fill(byte);
+        memory
+    }
+
+    fn dirty(tracker: &mut DirtyTracker, memory: &Frames, is_dirty: bool) -> Vec<usize> {
+        let dirty = tracker.find(memory, SPAN, is_dirty);
+        (0..2).filter(|page| dirty.contains(*page)).collect()
+    }
+
+    #[test]
+    fn pages_are_dirty_whose_content_differs_from_the_store() {
+        let (mut tracker, mut memory) = (DirtyTracker::new(), frames_of(1));
+        assert_eq!(dirty(&mut tracker, &memory, false), [0, 1], "the store's content is unknown");
+        tracker.record_read(&memory, SPAN);
+        assert!(dirty(&mut tracker, &memory, false).is_empty());
+        assert_eq!(dirty(&mut tracker, &memory, true), [0, 1], "known to be dirty");
+        memory.part_mut(PAGE_BYTES..2 * PAGE_BYTES)[7] = 2;
+        assert_eq!(dirty(&mut tracker, &memory, false), [1]);
+        tracker.record_written(SPAN);
+        assert!(dirty(&mut tracker, &memory, false).is_empty());
+        tracker.record_zeros(SPAN);
+        assert_eq!(dirty(&mut tracker, &memory, false), [0, 1]);
+        assert!(dirty(&mut tracker, &frames_of(0), false).is_empty());
+    }
+
+    #[test]
+    fn a_page_that_is_read_back_is_not_hashed_again() {
+        let (mut tracker, memory) = (DirtyTracker::new(), frames_of(1));
+        dirty(&mut tracker, &memory, false);
+        tracker.record_written(SPAN);
+        tracker.record_read(&frames_of(2), SPAN);
+        assert!(dirty(&mut tracker, &memory, false).is_empty());
+    }
+
+    #[test]
+    fn forgotten_pages_are_hashed_when_they_are_read() {
+        for pages in [510..512, 0..1024, 511..513] {
+            let (mut tracker, memory) = (DirtyTracker::new(), frames_of(1));
+            tracker.record_read(&memory, SPAN);
+            tracker.forget(pages.clone());
+            let first = usize::from(pages.start == 511);
+            assert_eq!(dirty(&mut tracker, &memory, false)[0], first, "{pages:?}");
+            tracker.record_read(&memory, SPAN);
+            assert!(dirty(&mut tracker, &memory, false).is_empty(), "{pages:?}");
+        }
+    }
 }

@@ -237,7 +237,6 @@ impl FaultServer {
         cache: Cache,
         store: Box<dyn Store>,
     ) -> Self {
-        let count = cache.division().frames();
         let waiters = match context.mode {
             FaultMode::Thread => None,
             FaultMode::Signal => Some(Arc::default()),
@@ -249,7 +248,7 @@ impl FaultServer {
             space,
             store,
             cache,
-            dirty: DirtyTracker::new(count as usize),
+            dirty: DirtyTracker::new(),
             transfers: Transfers::default(),
             moving_out: VecDeque::new(),
             poisoned: BTreeSet::new(),
@@ -590,7 +589,7 @@ impl FaultServer {
                 Action::Drop(id, span) => {
                     let page = self.context.address(span.page);
                     self.space.drop_pinned(&mut self.frames, &bytes(span), page);
-                    self.dirty.forget(span);
+                    self.dirty.forget(span.pages());
                     self.cache
                         .react(Event::MovedOut(id, DirtyPages::all(1 << span.order)), actions);
                 }
@@ -601,6 +600,7 @@ impl FaultServer {
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE_BYTES as u64, pages * PAGE_BYTES as u64);
+                    self.dirty.forget(page..page + pages);
                     self.clear_poison(page..page + pages);
                     self.finish_discard(page, actions);
                 }
@@ -649,7 +649,7 @@ impl FaultServer {
             // Some pages were missing. It is unknown which, so all pages of the extent count as
             // dirty.
             Ok(true) => {
-                self.dirty.forget(span);
+                self.dirty.forget(span.pages());
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))
             }
             Ok(false) => Event::MovedOut(id, self.dirty.find(&self.frames, span, is_dirty)),
@@ -675,7 +675,7 @@ impl FaultServer {
             match (is_done, is_write) {
                 (true, true) => self.dirty.record_written(span),
                 (true, false) => self.dirty.record_read(&self.frames, span),
-                (false, _) => self.dirty.forget(span),
+                (false, _) => self.dirty.forget(span.pages()),
             }
             let event = if is_write { Event::Wrote(id, result) } else { Event::Filled(id, result) };
             self.cache.react(event, actions);
