@@ -10,10 +10,8 @@
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
 use divan::{Bencher, counter::ItemsCount};
-use interleaf_pager::{
-    advice::Advice, cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager,
-    prefetch::Limits,
-};
+use interleaf_pager::{cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager};
+use interleaf_prefetch::{Limits, advice::Advice};
 use interleaf_store::{FileStore, Options};
 use std::{
     mem::zeroed,

@@ -6,7 +6,9 @@
 mod failure;
 
 use failure::{Failure, Status, answer};
-use interleaf_pager::{advice::Advice, cache::Settings, page::PAGE_BYTES, pager};
+use interleaf_pager::{cache::Settings, pager};
+use interleaf_prefetch::advice::Advice;
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::{FileStore, Options as StoreOptions};
 use libc::{c_char, c_int, c_void, size_t};
 use std::{

@@ -33,9 +33,9 @@ use interleaf_pager::{
     cache::Settings,
     kernel::uffd::FaultMode,
     nodes::{NodeBudget, Nodes},
-    page::PAGE_BYTES,
     pager::{Pager, Region},
 };
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::{FileStore, Options};
 use rustix::thread::{CpuSet, sched_setaffinity};
 

@@ -10,7 +10,7 @@ use interleaf_linux::{
     process::numa_maps::{self, Mapping, NodeBytes},
     root::Root,
 };
-use interleaf_pager::page::PAGE_BYTES;
+use interleaf_procfs::page::PAGE_BYTES;
 use memmap2::{Advice, MmapMut};
 
 /// Size of a cache line, bytes. Programs write and verify only the first word of each line. All

@@ -38,7 +38,7 @@ use memmap2::Advice;
 use signal_hook::{consts::SIGTERM, flag};
 
 use interleaf_linux::{place::mempolicy::Policy, process::numa_maps::NodeBytes};
-use interleaf_pager::page::PAGE_BYTES;
+use interleaf_procfs::page::PAGE_BYTES;
 
 use crate::{
     memory::{LINE, LINES, Memory, mappings, within},

@@ -98,13 +98,13 @@ pub(crate) use advise::pinned_max;
 pub use event::{Action, DirtyPages, Event, Failed, PageFault, Span};
 pub use fast_path::MapAttempt;
 
-use crate::prefetch::{Limits, Tally};
 use advise::ProgramAdvice;
 use budget::Released;
 use durability::Durability;
 use evict::Reclaim;
 use extent::{Extent, ExtentState, WaitingFault};
 use fault_around::FaultAround;
+use interleaf_prefetch::{Limits, Tally};
 use node::{Division, Shares};
 use prefetch_queue::PrefetchQueue;
 use regions::Regions;
@@ -147,8 +147,8 @@ pub struct Counts {
     pub footprint: u64,
     /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
     pub stalled_ns: u64,
-    /// Outcome of the prefetches that the fault history predicts (`prefetch/history.rs`). All other
-    /// prefetches follow from streams, matrix blocks and advice.
+    /// Outcome of the prefetches that the fault history predicts (`interleaf_prefetch::history`).
+    /// All other prefetches follow from streams, matrix blocks and advice.
     pub history: Tally,
 }
 

@@ -2,17 +2,11 @@
 //!
 //! A large allocation is stored on a drive, and its working set is in DRAM. A thread that touches a
 //! page which is not mapped takes a page fault and waits until the page is read. Most pages are
-//! read before their first touch, because [`prefetch`] predicts them from earlier faults.
+//! read before their first touch, because `interleaf_prefetch` predicts them from earlier faults.
 //!
-//! All decisions are pure: [`cache`] and [`prefetch`] get events, and answer with pages to read, to
-//! write back and to evict. The fault server ([`serve`]) executes these actions. Pages that are not
-//! in DRAM are in a store (`interleaf_store`).
-
-pub mod page;
-
-pub mod advice;
-
-pub mod prefetch;
+//! All decisions are pure: [`cache`] and the prefetcher get events, and answer with pages to read,
+//! to write back and to evict. The fault server ([`serve`]) executes these actions. Pages that are
+//! not in DRAM are in a store (`interleaf_store`).
 
 pub mod cache;
 

@@ -1,11 +1,8 @@
 //! The NUMA nodes of the machine as a pager uses them: their numbers, their CPUs, and their shares
 //! of the budget.
 
-use crate::{
-    cache::node::{Division, NODES_MAX, Node},
-    page::PAGE_BYTES,
-};
-use interleaf_procfs::{files::Files, stat::Stat};
+use crate::cache::node::{Division, NODES_MAX, Node};
+use interleaf_procfs::{files::Files, page::PAGE_BYTES, stat::Stat};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,

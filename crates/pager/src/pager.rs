@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "regions are memory that the fault server fills")]
 
 use crate::{
-    advice::Advice,
     cache::{self, Cache, Counts, Settings},
     kernel::{
         address_space::{AddressSpace, PrivateSpace},
@@ -14,7 +13,6 @@ use crate::{
         uffd::FaultMode,
     },
     nodes::Nodes,
-    page::PAGE_BYTES,
     serve::{
         arena::{Arena, Owner},
         context::{Context, Request},
@@ -22,6 +20,8 @@ use crate::{
     },
     session::ledger::SlotGuard,
 };
+use interleaf_prefetch::advice::Advice;
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::Store;
 use interleaf_thread::{Thread, channel, lock};
 use rustix::process::getpid;
@@ -305,7 +305,7 @@ impl Drop for Region {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::prefetch::Limits;
+    use interleaf_prefetch::Limits;
     use interleaf_store::FileStore;
 
     const SETTINGS: Settings =

@@ -1,6 +1,6 @@
 //! A map from ranges of pages to values.
 
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
 /// Maps ranges of pages to values. A page outside of all ranges has no value.

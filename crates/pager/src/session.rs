@@ -55,7 +55,7 @@ const LOCK: &str = "lock";
 const KEPT: &str = "kept";
 
 /// Bytes of a page.
-pub const PAGE_BYTES: u64 = crate::page::PAGE_BYTES as u64;
+pub const PAGE_BYTES: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 
 /// The settings of a session, as `session.json` holds them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{cache::Settings, pager::Pager, prefetch::Limits};
+use interleaf_pager::{cache::Settings, pager::Pager};
+use interleaf_prefetch::Limits;
 use interleaf_store::{FileStore, Options, backing};
 use std::{
     fs::{self, File},

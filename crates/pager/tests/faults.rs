@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{cache::Settings, pager::Pager, prefetch::Limits};
+use interleaf_pager::{cache::Settings, pager::Pager};
+use interleaf_prefetch::Limits;
 use interleaf_store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy};
 use rand_pcg::{
     Pcg64Mcg,

@@ -4,9 +4,8 @@
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{
-    cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager, prefetch::Limits,
-};
+use interleaf_pager::{cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager};
+use interleaf_prefetch::Limits;
 use interleaf_store::FileStore;
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -8,7 +8,8 @@ use crate::{
     shared,
     state::{inside, pager_over},
 };
-use interleaf_pager::{advice::Advice, pager::Pager, serve::context::Inherit};
+use interleaf_pager::{pager::Pager, serve::context::Inherit};
+use interleaf_prefetch::advice::Advice;
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
 

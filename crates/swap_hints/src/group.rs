@@ -4,8 +4,8 @@
 //! changes no setting of the machine.
 
 use crate::{HintPolicy, count, scan::ScannedProcess};
-use interleaf_pager::{page::PAGE_BYTES, prefetch::Limits};
-use interleaf_procfs::cgroup;
+use interleaf_prefetch::Limits;
+use interleaf_procfs::{cgroup, page::PAGE_BYTES};
 use std::{
     collections::BTreeMap,
     fs,

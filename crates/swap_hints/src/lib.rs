@@ -14,11 +14,7 @@ pub mod scan;
 
 pub mod group;
 
-use interleaf_pager::{
-    advice::Advice,
-    page::Page,
-    prefetch::{FaultContext, Limits, stream::Streams},
-};
+use interleaf_prefetch::{FaultContext, Limits, advice::Advice, page::Page, stream::Streams};
 use std::{collections::VecDeque, ops::Range};
 
 /// A range of newly resident pages counts as part of a sequential sweep if it has at least

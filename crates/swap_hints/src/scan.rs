@@ -3,10 +3,11 @@
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
 use crate::Hints;
-use interleaf_pager::page::{self, Page};
+use interleaf_prefetch::page::Page;
 use interleaf_procfs::{
     files::Files,
     maps::{self, Mapping},
+    page,
     pagemap::{PageRegion, scan_resident},
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -23,7 +23,7 @@ const CRATE_LINES_MAX: usize = 16_000;
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// The crates of the workspace that each crate may depend on, except in tests.
-const LAYERS: [(&str, &str); 33] = [
+const LAYERS: [(&str, &str); 34] = [
     ("extend_forecast", ""),
     ("model", ""),
     ("sim", "model"),
@@ -38,10 +38,11 @@ const LAYERS: [(&str, &str); 33] = [
     ("workload", "extend_forecast"),
     ("thread", ""),
     ("store", "poll_server procfs thread"),
-    ("pager", "poll_server procfs store thread"),
-    ("preload", "pager procfs thread"),
-    ("swap_hints", "pager procfs"),
-    ("capi", "pager store"),
+    ("prefetch", "procfs"),
+    ("pager", "poll_server prefetch procfs store thread"),
+    ("preload", "pager prefetch procfs thread"),
+    ("swap_hints", "prefetch procfs"),
+    ("capi", "pager prefetch procfs store"),
     ("console", "linux model"),
     ("catalog", "card console extend_forecast linux model sim"),
     ("recipe", "catalog console model"),
@@ -65,7 +66,7 @@ const LAYERS: [(&str, &str); 33] = [
         "campaign card card_server catalog console daemon extend_forecast job launch linux measure \
           model observe pager policy_process recipe record report sim study workload",
     ),
-    ("guest", "linux model pager store"),
+    ("guest", "linux model pager procfs store"),
     ("vm", "guest model sim"),
     ("qemu_clock", ""),
 ];

@@ -1,7 +1,8 @@
 //! Regions, advice and pins: the calls of a program about its memory.
 
 use super::{Action, Cache, Extent, ExtentState, Settings, node::Node};
-use crate::{advice::Advice, page::Page, ranges::Ranges};
+use crate::ranges::Ranges;
+use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
 /// One frame in this many may be pinned.

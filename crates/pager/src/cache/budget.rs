@@ -5,7 +5,7 @@ use super::{
     frame_pool::{Frame, ORDER_MAX},
     node::Node,
 };
-use crate::prefetch::Limits;
+use interleaf_prefetch::Limits;
 
 /// Maximum number of frames that a node reclaims at the same time in order to release them. The
 /// number is limited, because the drive has to write back the dirty pages in these frames.

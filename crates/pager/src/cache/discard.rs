@@ -2,7 +2,7 @@
 //! zeros.
 
 use super::{Action, Cache, Extent, ExtentState, index::ExtentId};
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {

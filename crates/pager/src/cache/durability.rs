@@ -1,7 +1,7 @@
 //! Durability: which pages the store holds, which are lost, and which are being discarded.
 
 use super::Span;
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
 /// The store counts as failed for writes when the number of consecutive failed writes exceeds the

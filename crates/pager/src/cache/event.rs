@@ -1,14 +1,11 @@
 //! The interface of the cache: its events, and the actions that it requests.
 
-use crate::{
-    advice::Advice,
-    cache::{
-        frame_pool::{Frame, ORDER_MAX},
-        index::ExtentId,
-        node::Node,
-    },
-    page::Page,
+use crate::cache::{
+    frame_pool::{Frame, ORDER_MAX},
+    index::ExtentId,
+    node::Node,
 };
+use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
 /// A touch of a page that is not mapped.

@@ -17,7 +17,7 @@ use super::{
     loop_detector::LoopDetector,
     node::Node,
 };
-use crate::{page::Page, prefetch::is_history_stream};
+use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
 /// The *reserve* is the number of frames to keep free or inactive. Its maximum is the budget

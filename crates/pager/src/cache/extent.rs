@@ -1,10 +1,8 @@
 //! The state of one extent. The structure is small, because there may be an extent for each frame.
 
 use super::Span;
-use crate::{
-    cache::{frame_pool::Frame, node::Node},
-    page::Page,
-};
+use crate::cache::{frame_pool::Frame, node::Node};
+use interleaf_prefetch::page::Page;
 
 /// States of an extent, drawn in [`crate::cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

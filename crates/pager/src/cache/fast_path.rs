@@ -2,7 +2,7 @@
 //! cache processes such faults later, several at a time.
 
 use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 
 /// The answer to a thread that faults, on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

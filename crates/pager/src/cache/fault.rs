@@ -3,7 +3,7 @@
 use super::{
     Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
 };
-use crate::{advice::Advice, page::Page};
+use interleaf_prefetch::{advice::Advice, page::Page};
 
 /// If the store holds no page of a huge page, a fault fills the whole huge page with zeros,
 /// provided that more frames are free than the budget of the node divided by this number.

@@ -7,7 +7,7 @@
 //! the other pages fault.
 
 use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
 /// One extent in this many is a probe. The number is prime, because otherwise probes would fall on

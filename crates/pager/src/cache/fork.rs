@@ -2,7 +2,7 @@
 //! Afterwards parent and child load their pages from a common store.
 
 use super::{Action, Cache, Counts, ExtentState};
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {

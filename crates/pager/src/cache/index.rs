@@ -1,6 +1,7 @@
 //! The extent of each page.
 
-use crate::{cache::frame_pool::ORDER_MAX, page::Page};
+use crate::cache::frame_pool::ORDER_MAX;
+use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 /// The identifier of an extent. It is reused after the extent was removed.

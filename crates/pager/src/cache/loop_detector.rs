@@ -16,7 +16,7 @@
 //! short time ago, show that protection has evicted such pages too early.
 
 use super::reuse_distance::ReuseDistances;
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
 /// An eviction is remembered until this multiple of the budget has been evicted after it. In a

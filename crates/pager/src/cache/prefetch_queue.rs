@@ -3,14 +3,13 @@
 //!
 //! Prefetched pages may hold a part of the budget. Each stream has an equal share of this part. A
 //! stream that holds its share waits until an eighth of the share is used. The streams take turns.
-//! ([`crate::prefetch`] decides the prefetch depth of a stream, and the confidence from which it
+//! ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the confidence from which it
 //! prefetches.)
 
 use super::{Action, Cache, Extent, PageFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node};
-use crate::{
-    advice::Advice,
+use interleaf_prefetch::{
+    ADVISED_STREAM, FaultContext, Limits, Prefetch, Prefetcher, advice::Advice, is_history_stream,
     page::Page,
-    prefetch::{ADVISED_STREAM, FaultContext, Limits, Prefetch, Prefetcher, is_history_stream},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -532,10 +531,8 @@ fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) 
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use crate::{
-        cache::{Event, PageFault, Settings},
-        prefetch::Limits,
-    };
+    use crate::cache::{Event, PageFault, Settings};
+    use interleaf_prefetch::Limits;
 
     const FAR: Page = 1 << 20;
 

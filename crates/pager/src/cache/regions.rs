@@ -1,6 +1,6 @@
 //! The regions of extended memory: ranges of pages that the program has allocated.
 
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
 /// All regions of a process. Prefetch never crosses the end of a region.

@@ -14,7 +14,7 @@ use super::{
     node::{Division, Node},
     queue::{ExtentQueue, Links},
 };
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 /// Maximum number of extents examined on each side of a page to find the mapped pages around it.

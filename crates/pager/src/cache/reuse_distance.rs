@@ -4,7 +4,7 @@
 //! a read sooner. For example, a blocked matrix product reads one matrix once for each row of
 //! blocks, and another matrix only once.
 
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 /// One mean reuse distance is kept for each block of 2^n pages; this is n.

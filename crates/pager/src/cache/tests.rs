@@ -9,7 +9,7 @@ mod liveness;
 mod node;
 
 use super::{index::ExtentId, node::Node, *};
-use crate::{advice::Advice, page::Page};
+use interleaf_prefetch::{advice::Advice, page::Page};
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},

@@ -11,7 +11,7 @@
 //! the standard error is 3 %.
 
 use super::Cache;
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
 /// Maximum number of hashes in the sample.

@@ -4,7 +4,7 @@
 use super::{
     Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId, node::Node,
 };
-use crate::{page::Page, prefetch::is_history_stream};
+use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
 impl Cache {

@@ -1,14 +1,12 @@
 //! The address space into which pages are mapped, and from which pages are unmapped.
 
-use crate::{
-    kernel::{
-        frames::Frames,
-        handle::FaultHandle,
-        relocate::{Pinned, Relocator},
-        uffd::{Fault, Messages},
-    },
-    page::HUGE_BYTES,
+use crate::kernel::{
+    frames::Frames,
+    handle::FaultHandle,
+    relocate::{Pinned, Relocator},
+    uffd::{Fault, Messages},
 };
+use interleaf_procfs::page::HUGE_BYTES;
 use std::{
     io,
     ops::Range,

@@ -10,7 +10,7 @@
 //! at each wake-up. Therefore the waiting thread is pinned to the shared CPU while it waits. Its
 //! former affinity mask is restored as soon as the page is mapped.
 
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use interleaf_procfs::{files::Files, stat::Stat};
 use rustix::{
     io,

@@ -10,8 +10,8 @@ use crate::{
         memory::{self, Memory},
         uffd::Userfault,
     },
-    page::{HUGE_BYTES, PAGE_BYTES},
 };
+use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
-use crate::page::HUGE_BYTES;
+use interleaf_procfs::page::HUGE_BYTES;
 use libc::{c_int, c_long, c_ulong};
 use rustix::{
     io,

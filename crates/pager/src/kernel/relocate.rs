@@ -15,8 +15,8 @@ use crate::{
         memory::{self, Memory},
         uffd::Userfault,
     },
-    page::PAGE_BYTES,
 };
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::{
     io::{self, Errno},
     mm::Advice,

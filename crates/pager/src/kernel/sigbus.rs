@@ -21,14 +21,13 @@
 
 #![expect(unsafe_code, reason = "a handler of signals, and what the kernel gives it")]
 
-use crate::{
-    kernel::{
-        handle::FaultHandle,
-        uffd::Fault,
-        waiters::{MapOutcome, TryMap, Waiters},
-    },
-    page::{PAGE_BYTES, Page},
+use crate::kernel::{
+    handle::FaultHandle,
+    uffd::Fault,
+    waiters::{MapOutcome, TryMap, Waiters},
 };
+use interleaf_prefetch::page::Page;
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::thread::gettid;
 use std::{
     hint, io,

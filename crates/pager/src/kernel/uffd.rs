@@ -5,7 +5,8 @@
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
-use crate::{kernel::memory::is_resident, page::PAGE_BYTES};
+use crate::kernel::memory::is_resident;
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::{
     fs::{Mode, OFlags},
     io::{self, Errno},
@@ -452,7 +453,8 @@ const fn to_range(addresses: &Range<usize>) -> AddressRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{kernel::memory::Memory, page::HUGE_BYTES};
+    use crate::kernel::memory::Memory;
+    use interleaf_procfs::page::HUGE_BYTES;
 
     /// The kernel splits a huge page into shared zero pages where it has only zeros: these pages
     /// move like all others.

@@ -2,10 +2,8 @@
 //! cannot map the page. [`Waiters::wait_for`] may be called in a signal handler: it uses a fixed
 //! table of slots, atomic operations, and futexes.
 
-use crate::{
-    kernel::{handle::FaultHandle, uffd::Fault},
-    page::Page,
-};
+use crate::kernel::{handle::FaultHandle, uffd::Fault};
+use interleaf_prefetch::page::Page;
 use rustix::thread::futex;
 use std::{
     ops::Range,

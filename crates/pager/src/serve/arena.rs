@@ -5,7 +5,7 @@
 //! mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
-use crate::page::{HUGE_BYTES, PAGE_BYTES};
+use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,

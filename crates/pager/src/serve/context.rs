@@ -4,7 +4,6 @@
 #![expect(unsafe_code, reason = "regions are protected and reserved")]
 
 use crate::{
-    advice::Advice,
     cache::{Cache, Counts, node::Node},
     kernel::{
         handle::FaultHandle,
@@ -12,11 +11,12 @@ use crate::{
         uffd::FaultMode,
     },
     nodes::Nodes,
-    page::{PAGE_BYTES, Page},
     ranges::Ranges,
     serve::arena::{Arena, Owner},
     session::ledger::SlotGuard,
 };
+use interleaf_prefetch::{advice::Advice, page::Page};
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::ChildStore;
 use interleaf_thread::{
     channel::{Receiver, Sender},

@@ -9,8 +9,9 @@
 use crate::{
     cache::{DirtyPages, Span},
     kernel::frames::Frames,
-    page::{HUGE_BYTES, PAGE_BYTES, Page},
 };
+use interleaf_prefetch::page::Page;
+use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 

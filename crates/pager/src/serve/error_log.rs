@@ -1,6 +1,6 @@
 //! Messages on standard error: about drives that fail, and about thrashing.
 
-use crate::page::PAGE_BYTES;
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::TransferError;
 use std::{
     io::ErrorKind,

@@ -28,7 +28,6 @@ use crate::{
         waiters::{MapOutcome, TryMap, Waiters},
     },
     nodes::ThreadNodes,
-    page::{HUGE_BYTES, PAGE_BYTES, Page},
     serve::{
         arena::{Arena, Owner},
         context::{Child, Context, Freeze, Request},
@@ -40,6 +39,8 @@ use crate::{
     },
     session::ledger::PAGES_MIN,
 };
+use interleaf_prefetch::page::Page;
+use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use interleaf_store::Store;
 use interleaf_thread::{Thread, channel::Sender, lock, spawn};
 use std::{

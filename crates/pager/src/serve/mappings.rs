@@ -2,11 +2,11 @@
 //! `madvise(2)` and `mlock(2)` on regions.
 
 use crate::{
-    advice::Advice,
-    page::PAGE_BYTES,
     pager::Pager,
     serve::{arena::Owner, context::Request},
 };
+use interleaf_prefetch::advice::Advice;
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_thread::lock;
 use std::{io, ops::Range};
 

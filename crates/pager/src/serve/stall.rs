@@ -1,6 +1,6 @@
 //! Sums the time for which threads wait for pages.
 
-use crate::page::Page;
+use interleaf_prefetch::page::Page;
 use std::{
     collections::BTreeMap,
     ops::Range,

@@ -1,10 +1,9 @@
 //! Transfers between frames and the store. Pages that are neighbours in the store become one
 //! transfer, wherever their frames are.
 
-use crate::{
-    cache::{DirtyPages, Span, index::ExtentId},
-    page::{PAGE_BYTES, Page},
-};
+use crate::cache::{DirtyPages, Span, index::ExtentId};
+use interleaf_prefetch::page::Page;
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::{Piece, Store, Transfer};
 use std::{collections::BTreeMap, ops::Range};
 

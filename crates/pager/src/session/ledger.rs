@@ -24,12 +24,12 @@
 
 use crate::{
     cache::{Counts, node::NODES_MAX},
-    prefetch::Tally,
     session::{
         fair_share::share,
         identity::{CLEARING, Identity},
     },
 };
+use interleaf_prefetch::Tally;
 use rustix::{
     mm::{self, MapFlags, ProtFlags},
     thread::futex,

@@ -10,9 +10,9 @@ use super::{
 use crate::{
     fatal::fatal,
     kernel::{memory, uffd::Userfault},
-    page::PAGE_BYTES,
 };
 use interleaf_poll_server::wire::Wire;
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,

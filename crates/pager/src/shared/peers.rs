@@ -10,8 +10,8 @@ use crate::{
         relocate::Pinned,
         uffd::{Fault, Messages, Userfault},
     },
-    page::PAGE_BYTES,
 };
+use interleaf_procfs::page::PAGE_BYTES;
 use rustix::{
     event::{Timespec, epoll},
     fs::{

@@ -5,10 +5,8 @@ use interleaf_extend_forecast::{
     access::{BlockTraffic, Touch},
     belady::carried,
 };
-use interleaf_pager::{
-    cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span},
-    page::Page,
-};
+use interleaf_pager::cache::{Action, Cache, Counts, DirtyPages, Event, PageFault, Settings, Span};
+use interleaf_prefetch::page::Page;
 use interleaf_workload::{
     graph::Shape,
     kind::{Kind, Setting},

@@ -1,6 +1,4 @@
-//! Pages and their sizes.
-
-pub use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
+//! Numbers of pages.
 
 /// The number of a page. In a pager, the number is the index of the page in the address range that
 /// is reserved for all regions. Large regions are not adjacent in this range, so that no stream of

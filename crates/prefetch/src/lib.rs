@@ -19,6 +19,12 @@
 //! two correct predictions, or by advice of the program. A stream begins with short prefetches.
 //! After wasted prefetches, streams need more confidence (`throttle.rs`).
 
+#![forbid(unsafe_code)]
+
+pub mod page;
+
+pub mod advice;
+
 pub mod stream;
 
 pub mod matrix;
@@ -31,12 +37,11 @@ mod tile_run;
 
 mod throttle;
 
-use crate::{
-    advice::Advice,
-    page::{PAGE_BYTES, Page},
-};
+use advice::Advice;
 use history::History;
+use interleaf_procfs::page::PAGE_BYTES;
 use matrix::Matrices;
+use page::Page;
 use std::ops::Range;
 use stream::Streams;
 

@@ -1,5 +1,5 @@
 //! Streams: runs of neighbouring pages, a constant stride from one run to the next, and tiles of
-//! such runs. Examples are in [`crate::prefetch`].
+//! such runs. Examples are in [`crate`].
 
 use super::{
     FaultContext, Limits, Prefetch,

@@ -19,7 +19,8 @@
 //! faults.
 
 use super::{FaultContext, KIND_BITS, Limits, MATRIX_BIT, Prefetch};
-use crate::page::{PAGE_BYTES, Page};
+use crate::page::Page;
+use interleaf_procfs::page::PAGE_BYTES;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     ops::Range,
