@@ -10,7 +10,7 @@ pub type ExtentId = u32;
 /// Marks a page without an extent.
 const NONE: ExtentId = ExtentId::MAX;
 
-const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
+pub(crate) const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
 /// The extents of the pages of an aligned huge page: mostly one extent or none.
 #[derive(Clone, Debug)]

@@ -2,16 +2,16 @@
 //!
 //! The kernel reports writes only to write-protected pages. A page is writable from its move into a
 //! region until it is protected, and writes before its protection would be lost. So the pager
-//! compares the content of pages, by 64-bit hashes (XXH3). Two different
-//! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
-//! second, this happens once in half a million years.
+//! compares the content of pages, by 64-bit hashes (XXH3). Two different contents of a page have
+//! the same hash with a probability of 2^-64. With a million dirty pages a second, this happens
+//! once in half a million years.
 
 use crate::{
-    cache::{DirtyPages, Span},
+    cache::{DirtyPages, Span, index::PAGES_PER_HUGE_PAGE},
     kernel::frames::Frames,
 };
 use interleaf_prefetch::page::Page;
-use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
+use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
@@ -34,10 +34,7 @@ pub(crate) struct DirtyTracker {
 }
 
 /// Hashes of the pages of a huge page.
-type Hashes = [u64; HUGE_PAGES];
-
-/// Number of pages in a huge page.
-const HUGE_PAGES: usize = HUGE_BYTES / PAGE_BYTES;
+type Hashes = [u64; PAGES_PER_HUGE_PAGE];
 
 impl DirtyTracker {
     /// A tracker for a store whose content is unknown.
@@ -75,27 +72,29 @@ impl DirtyTracker {
 
     /// Records that the store's content of pages is unknown.
     pub(crate) fn forget(&mut self, pages: Range<Page>) {
+        self.unsaved.remove(&pages.start);
+        let end = pages.end.min((self.stored.len() * PAGES_PER_HUGE_PAGE) as Page);
         let mut page = pages.start;
-        while page < pages.end {
-            let (huge, first) = (page as usize / HUGE_PAGES, page as usize % HUGE_PAGES);
-            let count = (HUGE_PAGES - first).min((pages.end - page) as usize);
-            match self.stored.get_mut(huge) {
-                Some(hashes) if count == HUGE_PAGES => *hashes = None,
-                Some(Some(hashes)) => hashes[first..first + count].fill(UNKNOWN),
-                _ => {}
+        while page < end {
+            let (huge, first) = position(page);
+            let count = (PAGES_PER_HUGE_PAGE - first).min((end - page) as usize);
+            if count == PAGES_PER_HUGE_PAGE {
+                self.stored[huge] = None;
+            } else if let Some(hashes) = &mut self.stored[huge] {
+                hashes[first..first + count].fill(UNKNOWN);
             }
             page += count as Page;
         }
-        self.unsaved.remove(&pages.start);
     }
 
     /// The hashes of the pages of a span.
     fn stored_mut(&mut self, span: Span) -> &mut [u64] {
-        let (huge, first) = (span.page as usize / HUGE_PAGES, span.page as usize % HUGE_PAGES);
+        let (huge, first) = position(span.page);
         if self.stored.len() <= huge {
             self.stored.resize(huge + 1, None);
         }
-        let hashes = self.stored[huge].get_or_insert_with(|| Box::new([UNKNOWN; HUGE_PAGES]));
+        let hashes =
+            self.stored[huge].get_or_insert_with(|| Box::new([UNKNOWN; PAGES_PER_HUGE_PAGE]));
         &mut hashes[first..first + (1 << span.order)]
     }
 
@@ -118,6 +117,11 @@ impl DirtyTracker {
         }
         dirty
     }
+}
+
+/// The huge page of a page, and the index of the page in it.
+const fn position(page: Page) -> (usize, usize) {
+    (page as usize / PAGES_PER_HUGE_PAGE, page as usize % PAGES_PER_HUGE_PAGE)
 }
 
 fn frames(span: Span) -> Range<usize> {
