@@ -402,7 +402,10 @@ mod tests {
         assert!(why.to_string().starts_with("1000000 GB/s are more than"), "{why}");
         assert!(!why.hint().is_empty());
         let mut chase = LoadedChase::new(clock, options()).unwrap();
-        let most = chase.at(MS(0)).unwrap().controller_gbps;
+        // The best of several runs: while another program has the CPU of the threads, a run reaches
+        // less than the chase alone, and no pause gives a quarter of that.
+        let runs = (0..5).map(|_| chase.at(MS(0)).unwrap().controller_gbps);
+        let most = runs.fold(0.0, f64::max);
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
