@@ -1,5 +1,5 @@
-//! Ends a program whose faults the pager can no longer handle. Otherwise the program's threads
-//! would wait for ever, or continue with wrong content.
+//! Aborts a program whose faults the pager can no longer handle. Without the abort, the program's
+//! threads would wait for ever, or continue with wrong content in memory.
 
 use rustix::{io, stdio};
 use std::fmt;

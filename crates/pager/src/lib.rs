@@ -1,12 +1,12 @@
-//! DRAM as a cache over a drive.
+//! A pager that uses DRAM as a cache for allocations on a drive.
 //!
-//! A large allocation is stored on a drive, and its working set is in DRAM. A thread that touches a
-//! page which is not mapped takes a page fault and waits until the page is read. Most pages are
-//! read before their first touch, because `interleaf_prefetch` predicts them from earlier faults.
+//! A drive stores a large allocation, and DRAM holds its working set. A thread that touches a page
+//! which is not mapped takes a page fault and waits until the page is read. Most pages are read
+//! before their first touch, because `interleaf_prefetch` predicts them from earlier faults.
 //!
-//! All decisions are pure: [`cache`] and the prefetcher get events, and answer with pages to read,
-//! to write back and to evict. The fault server ([`serve`]) executes these actions. Pages that are
-//! not in DRAM are in a store (`interleaf_store`).
+//! All decisions are made without I/O and without a clock: [`cache`] and the prefetcher get events,
+//! and return the pages to read, to write back and to evict. The fault server ([`serve`]) executes
+//! these actions. Pages that are not in DRAM are in a store (`interleaf_store`).
 
 pub mod cache;
 

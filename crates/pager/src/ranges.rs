@@ -3,7 +3,7 @@
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Maps ranges of pages to values. A page outside of all ranges has no value.
+/// A map from ranges of pages to values. A page outside of all ranges has no value.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges<T> {
     /// End and value of each range, keyed by the first page of the range.

@@ -1,4 +1,5 @@
-//! Checks by trial that this user has the rights that a pager needs on this machine.
+//! Checks that this user has the rights that a pager needs, by making the kernel objects of a
+//! pager.
 
 use crate::kernel::uffd::{FaultMode, Userfault};
 use io_uring::IoUring;

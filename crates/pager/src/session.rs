@@ -5,16 +5,16 @@
 //!
 //! ```text
 //! session.json   the settings
-//! ledger         the budget, and counters of the processes (`ledger`)
-//! shared         the socket of the server for shared memory (`shared`)
+//! ledger         the budget, and counters of the processes (module `ledger`)
+//! shared         the socket of the server for shared memory (module `crate::shared`)
 //! lock           locked for a moment by a process that joins or leaves
 //! kept           locked by all *keepers*: processes that keep the session running
 //! ```
 //!
-//! The session ends with its last keeper. Its folder remains if that keeper was killed, or if
-//! processes of the session continue. A later session removes the folder once these processes have
-//! ended. Store files have no names: the kernel frees a store file when no process has the file
-//! open any more.
+//! The session ends when its last keeper ends. The last keeper removes the folder, unless the
+//! keeper was killed or other processes of the session still run. In these cases a later session
+//! removes the folder once all processes of the session have ended. Store files have no names: the
+//! kernel frees a store file when no process has the file open any more.
 
 pub mod ledger;
 
@@ -65,27 +65,27 @@ pub struct SessionSettings {
     pub schema: String,
     /// The budget, bytes.
     pub dram_bytes: u64,
-    /// The nodes of the budget; empty if the kernel chooses where pages are.
+    /// The NUMA nodes of the budget; empty if the kernel chooses the node of each page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeBudget>,
-    /// Folders, files or block devices that hold the pages which are not in DRAM.
+    /// Folders, files or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
-    /// Allocations smaller than this are left to the C library and the kernel, unless they are
-    /// large in sum.
+    /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
+    /// and the kernel, unless their sum is large.
     pub min_alloc_bytes: u64,
     /// The budget of child processes.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
-    /// The thread that serves faults.
+    /// The fault handling mode: whether the pager's thread or the faulting thread handles a fault.
     pub faults: FaultMode,
-    /// True if a device is used as a store although it holds data.
+    /// True if a block device may be used as a store although it holds other data.
     pub force: bool,
     /// The initial share of a process is the budget divided by this number.
     pub processes: u32,
     /// The command line.
     pub command: Vec<String>,
-    /// The process that began the session.
+    /// ID of the process that began the session.
     pub keeper: u32,
 }
 
@@ -101,7 +101,7 @@ pub enum Children {
     None,
 }
 
-/// The reason why a session could not be begun or opened.
+/// A failure to begin or to open a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// A system call failed.
@@ -123,7 +123,7 @@ pub enum SessionError {
     /// The path is not a folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
-    /// A session of this name runs with other settings.
+    /// A session with this folder runs, but with other settings.
     #[error("{}: a session with other settings is there", .0.display())]
     Differs(PathBuf),
 }
@@ -136,7 +136,8 @@ pub struct Session {
     pub settings: SessionSettings,
     /// The budget and the counters that the processes of the session share.
     pub ledger: Arc<BudgetLedger>,
-    /// Locked as long as this process keeps the session running.
+    /// The open file `kept`, which is locked as long as this process is a keeper. `None` if this
+    /// process is not a keeper.
     keeper_lock: Option<File>,
 }
 
@@ -171,7 +172,8 @@ impl Session {
             Some(name) => folder_name(name),
             None => std::process::id().to_string(),
         });
-        // Between `make_private` and `lock`, a process that ends the session may remove the folder.
+        // Retry, because a process that ends the session may remove the folder between
+        // `make_private` and `lock`.
         for _ in 0..100 {
             make_private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
@@ -196,8 +198,7 @@ impl Session {
         settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
-        // A session that no process keeps running cannot be joined, because it is removed before
-        // another session begins.
+        // A session without a keeper cannot be joined, because the next session removes the folder.
         if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
@@ -264,7 +265,7 @@ impl Session {
             if has_keeper(&folder) {
                 continue;
             }
-            // `None`: another process has removed the folder since it was listed.
+            // `None` means that another process has removed the folder since the call of `folders`.
             let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
             if !is_used && !has_keeper(&folder) && fs::remove_dir_all(&folder).is_ok() {
@@ -274,19 +275,19 @@ impl Session {
         Ok(swept)
     }
 
-    /// True if a process keeps the session running.
+    /// True if the session has a keeper.
     pub fn is_running(&self) -> bool {
         has_keeper(&self.folder)
     }
 
-    /// True if processes of the session still have pages.
+    /// True if processes of the session still have slots in the ledger.
     fn is_used(&self) -> bool {
         self.ledger.recover();
         !self.ledger.processes().is_empty()
     }
 
-    /// This session, if `settings` differ from its settings only in the keeper, the command and the
-    /// available memory of nodes.
+    /// Returns this session if `settings` equal its settings, apart from the keeper, the command
+    /// and the available memory of nodes.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
@@ -307,8 +308,8 @@ impl Session {
         &self.folder
     }
 
-    /// Ends the session, unless another process keeps it running. Returns the processes that still
-    /// have pages: these processes continue, and the next session removes the folder.
+    /// Ends the session, unless another keeper exists. Returns the processes that still have a
+    /// slot. These processes continue, and a later session removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.keeper_lock.take());
@@ -324,8 +325,8 @@ impl Session {
     }
 }
 
-/// The folder name of a named session. The folder of a session without a name is named by a process
-/// ID.
+/// The folder name of a named session. The suffix avoids a clash with a session without a name,
+/// whose folder name is a process ID.
 fn folder_name(name: &str) -> String {
     format!("{name}.s")
 }
@@ -360,7 +361,7 @@ fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
     Ok(is_in_place.then_some(file))
 }
 
-/// True if a process keeps the session of a folder running.
+/// True if the session of a folder has a keeper.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()
@@ -471,7 +472,8 @@ mod tests {
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
         let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
-        // A dropped session is like a killed keeper: the locks are released, and the files remain.
+        // Dropping the session has the effect of a killed keeper: the locks are released, and the
+        // files remain.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");

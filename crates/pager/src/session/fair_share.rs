@@ -1,8 +1,8 @@
 //! Divides a budget evenly among processes. A process that cannot use its even share leaves the
 //! rest to processes that can.
 
-/// The share of `budget` for each process, pages. The process with index n can use at most
-/// `wanted[n]` pages. The unneeded part of a process's share is divided among the other processes
+/// The share of `budget` for each process, pages. `wanted[n]` is the maximum number of pages that
+/// process n can use. The unneeded part of a process's share is divided among the other processes
 /// (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2). Pages that no process
 /// needs are divided evenly.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {

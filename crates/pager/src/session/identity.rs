@@ -6,7 +6,8 @@ use std::io;
 /// The value of `owner` in a slot of the ledger while the slot is cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
-/// A process, by its ID and its start time: if the ID is reused, the start time differs.
+/// The ID and the start time of a process. The start time tells the process from a later process
+/// with the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The process ID.

@@ -15,12 +15,12 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes of the address range of all regions of a pager.
+/// Size of the address range that a pager reserves for its regions, bytes.
 pub const ADDRESSES: usize = 4 << 40;
 
 impl Session {
-    /// Takes a slot in the ledger for this process. Returns the slot and the number of frames that
-    /// the process begins with.
+    /// Takes a slot in the ledger for this process. Returns the slot and the initial number of
+    /// frames of the process.
     ///
     /// # Errors
     /// When all slots are taken.
@@ -49,13 +49,13 @@ impl Session {
         Ok(store.released_by(Some(Releaser::in_folder(self.folder()))))
     }
 
-    /// The nodes of the process's frames.
+    /// The NUMA nodes whose memory holds the process's frames.
     pub fn nodes(&self) -> Nodes {
         Nodes::new(&self.settings.nodes)
     }
 
-    /// The settings of the process's cache. The cache has frames for the whole budget; the ledger
-    /// limits the number of frames that it may use.
+    /// The settings of the process's cache. The cache has frames for the whole budget of the
+    /// session; the ledger limits the number of frames that the cache may use.
     ///
     /// # Errors
     /// When the budget is too large.

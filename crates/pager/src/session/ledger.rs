@@ -1,24 +1,25 @@
 //! The ledger of a session: its budget, and the pages that each process holds.
 //!
-//! The ledger is a file that all processes map. A write of one process is visible to the others at
-//! once, and remains when the writer is killed. Each process has a *slot*:
+//! The ledger is a file that all processes map. A write of one process is visible to the other
+//! processes at once, and remains when the writer is killed. Each process has a *slot*:
 //!
 //! ```text
-//! owner    the process, by number and start time; 0: free
-//! wanted   pages of its regions: the maximum that it can use
-//! target   its share of the budget, pages
-//! held     pages that it holds
-//! resident resident pages of its regions
+//! owner    process ID and start time of the process; 0 if the slot is free
+//! wanted   pages of the process's regions: more frames would be of no use to the process
+//! target   share of the budget that the process should hold, pages
+//! held     pages of the budget that the process has reserved
+//! resident pages of the process's regions that are in DRAM
 //! by_node  resident pages on each NUMA node of the budget
-//! unextended bytes of large allocations that are not extended
-//! counts   counters of its pager
+//! unextended bytes of allocations of 128 KiB and more that are not extended
+//! counts   counters of the process's pager
 //! ```
 //!
-//! The ledger has no lock, because the holder of a lock may be killed. A process that wants more
-//! pages first writes the new number of held pages into its slot. It then sums `held` over all
-//! slots, lowers its number by the excess over the budget, and only then uses the pages. Of two
-//! processes that claim pages at the same time, at least one sees the claim of the other. Therefore
-//! the pages claimed in this way never exceed the budget.
+//! The ledger has no lock, because the holder of a lock may be killed. A process that needs more
+//! pages takes three steps. First, the process writes the new number of pages into `held` of its
+//! slot. Second, the process sums `held` over all slots, and lowers its own `held` by the excess of
+//! the sum over the budget. Third, the process uses the pages that are left in `held`. Of two
+//! processes that do this at the same time, at least one sees the new number of the other.
+//! Therefore pages in use never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -51,18 +52,19 @@ use std::{
 /// Maximum number of processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
-/// Number of words for the counters of [`Counts`]; a few are spare.
+/// Number of 64-bit words in a slot for the counters of [`Counts`]. The last words are not used
+/// yet.
 const COUNTS: usize = 16;
 
-/// Each process has at least this number of pages, even above the budget, because fewer cannot hold
-/// both the pages in use and the pages being read.
+/// Minimum number of pages that a process holds, even if all processes together then exceed the
+/// budget. Fewer pages cannot hold both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
 
 /// The value of `wanted` of a process whose pages are not part of the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// Maximum number of polls, 1 ms apart, in which a new process waits for pages of processes that
-/// end.
+/// Maximum number of polls, 1 ms apart, while a new process waits until processes that end have
+/// released their pages.
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
@@ -72,11 +74,11 @@ const VERSION: u32 = 4;
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
-    /// Number of changes of targets; a futex.
+    /// Counts changes of targets and releases of pages. A futex, on which processes wait for both.
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
-    /// The process that was started first, if only that process is extended.
+    /// ID of the process that the session started first; 0 until the ID is recorded.
     first: AtomicU64,
     /// Sums of the counters of cleared slots.
     past: [AtomicU64; COUNTS],
@@ -140,7 +142,8 @@ pub struct SlotGuard {
 }
 
 impl BudgetLedger {
-    /// Makes a new ledger at `path`, private to its owner.
+    /// Makes the file of a new ledger at `path`, which only this user can open. `budget` is in
+    /// pages.
     ///
     /// # Errors
     /// When `path` exists, or the file cannot be made.
@@ -235,7 +238,8 @@ impl BudgetLedger {
         gone
     }
 
-    /// Clears the slot of an owner; only one of several concurrent callers succeeds.
+    /// Clears a slot, and returns its former content. `None` if `identity` does not own the slot:
+    /// of several concurrent callers, only one clears the slot.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
@@ -251,12 +255,12 @@ impl BudgetLedger {
         Some(process)
     }
 
-    /// Takes a slot for this process; `None` when all slots are taken. `wanted` is the number of
-    /// pages that the process can use.
+    /// Takes a slot for the process `identity`; `None` when all slots are taken. `wanted` is the
+    /// maximum number of pages that the process can use.
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
         for slot in &self.layout().slots {
-            // After `execve(2)` the process has the same number and start time, but its pages are
-            // gone.
+            // A slot with this identity is from before an `execve(2)` of the process. The process
+            // ID and the start time are the same after the call, but the pages are gone.
             if slot.owner.load(SeqCst) == identity.word() {
                 self.clear(slot, identity);
             }
@@ -290,8 +294,7 @@ impl BudgetLedger {
         self.layout().slots.iter().position(claim)
     }
 
-    /// Computes the share of each process anew. Concurrent callers write the same shares, or shares
-    /// of a newer state.
+    /// Computes the share of each process anew, and wakes the processes if a share has changed.
     pub fn rebalance(&self) {
         let layout = self.layout();
         let owned = |slot: &&Slot| {
@@ -310,7 +313,7 @@ impl BudgetLedger {
         }
     }
 
-    /// Wakes all processes that wait for a change of targets.
+    /// Wakes all processes that wait in [`SlotGuard::wait`].
     fn notify(&self) {
         let changes = &self.layout().changes;
         changes.fetch_add(1, SeqCst);
@@ -321,7 +324,7 @@ impl BudgetLedger {
 
 impl Drop for BudgetLedger {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. `munmap` fails only for invalid arguments.
+        // SAFETY: no other value uses the mapping. `munmap` fails only for invalid arguments.
         let _ = unsafe { mm::munmap(self.layout.as_ptr().cast(), size_of::<Layout>()) };
     }
 }
@@ -371,8 +374,8 @@ impl SlotGuard {
         }
     }
 
-    /// Takes pages up to `to`, as far as the budget allows. Returns the pages that this process
-    /// holds then.
+    /// Raises the number of held pages to `to`, or to a smaller number if the other processes leave
+    /// less of the budget. Returns the new number of held pages.
     pub fn grow(&self, to: u64) -> u64 {
         let held = &self.slot().held;
         let was = held.load(SeqCst);
@@ -387,8 +390,8 @@ impl SlotGuard {
     }
 
     /// Takes the first pages of a new process: `part` pages, or fewer if less of the budget is
-    /// free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] are free, waits for a short
-    /// time for processes that have just ended or are about to end.
+    /// free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] pages are free, waits up to
+    /// [`POLLS_MAX`] ms for the pages of processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
         for _ in 0..POLLS_MAX {
@@ -421,21 +424,21 @@ impl SlotGuard {
         Ok((guard, part))
     }
 
-    /// Holds this number of pages regardless of the budget.
+    /// Sets the number of held pages regardless of the budget, and returns this number.
     pub fn hold(&self, pages: u64) -> u64 {
         self.slot().held.store(pages, SeqCst);
         pages
     }
 
-    /// Releases the held pages above `to`.
+    /// Lowers the number of held pages to `to`.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
-            // Another process may wait for these pages.
+            // Another process may wait for the released pages.
             self.ledger.notify();
         }
     }
 
-    /// Clears the slot: this process has no pages any more.
+    /// Clears the slot, because this process holds no pages any more.
     pub fn release(&self) {
         // A forked child has a copy of the guard, but the slot belongs to the parent.
         if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
@@ -460,14 +463,15 @@ impl SlotGuard {
         self.slot().unextended_bytes.store(bytes, SeqCst);
     }
 
-    /// The number of changes of targets, for `wait`.
+    /// The argument for the next call of [`SlotGuard::wait`]: the number of changes so far.
     pub fn changes(&self) -> u32 {
         self.ledger.layout().changes.load(SeqCst)
     }
 
-    /// Waits until the number of changes differs from `since`; may return early.
+    /// Waits until targets have changed or pages were released since [`SlotGuard::changes`]
+    /// returned `since`. The call may also return earlier.
     pub fn wait(&self, since: u32) {
-        // The caller checks again after an early return.
+        // The caller checks its target again after an early return.
         let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);
     }
 }
@@ -554,7 +558,7 @@ mod tests {
         (folder, ledger)
     }
 
-    /// An identity of a process that need not exist.
+    /// The identity of a process that need not exist.
     fn some(pid: u32) -> Identity {
         Identity { pid, start: 1 }
     }
@@ -633,7 +637,8 @@ mod tests {
     fn a_full_ledger_refuses_one_more_process() {
         let (_folder, ledger) = ledger(1000);
         let own = Identity::own().unwrap();
-        // All slots belong to this process, which runs: otherwise they would be cleared.
+        // The owner of all slots is this running process, because slots of ended processes would be
+        // cleared.
         for slot in &ledger.layout().slots {
             slot.owner.store(own.word(), SeqCst);
         }
