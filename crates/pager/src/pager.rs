@@ -1,4 +1,4 @@
-//! A pager, and the regions that it serves. The regions may be larger than the budget.
+//! A pager, and the regions whose faults it handles. The regions may be larger than the budget.
 
 #![expect(unsafe_code, reason = "regions are memory that the fault server fills")]
 
@@ -43,7 +43,7 @@ pub struct Pager {
     registration: Option<Registration>,
 }
 
-/// The address spaces that map a pager's pages.
+/// The kind of address space into which a pager maps its pages.
 enum PageSpace {
     /// Private memory of this process, with frames on these nodes.
     Private(Nodes),
@@ -52,7 +52,8 @@ enum PageSpace {
 }
 
 /// The frames of a pager, bound to `nodes`. If the process has a memory policy, or may not use one
-/// of the nodes, the frames are not bound and count as one node.
+/// of the nodes, the frames are not bound, and all frames count as one node. Returns the frames and
+/// their nodes.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -70,7 +71,7 @@ fn placed_frames(
     Ok((Frames::new(&nodes.division(settings.frames), &[])?, nodes))
 }
 
-/// Memory that is served by a pager. Its size may exceed the budget.
+/// Memory whose faults a pager handles. The size of a region may exceed the budget.
 #[derive(Debug)]
 pub struct Region {
     addresses: Range<usize>,
@@ -78,10 +79,10 @@ pub struct Region {
 }
 
 impl Pager {
-    /// Starts a pager whose regions have at most `bytes` together.
+    /// Starts a pager. `bytes` is the maximum size of all its regions together.
     ///
     /// # Errors
-    /// Without the right to `userfaultfd`, or when memory cannot be mapped.
+    /// When this user may not use `userfaultfd`, or when memory cannot be mapped.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
@@ -170,7 +171,8 @@ impl Pager {
         if let Some((registration, served)) = self.registration.as_ref().zip(served) {
             sigbus::replace(registration, served);
         }
-        // The parent's thread does not exist in the child, so its handle is forgotten.
+        // The parent's pager thread does not exist in the child, so the handle of this thread is
+        // forgotten and not dropped.
         std::mem::forget(lock(&self.thread).replace(fault_server::start(server)?));
         Ok(())
     }
@@ -185,7 +187,7 @@ impl Pager {
         self.allocate_protected(bytes, align, READ_WRITE)
     }
 
-    /// Like `allocate`, with this protection.
+    /// Allocates like [`Pager::allocate`], with this protection (bits of `PROT_...`).
     pub fn allocate_protected(
         &self,
         bytes: usize,
@@ -201,8 +203,8 @@ impl Pager {
         Some(region)
     }
 
-    /// Frees pages of regions that the program does not use any more; the addresses are reused
-    /// later.
+    /// Frees pages of regions that the program does not use any more. The pager later reuses their
+    /// addresses.
     pub fn free(&self, pages: &Range<usize>) {
         self.context.send(Request::Free(self.context.pages(pages)));
     }
@@ -251,8 +253,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // The thread of `follow_share` may still hold a reference to the slot. Then a drop does not
-        // release the slot, so the slot is released here.
+        // Release the slot explicitly, because the thread of `follow_share` may still hold a
+        // reference to the slot.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }
@@ -263,15 +265,15 @@ impl Region {
     /// The bytes of the region.
     pub fn bytes(&self) -> &[u8] {
         let address = self.addresses.start as *const u8;
-        // SAFETY: the region is mapped for as long as the value lives; a missing page is mapped at
-        // its first access.
+        // SAFETY: the region is accessible as long as the value lives: the pager maps missing pages
+        // on faults.
         unsafe { std::slice::from_raw_parts(address, self.addresses.len()) }
     }
 
     /// The bytes of the region, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = self.addresses.start as *mut u8;
-        // SAFETY: the region is mapped for as long as the value lives, and the value is borrowed
+        // SAFETY: the region is accessible as long as the value lives, and the value is borrowed
         // exclusively.
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }

@@ -1,4 +1,4 @@
-//! The address space into which pages are mapped, and from which pages are unmapped.
+//! The address spaces into which the fault server maps pages, and from which it unmaps pages.
 
 use crate::kernel::{
     frames::Frames,
@@ -34,8 +34,8 @@ pub(crate) trait AddressSpace: Send {
     /// these pages.
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Unmaps the pages from `page` on. Their content returns to the frames in `part`. Returns true
-    /// if some pages were missing; the frames of missing pages are then zeros.
+    /// Unmaps the pages from `page` on, and returns their content to the frames in `part`. Returns
+    /// true if some pages were missing; the frames of missing pages are then zeros.
     fn unmap_out(
         &mut self,
         frames: &mut Frames,
@@ -43,20 +43,23 @@ pub(crate) trait AddressSpace: Send {
         page: usize,
     ) -> Result<bool, Pinned>;
 
-    /// Drops pinned pages whose content is not needed any more. Their frames are zeros afterwards.
+    /// Drops the pinned pages from `page` on, whose content is not needed any more. The frames in
+    /// `part` are zeros afterwards.
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
     /// Wakes the threads that wait for pages; these threads repeat the access.
     fn wake(&mut self, pages: &Range<usize>);
 
-    /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
+    /// Poisons pages: each access to the pages raises SIGBUS, also in threads that already wait for
+    /// the pages.
     fn poison(&mut self, pages: &Range<usize>);
 
-    /// Clears the page table entries of addresses without pages, also of poisoned ones.
+    /// Clears the page table entries of addresses that have no page, including the entries of
+    /// poisoned pages.
     fn clear(&mut self, pages: &Range<usize>);
 }
 
-/// Private anonymous memory of this process. Its pages move to their frames and back.
+/// Private anonymous memory of this process, between which and the frames pages are moved.
 #[derive(Debug)]
 pub(crate) struct PrivateSpace {
     handle: Arc<FaultHandle>,
@@ -85,8 +88,9 @@ impl AddressSpace for PrivateSpace {
 
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         if part.len() == HUGE_BYTES {
-            // The fault has allocated a page table, and a huge page moves only to an address
-            // without a page table. Since Linux 6.14 `MADV_DONTNEED` frees an empty page table.
+            // Free the page table that the fault has allocated, because a huge page moves only to
+            // an address without a page table. `MADV_DONTNEED` frees an empty page table since
+            // Linux 6.14.
             self.relocator.clear(&(page..page + HUGE_BYTES));
         }
         frames.note_move(part);

@@ -1,6 +1,6 @@
 //! The frames of a process: the DRAM for its resident pages. Frames are anonymous memory in huge
-//! pages, which are allocated at their first use. Plain frames, whose pages are copied instead of
-//! moved, are in single pages.
+//! pages, which are allocated at the first use. Plain frames are in pages of 4 KiB instead, because
+//! the content of plain frames is copied to the regions and not moved.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -15,22 +15,23 @@ use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
-/// A split huge page of frames is collapsed again when it is used as a whole for the
-/// `COLLAPSED_AT_USE`-th time since the split. The kernel copies 2 MiB for a collapse. The copy
-/// takes about as long as moving 512 single pages in and out four times (benches/README.md). A
-/// collapse at the first use would not pay for pages of a stream, which are used only once.
+/// A split huge page of frames is collapsed again when one extent uses all of its frames for the
+/// `COLLAPSED_AT_USE`-th time since the split. A collapse copies 2 MiB, which takes about as long
+/// as moving 512 single pages in and out four times (benches/README.md). A collapse at the first
+/// use would be too costly for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
-/// All frames of a budget. The page of a frame is either in the frame or has moved to a region.
+/// All frames of a budget. A page of DRAM is at the address of its frame, or has moved to an
+/// address of a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
     /// For each huge page of frames, true if its memory was allocated.
     allocated: Vec<bool>,
-    /// For each huge page: 0 if the huge page is not split. A move of a part may split it: the
-    /// value is then 1 plus the number of uses as a whole since that move.
+    /// For each huge page: 0 if the huge page is not split. After a move of a part, which may split
+    /// the huge page, 1 plus the number of uses of the whole huge page since that move.
     split: Vec<u8>,
-    /// For each frame, true if it was never used, and still has the zeros that the kernel
+    /// For each frame, true if the frame was never used, and still has the zeros that the kernel
     /// allocated.
     untouched: Vec<bool>,
     /// For each frame, true if its page was given back to the kernel.
@@ -87,7 +88,7 @@ impl Frames {
     }
 
     /// Allocates the pages of the frames in `part`, a range of bytes from the first frame. Also
-    /// collapses a huge page that was split, if it is due ([`COLLAPSED_AT_USE`]).
+    /// collapses a split huge page at its [`COLLAPSED_AT_USE`]-th use.
     pub(crate) fn make(&mut self, part: &Range<usize>, userfault: &Userfault) -> io::Result<()> {
         if self.is_plain {
             return Ok(());
@@ -125,8 +126,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Notes that the frames in `part` (bytes from the first frame) move to a region or back. A
-    /// move of less than a huge page may split the huge page.
+    /// Notes that the pages of the frames in `part` (bytes from the first frame) move to a region
+    /// or back. A move of less than a huge page may split the huge page.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;
@@ -161,7 +162,7 @@ impl Frames {
         unsafe { self.memory.zero(used..part.end) }
     }
 
-    /// Notes that the frames in `part` are filled with content, and count as zeros no more.
+    /// Notes that the frames in `part` are filled with content, and no longer count as zeros.
     pub(crate) fn note_fill(&mut self, part: &Range<usize>) {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
@@ -181,8 +182,8 @@ impl Frames {
 
     /// The bytes of the frames in `part`, borrowed as by [`Frames::page`].
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: only frames of mapped extents have no page, and the content of these frames is
-        // not read. Frames are not written to while `self` is borrowed.
+        // SAFETY: no caller reads frames of mapped extents, which have no page. Frames are not
+        // written to while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

@@ -1,4 +1,5 @@
-//! The kernel objects of a pager that belong to one process: a forked child makes its own.
+//! The kernel objects of a pager that a forked child cannot share with its parent. The child makes
+//! new ones.
 
 use crate::kernel::{
     frames::Frames,
@@ -33,7 +34,7 @@ impl FaultHandle {
 
     /// Wakes the fault server.
     pub(crate) fn ring(&self) {
-        // The call fails only after 2^64 - 1 rings without a read.
+        // The write fails only after 2^64 - 1 writes without a read.
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 }

@@ -1,4 +1,5 @@
-//! Anonymous memory: the frames of a budget, and the address range of the regions.
+//! Anonymous mappings: the frames of a budget, and the address range that the pager reserves for
+//! regions.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -26,12 +27,13 @@ impl Memory {
         Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
     }
 
-    /// Maps frames like [`Memory::frames`], but in single pages.
+    /// Maps frames like [`Memory::frames`], but in pages of 4 KiB instead of huge pages.
     pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
     }
 
-    /// Reserves addresses. They are inaccessible until their protection is changed.
+    /// Reserves addresses. The addresses are inaccessible until [`protect`] changes their
+    /// protection.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
     }
@@ -114,25 +116,26 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own. `munmap` fails only for invalid arguments.
+        // SAFETY: no other value uses the mapping. `munmap` fails only for invalid arguments.
         let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
     }
 }
 
-/// Sets the protection of pages: bits of `PROT_...`, which are passed to the kernel unchanged.
+/// Sets the protection of pages to `protection`, bits of `PROT_...` that are passed to the kernel
+/// unchanged.
 ///
 /// # Safety
-/// The pages belong to regions, and no Rust object lies there.
+/// The pages belong to regions, and no Rust object lies in these pages.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
     // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
 }
 
-/// Gives `madvise(2)` advice about pages.
+/// Gives advice about pages to the kernel (`madvise(2)`).
 ///
 /// # Safety
-/// The effect of the advice on the content is intended.
+/// The caller accepts the effect of the advice on the content of the pages.
 pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
     // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
@@ -153,7 +156,8 @@ pub(crate) fn populate(address: usize) -> io::Result<()> {
     unsafe { mm::madvise(address as *mut _, HUGE_BYTES, Advice::LinuxPopulateWrite) }
 }
 
-/// Binds addresses to a node: pages that are allocated there from now on are on this node.
+/// Binds addresses to a node: the kernel allocates pages at these addresses on this node from now
+/// on.
 ///
 /// # Errors
 /// When this process may not use the node, or the kernel lacks NUMA.
@@ -164,8 +168,8 @@ pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
     set_policy(pages, libc::MPOL_BIND, &mask)
 }
 
-/// Keeps pages at these addresses on their nodes, by a policy for the addresses. NUMA balancing of
-/// the kernel does not migrate memory that has a policy of its own.
+/// Excludes addresses from NUMA balancing of the kernel, which would migrate their pages. Balancing
+/// skips memory that has a memory policy of its own, so the addresses get the policy `MPOL_LOCAL`.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -183,7 +187,8 @@ const MODE_FLAGS: c_int = 7 << 13;
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
-    // The kernel reads one bit less than the given number. An empty mask has no address.
+    // `mbind(2)` reads one bit less than the given number of bits. Without a mask, the pointer must
+    // be null and the number 0.
     let (mask, bits) = match mask.is_empty() {
         true => (ptr::null(), 0),
         false => (mask.as_ptr(), mask.len() * c_ulong::BITS as usize + 1),
@@ -213,17 +218,19 @@ fn errno() -> io::Errno {
 /// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1.
 const COLLAPSE: libc::c_int = 25;
 
-/// Collapses the pages of an aligned huge page into one huge page, if the kernel can.
+/// Collapses 512 single pages, aligned to a huge page, into one huge page. A failure is ignored,
+/// for example if the kernel has no free huge page.
 pub(crate) fn collapse(address: usize) {
     // SAFETY: the content stays the same.
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Reserves addresses again, in place of another mapping. The addresses are in the range that the
-/// pager reserves for regions.
+/// Replaces a mapping by inaccessible memory, so that the pager can allocate regions at its
+/// addresses again.
 ///
 /// # Safety
-/// The addresses belong to the reservation, and the mapping there is not needed any more.
+/// The addresses are in the range that the pager reserves for regions, and no code uses the mapping
+/// any more.
 pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     let start = pages.start as *mut _;
@@ -236,8 +243,8 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves pages that may be read-only to the addresses from `to` on, in one step and without a copy,
-/// and makes them writable there. The former mapping remains, without pages.
+/// Moves pages that may be read-only to the addresses from `to` on by one `mremap(2)`, without a
+/// copy, and makes the pages writable at `to`. The former mapping remains, without pages.
 ///
 /// # Safety
 /// The pages belong to a region. The memory at `to` is used only by this function.

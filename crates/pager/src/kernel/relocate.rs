@@ -1,11 +1,12 @@
 //! Moves pages between a region and the frames.
 //!
-//! `UFFDIO_MOVE` needs the same protection at both ends, writable memory, and one mapping for the
-//! whole range. A program may give some pages of a region another protection. An extent that does
-//! not move as a whole is therefore moved page by page. A single page that does not move is copied
-//! into the region, or moved out of the region by `mremap(2)`. A program may also change a page by
-//! a system call that the preloaded library does not see. Such a change must never leave the
-//! program with wrong content. If the content of the page is not known, the program is ended.
+//! `UFFDIO_MOVE` requires that source and destination have the same protection, are writable, and
+//! are each within one mapping. A program may give some pages of a region another protection. An
+//! extent that does not move as a whole is therefore moved page by page. A single page that does
+//! not move is copied into the region, or moved out of the region by `mremap(2)`. A program may
+//! also map or unmap pages of a region by a system call that the preloaded library does not see. If
+//! the right content of a page is then unknown, the program is ended, so that it never continues
+//! with wrong content.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -30,20 +31,21 @@ use std::{
 };
 
 /// Maximum number of retries of a move from a frame that a finished transfer still pins. All
-/// retries together take some hundred ms.
+/// retries together take a few hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// Maximum number of retries of a move of a page that the kernel has pinned for the program,
-/// possibly for a long time; see also [`PINNED_RECENTLY`].
+/// Maximum number of retries of a move of a page that the kernel has pinned for the program. Few
+/// retries, because such a pin may last long; see also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// The move of a pinned page is tried only once if another pinned page was found less than this
-/// time ago. Otherwise the pager would retry for each page of a large transfer. For example, MPI
-/// pins 4 MiB of another rank at a time, and ranks with 24 MiB took a minute instead of 4 s.
+/// The move of a page is retried only once if a pinned page was found less than this time ago.
+/// Otherwise the pager would spend [`PAGE_TRIES`] retries on each page of a large transfer. For
+/// example, MPI pins 4 MiB of another rank at a time, and without this limit, ranks with 24 MiB
+/// took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
-/// The kernel has pinned pages of the program, for example for a transfer in flight: these pages
-/// stay mapped.
+/// The error of an unmap: the kernel has pinned pages of the program, for example for a transfer in
+/// flight. The pages stay mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
 
@@ -53,7 +55,7 @@ pub(crate) struct Relocator {
     /// The address range of one page to which `mremap(2)` moves a page out of a region.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// Time at which the last pinned page was found.
+    /// Time at which a pinned page was found last.
     last_pinned: Cell<Option<Instant>>,
 }
 
@@ -70,8 +72,8 @@ impl Relocator {
     /// Moves the pages from the frames at address `frame` to the program's addresses from `page`
     /// on. Wakes the threads that wait for these pages.
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
-        // SAFETY: by the state machine of the cache the content is in the frames. The pages belong
-        // to regions.
+        // SAFETY: the cache maps only extents whose content is in the frames. The pages belong to
+        // regions.
         let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
         let Err((mut done, _)) = moved else { return };
         while done < bytes {
@@ -96,8 +98,8 @@ impl Relocator {
     }
 
     /// Handles a frame that cannot be mapped because the program already has a page at the address.
-    /// The program keeps its page, and the frame is dropped. No content is lost if both are equal,
-    /// or if the frame is all zeros. Otherwise the program is ended.
+    /// The program keeps its page, and the content of the frame is dropped. No content is lost if
+    /// page and frame are equal, or if the frame is all zeros. Otherwise the program is ended.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
@@ -119,8 +121,7 @@ impl Relocator {
         page: usize,
         bytes: usize,
     ) -> Result<bool, Pinned> {
-        // SAFETY: by the state machine of the cache the frames are empty. The pages belong to
-        // regions.
+        // SAFETY: the extent is mapped, so its frames have no pages. The pages belong to regions.
         let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
         let Err((mut done, _)) = moved else { return Ok(false) };
         let mut is_missing = false;
@@ -149,7 +150,8 @@ impl Relocator {
                 return Err(Pinned);
             }
             Err((_, Errno::NOENT)) => {}
-            // SAFETY: the page belongs to a region, and the other addresses are this value's own.
+            // SAFETY: the page belongs to a region, and only this function uses the addresses of
+            // `lift_area`.
             Err(_) => {
                 match unsafe {
                     memory::lift_out(&(page..page + PAGE_BYTES), self.lift_area.start())
@@ -180,11 +182,11 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Clears the page table entries of addresses without pages (`MADV_DONTNEED`). The call also
-    /// removes poison. Since Linux 6.14 it frees an empty page table, too, so that a huge page can
-    /// move there.
+    /// Clears the page table entries of addresses without pages, including the entries of poisoned
+    /// pages (`MADV_DONTNEED`). Since Linux 6.14 the call also frees an empty page table, so that a
+    /// huge page can move to its addresses.
     pub(crate) fn clear(&self, pages: &Range<usize>) {
-        // SAFETY: no page is mapped that could be lost.
+        // SAFETY: no page is mapped at these addresses, so no content is lost.
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
     }
 
@@ -195,7 +197,8 @@ impl Relocator {
         self.fill(faults, frame, bytes);
     }
 
-    /// Fills the frames of `bytes` bytes at address `frame` with zeros. These frames have no page.
+    /// Allocates zeroed pages for the frames of `bytes` bytes at address `frame`, which have no
+    /// pages.
     fn fill(&self, faults: &Userfault, frame: usize, bytes: usize) {
         for frame in (frame..frame + bytes).step_by(PAGE_BYTES) {
             let filled = faults.copy_pages(frame, self.zeros.as_ptr() as usize, PAGE_BYTES);

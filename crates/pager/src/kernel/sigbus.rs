@@ -1,23 +1,24 @@
-//! Faults that the faulting thread serves itself, without the pager's thread, in a handler of
-//! SIGBUS. With `UFFD_FEATURE_SIGBUS`, the kernel raises this signal instead of sending a message
-//! to the pager's thread. A minor fault then costs no context switch. For all other faults the
-//! thread queues a request for the pager's thread, and waits.
+//! A handler of SIGBUS, in which a faulting thread handles its fault without the pager's thread.
+//! With `UFFD_FEATURE_SIGBUS`, the kernel raises this signal instead of sending a message to the
+//! pager's thread. A minor fault then costs no context switch. For all other faults the thread
+//! queues a request for the pager's thread, and waits.
 //!
 //! This mode is an option because it has two limits. A system call that accesses a missing page
 //! fails with `EFAULT`, because the kernel raises no signal for its own faults. A fault of a thread
-//! that has SIGBUS blocked ends the program.
+//! that has blocked SIGBUS ends the program.
 //!
-//! A handler interrupts a thread anywhere, with any lock held, even one of the allocator. This code
-//! may run in a handler for these reasons:
+//! The handler may interrupt a thread at any instruction, while the thread holds any lock, even a
+//! lock of the allocator. The handler is safe for these reasons:
 //!
-//! - It allocates nothing and frees nothing. A thread that maps an extent only marks it
-//!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves it, and appends it to a log of fixed
-//!   capacity. The pager's thread handles the log.
-//! - It waits for no lock: it only tries to lock the fault server. On failure it queues the fault
-//!   and waits, as in thread mode. This causes no deadlock, because a handler holds the lock only
-//!   for a few system calls, during which all signals are blocked.
-//! - It touches no region, and uses no thread-local variable but `errno`, which it restores.
-//! - A pager is dropped only when no handler uses it any more ([`unregister`]).
+//! - The handler allocates and frees no memory. To map an extent, the handler marks the extent
+//!   ([`Cache::try_map`](crate::cache::Cache::try_map)), moves the pages, and appends the extent to
+//!   a log of fixed capacity. The pager's thread processes the log.
+//! - The handler never blocks on a lock. It only tries to lock the fault server, and on failure
+//!   queues the fault and waits for the pager's thread. The lock causes no deadlock, because a
+//!   handler holds it only for a few system calls, during which all signals are blocked.
+//! - The handler touches no region. The only thread-local variable that the handler uses is
+//!   `errno`, which is restored.
+//! - A pager is dropped only when no handler uses the pager any more ([`unregister`]).
 
 #![expect(unsafe_code, reason = "a handler of signals, and what the kernel gives it")]
 
@@ -42,19 +43,19 @@ use std::{
     thread,
 };
 
-/// Maximum number of pagers of a process that serve faults in a signal handler.
+/// Maximum number of pagers of a process whose faults the signal handler handles.
 const PAGERS: usize = 16;
 
 /// Number of tries to lock the fault server before the thread queues its fault. The lock is usually
-/// held only for a moment. All tries together take some ten microseconds, which is less than a
-/// sleep and a wake-up take.
+/// held only for a moment. All tries together take about ten microseconds, less than it takes to
+/// block and to be woken.
 const TRIES: u32 = 1000;
 
-/// `BUS_ADRERR` of `asm-generic/siginfo.h`, the code of a missing page. A poisoned page has another
-/// code.
+/// `BUS_ADRERR` of `asm-generic/siginfo.h`: the `si_code` of a fault on a missing page. A fault on
+/// a poisoned page has another code.
 const ADDRESS: i32 = 2;
 
-/// All signals, including those that the C library reserves.
+/// The mask of all signals, including the signals that the C library reserves.
 const ALL: u64 = u64::MAX;
 
 const SIGBUS_BIT: u64 = 1 << (libc::SIGBUS - 1);
@@ -81,7 +82,7 @@ static ENTRIES: [Entry; PAGERS] =
 #[derive(Debug)]
 pub(crate) struct Registration(usize);
 
-/// Serves faults of a pager in the faulting threads from now on.
+/// Registers a pager: from now on, faulting threads handle the faults of the pager themselves.
 ///
 /// # Errors
 /// When the handler cannot be installed, or there are too many pagers.
@@ -101,21 +102,23 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
 /// Replaces the entry of the parent's pager by `served`, in a forked child.
 pub(crate) fn replace(registration: &Registration, served: Served) {
     let entry = &ENTRIES[registration.0];
-    // Threads of the parent that were in a handler do not exist in the child. The lock of the
-    // parent's fault server may be held, so the parent's value is leaked.
+    // Threads of the parent that were in a handler do not exist in the child, so the number of
+    // users restarts at 0. The parent's value is leaked, because a thread of the parent may hold
+    // the lock of its fault server.
     entry.served.store(Box::into_raw(Box::new(served)), SeqCst);
     entry.users.store(0, SeqCst);
 }
 
-/// Removes a pager. Threads that still wait for a page receive SIGBUS as if no handler existed.
+/// Removes the entry of a pager. Threads that still wait for a page of the pager receive SIGBUS as
+/// if no handler existed.
 pub(crate) fn unregister(registration: &Registration) {
     let entry = &ENTRIES[registration.0];
     let served = entry.served.swap(ptr::null_mut(), SeqCst);
     if served.is_null() {
         return;
     }
-    // SAFETY: the value was made by `register` or `replace`, and the swap has made this thread its
-    // owner.
+    // SAFETY: `register` or `replace` made the value by `Box::into_raw`, and after the swap only
+    // this thread has the pointer.
     let served = unsafe { Box::from_raw(served) };
     while entry.users.load(SeqCst) > 0 {
         drop(served.waiters.faults());
@@ -124,15 +127,15 @@ pub(crate) fn unregister(registration: &Registration) {
     }
 }
 
-/// Serves a fault. Returns false when the address is in a region of no pager.
+/// Handles a fault at an address. Returns false if no pager has a region at this address.
 fn serve(address: usize, is_write: bool) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {
             return false;
         }
         entry.users.fetch_add(1, SeqCst);
-        // SAFETY: as long as the pointer is set and this thread is counted, the value is not
-        // dropped.
+        // SAFETY: `unregister` first clears the pointer, and then drops the value only when `users`
+        // is 0. This thread was counted in `users` before it loaded the pointer.
         let served = unsafe { entry.served.load(SeqCst).as_ref() };
         let served = served.filter(|served| served.addresses.contains(&address));
         let is_ours = served.is_some_and(|served| served.serve(address, is_write));
@@ -172,8 +175,9 @@ impl Served {
     }
 }
 
-/// The program's own action for SIGBUS. A reader may see a mixture of two actions: each handler is
-/// called with all arguments, so any mixture works.
+/// The program's own action for SIGBUS. The fields are stored one by one, so a reader may see
+/// fields of two successive actions. Any mixture works, because each handler is called with all
+/// arguments.
 struct ProgramAction {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -208,10 +212,10 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the program's own action for SIGBUS. This action handles signals that are not caused by a
-/// fault in a region. Returns the former action.
+/// Sets the program's own action for SIGBUS, and returns the former action. The action handles each
+/// SIGBUS that is not caused by a fault in a region.
 pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
-    // SAFETY: all zeros is a valid action, and sets of signals begin with the kernel's signals.
+    // SAFETY: all zeros is a valid `sigaction`.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     before.sa_sigaction = PROGRAM_ACTION.handler.load(SeqCst);
     before.sa_flags = PROGRAM_ACTION.flags.load(SeqCst);
@@ -241,11 +245,12 @@ const fn set_mask(set: &mut libc::sigset_t, mask: u64) {
     unsafe { *ptr::from_mut(set).cast::<u64>() = mask }
 }
 
-/// Blocks these signals and no others in the calling thread.
+/// Sets the signal mask of the calling thread: the thread then blocks the signals in `mask`, and no
+/// others.
 fn block(mask: u64) {
     let size = size_of::<u64>();
     let none = ptr::null_mut::<u64>();
-    // SAFETY: the call reads one set of the kernel's size.
+    // SAFETY: the call reads one signal set of the kernel, which has 8 bytes.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, none, size);
     }
@@ -256,7 +261,8 @@ extern "C" fn on_sigbus(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes valid arguments; each thread has its own `errno`.
+    // SAFETY: the kernel passes valid arguments, and no other thread uses the `errno` of this
+    // thread.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -269,8 +275,8 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// True if the interrupted access was a write. `false` if the processor state does not tell: the
-/// pager then compares the content to find whether the page is dirty.
+/// True if the interrupted access was a write. Always false on processors other than x86-64, whose
+/// context is not decoded. The pager then finds dirty pages by their content alone.
 ///
 /// # Safety
 /// The kernel passed the context.
@@ -285,26 +291,27 @@ unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
     false
 }
 
-/// Handles a signal by the program's own action, as if this handler did not exist.
+/// Handles a SIGBUS that no pager caused by the program's own action, as if the handler of this
+/// module did not exist.
 ///
 /// # Safety
-/// The kernel passed the arguments, and the caller needs no cleanup: the program may jump out of
-/// its handler.
+/// The kernel passed the arguments, and the caller has nothing to clean up afterwards: the
+/// program's handler may leave by `longjmp(3)` instead of returning.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let (handler, flags) = (PROGRAM_ACTION.handler.load(SeqCst), PROGRAM_ACTION.flags.load(SeqCst));
     // SAFETY: the kernel passed the arguments, and the handler is the program's.
     unsafe {
-        // The signal was sent by `kill(2)` or a similar call, not caused by an access of the
-        // thread.
+        // True if `kill(2)` or a similar call sent the signal, false if an access of the thread
+        // caused it.
         let is_sent = (*info).si_code <= 0;
         match handler {
             libc::SIG_IGN if is_sent => {}
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The kernel's own structure: all zeros are the default action.
+                // `struct sigaction` of the kernel, not of the C library: all zeros mean `SIG_DFL`.
                 let (action, none) = ([0_u64; 4], ptr::null_mut::<u64>());
                 libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, 8);
-                // A fault repeats at the return, and ends the process. A sent signal does not
-                // repeat, and is sent again here.
+                // After the return, a faulting access repeats and ends the process. A signal that
+                // was sent does not repeat, and is sent again here.
                 if is_sent {
                     libc::raise(signal);
                 }
@@ -314,7 +321,7 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
                     PROGRAM_ACTION.handler.store(libc::SIG_DFL, SeqCst);
                 }
                 let interrupted = mask(&(*context.cast::<libc::ucontext_t>()).uc_sigmask);
-                // The program's handler may fault on a region, so SIGBUS stays unblocked.
+                // SIGBUS stays unblocked, because the program's handler may fault on a region.
                 block((interrupted | PROGRAM_ACTION.mask.load(SeqCst)) & !SIGBUS_BIT);
                 let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                     std::mem::transmute(handler);

@@ -1,7 +1,8 @@
-//! `userfaultfd(2)`: a thread that touches a missing page waits, and the pager gets a message.
+//! `userfaultfd(2)`: a thread that touches a missing page waits, and the kernel sends a message to
+//! the pager.
 //!
-//! The structures and numbers are from `linux/userfaultfd.h`. No crate wraps `UFFDIO_MOVE` (Linux
-//! 6.8), which moves page table entries and copies no byte.
+//! The structures and numbers are from `linux/userfaultfd.h`. They are defined here because no
+//! crate wraps `UFFDIO_MOVE` (Linux 6.8), which moves page table entries and copies no content.
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
@@ -21,7 +22,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// The group of the ioctls, and also the version of the protocol (`UFFD_API`).
+/// The type of the ioctls (`UFFDIO`). The version of the protocol (`UFFD_API`) is the same number.
 const GROUP: u8 = 0xaa;
 
 /// `UFFD_FEATURE_SIGBUS`.
@@ -112,7 +113,7 @@ struct Continue {
     mapped: i64,
 }
 
-/// A message of a fault. Messages of other events differ after the first byte.
+/// `struct uffd_msg` of a page fault. Messages of other events differ after the first byte.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct FaultMessage {
@@ -134,10 +135,10 @@ const PROTECT: Opcode = opcode::read_write::<Protect>(GROUP, 0x06);
 const CONTINUE: Opcode = opcode::read_write::<Continue>(GROUP, 0x07);
 const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 
-/// Maximum number of messages that one `read(2)` returns.
+/// Maximum number of messages that one `read(2)` of the pager returns.
 const MESSAGES: usize = 64;
 
-/// A buffer for messages, which the caller reuses.
+/// A buffer for the messages that one `read(2)` returns. The caller reuses the buffer.
 #[derive(Clone, Debug)]
 pub struct Messages([FaultMessage; MESSAGES]);
 
@@ -147,15 +148,15 @@ impl Default for Messages {
     }
 }
 
-/// The thread that serves faults.
+/// The fault handling mode: the thread that handles faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultMode {
-    /// The pager's thread, for faults of all threads and of the kernel.
+    /// The pager's thread handles the faults of all threads and of the kernel.
     #[default]
     Thread,
-    /// The faulting thread, in a handler of SIGBUS. A system call that accesses a missing page
-    /// fails with `EFAULT`.
+    /// The faulting thread handles its fault in a handler of SIGBUS. A system call that accesses a
+    /// missing page fails with `EFAULT`.
     Signal,
 }
 
@@ -164,7 +165,8 @@ pub enum FaultMode {
 pub struct Fault {
     /// The address of the page.
     pub address: usize,
-    /// Offset of the access within the page, bytes; in a signal handler precise to 2 bytes.
+    /// Offset of the access within the page, bytes. The lowest bit is lost if the fault was queued
+    /// in `Waiters`.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
@@ -188,12 +190,12 @@ pub struct Userfault {
 }
 
 impl Userfault {
-    /// Opens a userfaultfd. In thread mode, page faults of system calls are served too, so that
-    /// system calls may access the memory.
+    /// Opens a userfaultfd. In thread mode, the pager also handles page faults of system calls, so
+    /// that system calls may access the registered memory.
     ///
     /// # Errors
-    /// `EPERM` without the right (`CAP_SYS_PTRACE`, or `vm.unprivileged_userfaultfd`), and
-    /// `EINVAL` before Linux 6.8.
+    /// `EPERM` if this user has no right to handle faults of the kernel (`CAP_SYS_PTRACE`, or
+    /// `vm.unprivileged_userfaultfd`), and `EINVAL` before Linux 6.8.
     pub fn open(mode: FaultMode) -> io::Result<Self> {
         Self::with(FEATURES | if mode == FaultMode::Signal { SIGBUS } else { 0 })
     }
@@ -208,7 +210,7 @@ impl Userfault {
 
     fn with(features: u64) -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-        // SAFETY: the call makes a descriptor; nothing is registered with it yet.
+        // SAFETY: the call makes a descriptor, with which no memory is registered yet.
         let fd = match unsafe { userfaultfd(flags) } {
             // A user who may not make the call may be allowed to open the device (Linux 6.1).
             Err(Errno::PERM) => open_device(flags).map_err(|_| Errno::PERM)?,
@@ -230,10 +232,11 @@ impl Userfault {
     }
 
     /// Registers addresses of a memory file for faults on missing pages, for minor faults, and for
-    /// writes to protected pages. A minor fault is on a page that is in the file and not mapped.
+    /// writes to protected pages. A minor fault is a fault on a page that is in the file and not
+    /// mapped.
     ///
     /// # Errors
-    /// When the addresses are not such memory of this process.
+    /// When the addresses are not a mapping of a memory file in this process.
     pub(crate) fn register_shared(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut register = Register { range: to_range(addresses), mode: ALL_MODES, ioctls: 0 };
         self.call::<REGISTER, _>(&mut register)
@@ -243,8 +246,8 @@ impl Userfault {
     /// these pages.
     ///
     /// # Errors
-    /// When a page is mapped already (`EXIST`), a page is missing in the file (`FAULT`), or the
-    /// addresses are not all of one registered mapping.
+    /// When a page is mapped already (`EXIST`), when a page is missing in the file (`FAULT`), or
+    /// when the addresses are not within one registered mapping.
     pub(crate) fn continue_pages(&self, addresses: &Range<usize>) -> io::Result<()> {
         let mut start = addresses.start;
         while start < addresses.end {
@@ -260,8 +263,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// If `on` is true, write-protects pages, mapped or not. Otherwise removes the protection, and
-    /// wakes the threads that wait to write.
+    /// If `on` is true, write-protects mapped and absent pages. Otherwise removes the write
+    /// protection, and wakes the threads that wait to write.
     ///
     /// # Errors
     /// When the addresses are not registered (some of them may be protected then), or their process
@@ -276,7 +279,7 @@ impl Userfault {
         }
     }
 
-    /// Unregisters addresses, and wakes the threads that wait there.
+    /// Unregisters addresses, and wakes the threads that wait for pages at these addresses.
     ///
     /// # Errors
     /// When the addresses were not registered.
@@ -293,12 +296,12 @@ impl Userfault {
     }
 
     /// Moves the pages of `len` bytes from `src` to `dst`, and wakes the threads that wait for
-    /// pages at `dst`. No page may be mapped at `dst`. A pinned page (`EBUSY`) is retried
-    /// `tries_max` times.
+    /// pages at `dst`. No page may be mapped at `dst`. The move of a pinned page (`EBUSY`) is
+    /// retried up to `tries_max` times.
     ///
     /// # Safety
     /// Both ranges are memory of this process that only the pager manages. No Rust object lies at
-    /// `src`. The moved content is the content that the program expects at `dst`.
+    /// `src`. The pages at `src` have the content that the program expects at `dst`.
     ///
     /// # Errors
     /// The number of bytes that were moved before the error, and the error.
@@ -317,15 +320,17 @@ impl Userfault {
             let mut moving = Move { dst, src, len: rest, mode: 0, moved: 0 };
             match self.call::<MOVE, _>(&mut moving) {
                 Ok(()) => return Ok(()),
-                // Interrupted: `moved` bytes are done, and the rest is retried.
+                // The call was interrupted after `moved` bytes: retry the rest.
                 Err(Errno::AGAIN) => (done, tries) = (done + bytes(moving.moved), 0),
-                // The first page is pinned. It may be so for a moment after a transfer.
+                // The first page is pinned. A transfer that has just ended may still pin its pages
+                // for a moment.
                 Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                // Linux 6.18 moves the shared zero page, counts it as not moved, and meets it again
-                // on the retry. (The kernel makes such pages when it splits huge pages of zeros.)
+                // Linux 6.18 moves the shared zero page, but does not count the page as moved. The
+                // retry then finds a page at `dst`. (The kernel maps the shared zero page when it
+                // splits a huge page of zeros.)
                 Err(Errno::EXIST) if !is_resident(src as usize) && is_resident(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
@@ -336,7 +341,7 @@ impl Userfault {
         Ok(())
     }
 
-    /// Copies `len` bytes from `src` to new pages at `dst`, regardless of the protection there, and
+    /// Copies `len` bytes from `src` to new pages at `dst`, even if `dst` is not writable, and
     /// wakes the threads that wait for these pages. No page may be mapped at `dst`.
     ///
     /// # Errors
@@ -357,7 +362,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// Poisons pages: each access to them raises SIGBUS, also in threads that wait for them.
+    /// Poisons pages: each access to the pages raises SIGBUS, also in threads that already wait for
+    /// the pages.
     ///
     /// # Errors
     /// When the addresses are not registered, or a page is mapped.
@@ -365,7 +371,7 @@ impl Userfault {
         self.call::<POISON, _>(&mut Poison { range: to_range(addresses), mode: 0, updated: 0 })
     }
 
-    /// Reads pending faults into `messages`: as many as one `read(2)` returns.
+    /// Reads up to `MESSAGES` pending faults into `messages`, by one `read(2)`.
     ///
     /// # Errors
     /// The error of `read(2)`; an empty queue is not an error.
@@ -397,8 +403,8 @@ impl Userfault {
     }
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
-        // SAFETY: each call reads and writes the structure that its number was made with. Only a
-        // move changes memory that is in use, and `move_pages` is unsafe for this reason.
+        // SAFETY: the kernel reads and writes only the structure whose size is encoded in `OPCODE`.
+        // Only `UFFDIO_MOVE` takes pages away from memory in use, so `move_pages` is unsafe.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }
@@ -416,7 +422,8 @@ impl AsFd for Userfault {
     }
 }
 
-/// Opens a userfaultfd through the device, whose file permissions apply.
+/// Opens a userfaultfd through the device. The file permissions of the device decide whether this
+/// user may do so.
 fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     // SAFETY: the call takes flags by value and makes a descriptor.
@@ -426,7 +433,7 @@ fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
 /// `USERFAULTFD_IOC_NEW`.
 struct NewDescriptor(UserfaultfdFlags);
 
-// SAFETY: the number belongs to a call without a structure, which returns a new descriptor.
+// SAFETY: `USERFAULTFD_IOC_NEW` takes its flags by value, and returns a new descriptor.
 unsafe impl Ioctl for NewDescriptor {
     type Output = OwnedFd;
 
@@ -456,8 +463,8 @@ mod tests {
     use crate::kernel::memory::Memory;
     use interleaf_procfs::page::HUGE_BYTES;
 
-    /// The kernel splits a huge page into shared zero pages where it has only zeros: these pages
-    /// move like all others.
+    /// When the kernel splits a huge page, it maps the shared zero page in place of pages that are
+    /// all zeros. The shared zero page must move like other pages.
     #[test]
     fn shared_pages_of_zeros_move_too() {
         let faults = match Userfault::open(FaultMode::Thread) {
@@ -482,7 +489,7 @@ mod tests {
         for address in from.addresses().step_by(PAGE_BYTES) {
             assert!(!is_resident(address), "{address:#x} stayed");
         }
-        // SAFETY: all its pages are mapped.
+        // SAFETY: all pages of `to` are mapped.
         let moved = unsafe { to.part(0..HUGE_BYTES) };
         assert!(moved.iter().rev().skip(1).all(|byte| *byte == 0));
         assert_eq!(moved.last(), Some(&7));

@@ -1,6 +1,6 @@
-//! Threads that handle their faults in a handler of SIGBUS, and wait for the fault server if they
-//! cannot map the page. [`Waiters::wait_for`] may be called in a signal handler: it uses a fixed
-//! table of slots, atomic operations, and futexes.
+//! Threads in a handler of SIGBUS that could not map the page themselves, and wait for the fault
+//! server. [`Waiters::wait_for`] may be called in a signal handler, because the function allocates
+//! no memory and takes no lock: it uses a fixed table of slots, atomic operations, and futexes.
 
 use crate::kernel::{handle::FaultHandle, uffd::Fault};
 use interleaf_prefetch::page::Page;
@@ -11,17 +11,18 @@ use std::{
     thread,
 };
 
-/// Maximum number of threads that wait at the same time; other threads retry until a slot is free.
+/// Maximum number of threads that wait in a slot at the same time. Further threads poll until a
+/// slot is free.
 const SLOTS: usize = 512;
 
-/// Maps resident pages in the thread that takes the fault.
+/// The part of the fault server that a faulting thread calls to map a resident page itself.
 pub(crate) trait TryMap: Send {
     /// Maps a page if its content is in a frame. The function allocates nothing and waits for
     /// nothing.
     fn try_map(&mut self, page: Page, fault: Fault) -> MapOutcome;
 }
 
-/// The result of a thread's own try to map a page.
+/// The result of [`TryMap::try_map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapOutcome {
     /// The page is mapped.
@@ -36,9 +37,9 @@ pub(crate) enum MapOutcome {
 #[derive(Debug)]
 pub(crate) struct Waiters {
     slots: [WaiterSlot; SLOTS],
-    /// Number of faults that the server has not read yet.
+    /// Number of queued faults that the fault server has not read yet.
     queued: AtomicU32,
-    /// Number of threads that wait.
+    /// Number of threads that wait in a slot.
     count: AtomicU32,
 }
 
@@ -50,9 +51,9 @@ struct WaiterSlot {
     address: AtomicUsize,
 }
 
-/// States of the slot of a waiting thread: unused (`FREE`), being filled (`CLAIMED`), waiting to be
-/// read by the server (`QUEUED`), read (`READ`), page mapped (`DONE`), address in no region
-/// (`DENIED`).
+/// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), fault not read by the
+/// server yet (`QUEUED`), fault read by the server (`READ`), page mapped (`DONE`), address in no
+/// region (`DENIED`).
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -91,8 +92,8 @@ impl Waiters {
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
         slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
-        // The thread is counted before the fault server may see the fault, because the server wakes
-        // no thread while the count is 0.
+        // Count the thread before the fault server may see the fault, because the server wakes no
+        // thread while the count is 0.
         self.count.fetch_add(1, SeqCst);
         slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);
