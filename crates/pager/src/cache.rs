@@ -1,8 +1,8 @@
 //! The page cache: DRAM as a cache over a store, as a state machine without a clock, a drive or a
 //! kernel.
 //!
-//! Pages are loaded and evicted in *extents*: 2^n neighbouring pages in as many neighbouring
-//! frames. An extent is in one state as a whole:
+//! Pages are loaded and evicted in *extents*: 2^n neighbouring pages in 2^n neighbouring frames.
+//! All pages of an extent are in the same state:
 //!
 //! ```text
 //!             fault or prefetch                      fault
@@ -15,18 +15,18 @@
 //!                                         Writing <-------- dirty ---------'
 //! ```
 //!
-//! A *ready* extent is resident and not mapped. It was prefetched and not touched yet, or it is
-//! *inactive*: unmapped, clean, and kept for a second chance. A fault on an inactive extent costs a
-//! move of page table entries and no read.
+//! A *ready* extent is resident and not mapped. Either the extent was prefetched and not touched
+//! yet, or the extent is *inactive*: unmapped, clean, and kept for a second chance. A fault on an
+//! inactive extent costs a move of page table entries and no read.
 //!
 //! The parts, each with a state of its own:
 //!
 //! ```text
 //! residency.rs       extents, frames, replacement queues
 //! evict.rs           the choice of the victim, and the reserve of free frames
-//! loop_detector.rs   loops over more than the budget
-//! reuse_distance.rs  pages evicted between an eviction of a page and its next read
-//! compact.rs         contiguous free frames
+//! loop_detector.rs   detection of loops over more pages than the budget
+//! reuse_distance.rs  number of pages evicted between an eviction of a page and its next read
+//! compact.rs         evictions that make free frames contiguous
 //! durability.rs      stored, lost and discarded pages
 //! prefetch_queue.rs  prefetches not issued yet, throttled by the frames that each stream holds
 //! fault_around.rs    the number of pages read with a page that faults
@@ -34,7 +34,7 @@
 //! advise.rs          advice and pins of the program
 //! thrash.rs          detection of thrashing, and the budget that would end it
 //! budget.rs          frames released to other processes or nodes
-//! node.rs            frames of each NUMA node, and its share of the budget
+//! node.rs            frames and shares of the budget of the NUMA nodes
 //! ```
 //!
 //! The steps that involve several parts are methods of [`Cache`]. `fault.rs` and `fast_path.rs`
@@ -44,7 +44,8 @@
 //!
 //! The caller carries out the [`Action`]s, in any order, and answers by [`Event`]s.
 //! [`Cache::react`] appends only the actions that a thread may wait for. [`Cache::progress`] plans
-//! prefetches and chooses victims; the caller calls it while the drive reads.
+//! prefetches and chooses victims. The caller calls [`Cache::progress`] while the drive reads, so
+//! that no thread waits for this work.
 
 mod event;
 
@@ -145,10 +146,11 @@ pub struct Counts {
     pub evicted: u64,
     /// Peak number of pages with content: pages that are resident, or stored, or both.
     pub footprint: u64,
-    /// Stall time, nanoseconds. The caller adds it, because the cache has no clock.
+    /// Stall time, nanoseconds. The caller sets this counter, because the cache has no clock.
     pub stalled_ns: u64,
-    /// Outcome of the prefetches that the fault history predicts (`interleaf_prefetch::history`).
-    /// All other prefetches follow from streams, matrix blocks and advice.
+    /// Outcomes of the prefetches that the fault history predicts (`interleaf_prefetch::history`).
+    /// The other counters of prefetches also contain the prefetches of streams, matrix blocks and
+    /// advice.
     pub history: Tally,
 }
 
@@ -169,7 +171,7 @@ pub struct Cache {
     thrash: ThrashDetector,
     /// Number of pages that are resident, or stored, or both.
     pages_with_content: u64,
-    /// Faults on absent pages: threads wait until a frame is free for the page.
+    /// Faults on absent pages, whose threads wait until a frame is free for the page.
     waiting: VecDeque<WaitingFault>,
     /// Faults whose prefetches [`Cache::progress`] has not planned yet.
     unplanned: Vec<PageFault>,
@@ -226,14 +228,14 @@ impl Cache {
         &self.counts
     }
 
-    /// Reacts to an event: appends all actions that follow from it.
+    /// Reacts to an event: appends all actions that follow from the event.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
         self.react(event, actions);
         self.progress(actions);
     }
 
     /// Reacts to an event: appends only the actions that a thread may wait for. [`Cache::progress`]
-    /// appends the others.
+    /// appends the other actions.
     pub fn react(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Fault(fault) => {
@@ -293,7 +295,7 @@ impl Cache {
     /// Fills the reserve of free frames of each node, and serves faults that wait for frames.
     /// Dropping a prefetched extent, or moving a part of the budget from one NUMA node to another,
     /// frees frames at once and causes no event. Therefore the waiting faults are served here, and
-    /// not after the next event.
+    /// not only after the next event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

@@ -1,5 +1,5 @@
-//! The NUMA nodes of the machine as a pager uses them: their numbers, their CPUs, and their shares
-//! of the budget.
+//! The NUMA nodes that hold a pager's frames: their numbers, their CPUs, and their shares of the
+//! budget.
 
 use crate::cache::node::{Division, NODES_MAX, Node};
 use interleaf_procfs::{files::Files, page::PAGE_BYTES, stat::Stat};
@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time for which the node of a thread is cached, because a read from `/proc` takes microseconds.
+/// Time for which the node of a thread is cached. The node is cached because a read from `/proc`
+/// takes microseconds.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum number of threads whose node is cached.
@@ -100,7 +101,7 @@ impl Nodes {
     }
 }
 
-/// The cached nodes of the threads of this process.
+/// A cache of the nodes that the threads of this process run on.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadNodes {
     /// The node of each thread, and the time at which the node was read.

@@ -1,7 +1,8 @@
 //! Memory that processes share by `mmap(2)` with `MAP_SHARED | MAP_ANONYMOUS`.
 //!
-//! Each such mapping is a memory file ([`server`]). A page is mapped only while the file contains
-//! it. All other pages are in the frames of a pager or in its store:
+//! Each such mapping is replaced by a mapping of a memory file, which the server ([`server`])
+//! makes. A page can be mapped only while the file contains the page. All other pages are in the
+//! frames or in the store of the server's pager:
 //!
 //! ```text
 //!            copy the content, and map the page for the processes that wait for it
@@ -11,17 +12,18 @@
 //!            unmaps the page in all address spaces
 //! ```
 //!
-//! A process cannot serve memory for another process that may live longer. Once the last descriptor
-//! of a userfaultfd is closed, the kernel fills missing pages with zeros. So a dedicated server
-//! process serves all processes of a session. The server ends after the last process that shares
-//! memory. If the server is killed, these processes end too. Each process makes a userfaultfd for
-//! its own addresses, keeps it, and passes a copy to the server over a socket. A forked child makes
-//! its own userfaultfd before `fork(2)` returns in the child, and maps no shared memory until then.
+//! A process cannot handle the faults of another process that may live longer: once the last
+//! descriptor of a userfaultfd is closed, the kernel fills missing pages with zeros. So a dedicated
+//! server process handles the faults of all processes of a session that share memory. The server
+//! ends after the last process that shares memory. If the server is killed, these processes end
+//! too. Each process makes a userfaultfd for its own addresses, keeps the descriptor open, and
+//! passes a copy to the server over a socket. A forked child makes its own userfaultfd before
+//! `fork(2)` returns in the child, and maps no shared memory until then.
 //!
-//! A page is in the file exactly while it is mapped in the state of the server's cache. So the
-//! first access of another process is a minor fault, which is served without a copy
-//! (`UFFDIO_CONTINUE`). Between write protection and the punched hole no process can map the page
-//! again, because only the server maps pages.
+//! The file contains a page exactly while the page is mapped in the state of the server's cache. So
+//! the first access of another process is a minor fault, which is served without a copy
+//! (`UFFDIO_CONTINUE`). After the write protection and before the hole is punched, no process can
+//! map the page again, because only the server maps pages.
 
 mod client;
 pub(crate) mod message;

@@ -33,8 +33,9 @@ fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
     })
 }
 
-/// Writes and checks pieces of memory that share pages with pieces of other threads, at random and
-/// in sweeps. The number of writes of a piece determines its expected content.
+/// Writes and checks `pieces` of memory, at random and in sweeps. Other threads write to other
+/// pieces on the same pages. The expected content of a piece follows from the number of writes to
+/// this piece.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut times = vec![0_u8; pieces.len()];
@@ -92,8 +93,8 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
-/// A failed write leaves a part of its content in the store, and the program then writes the former
-/// content again. A read must return this content.
+/// A failed write-back leaves a part of the new content in the store. The program then writes the
+/// former content to the page again. A later read must return the former content.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -119,8 +120,9 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task, the fault plan and the folder of this process, if a test has started the process with
-/// the three words in `INTERLEAF_TEST_FAULTS`.
+/// The task, the fault plan and the folder for this process: the three words in
+/// `INTERLEAF_TEST_FAULTS`. `None` if the variable is not set, because no test has started this
+/// process.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);
@@ -138,7 +140,7 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits for a process to exit, for at most a minute.
+/// Waits for a process to exit, and kills the process after a minute.
 fn end(mut program: Child) -> Output {
     let begun = Instant::now();
     while program.try_wait().unwrap().is_none() {
@@ -151,7 +153,7 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// Runs a task in a child process: does nothing unless another test started the process.
+/// Runs the task of [`program`]. Does nothing unless another test started this process as a child.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };

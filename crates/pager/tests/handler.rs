@@ -1,5 +1,6 @@
-//! The handler of SIGBUS allocates nothing and frees nothing ([`interleaf_pager::kernel::sigbus`]):
-//! it may interrupt a thread that holds a lock of the allocator. This test counts allocator calls.
+//! The handler of SIGBUS must not allocate or free memory ([`interleaf_pager::kernel::sigbus`]),
+//! because the handler may interrupt a thread that holds a lock of the allocator. This test counts
+//! the calls of the allocator.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,7 +16,7 @@ use std::{
 };
 
 thread_local! {
-    /// Number of allocations and deallocations of the thread so far.
+    /// Number of allocations and deallocations of this thread so far.
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -60,7 +61,7 @@ fn the_handler_allocates_nothing() {
     let pager = pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not available ({why}): this test needs root and Linux 6.8")
     });
-    // More than the budget, so that pages are evicted, written back, and read again.
+    // A region larger than the budget, so that pages are evicted, written back, and read again.
     let mut region = pager.region(24 << 20).unwrap();
     let (length, begin) = (region.bytes().len() / THREADS, Barrier::new(THREADS));
     let calls: Vec<(u64, bool)> = thread::scope(|scope| {
@@ -84,8 +85,8 @@ fn the_handler_allocates_nothing() {
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 
-/// Writes to all pages in order and in jumps, several times. Returns true if each page had the
-/// content that was last written.
+/// Writes to all pages in several rounds, alternately in order and in jumps. Returns true if each
+/// page had the content that was last written.
 fn touch(part: &mut [u8], seed: usize) -> bool {
     let pages = part.len() / PAGE;
     let mut is_right = true;

@@ -1,4 +1,5 @@
-//! Replacement reads little more from the drive than optimal replacement would (Belady).
+//! The replacement of the pager reads little more from the drive than optimal replacement (Belady)
+//! would.
 
 #[allow(dead_code, unreachable_pub, reason = "the benchmark uses all of it")]
 mod replay_machine;
@@ -39,8 +40,8 @@ fn near_the_footprint_loops_read_what_the_used_part_of_the_budget_does_not_hold(
             let frames = pages * percent / 100;
             let replay = replay(kind, frames, footprint).expect("it has a trace");
             let read = replay.count(|counts| counts.read) as f64 / COUNTED as f64;
-            // Although only 3 % and 1 % of the pages are beyond the budget, loops read more than
-            // three times as many.
+            // The workload has only 3 % or 1 % more pages than the budget has frames, but a loop
+            // reads more than three times these pages.
             let beyond = (pages - frames) as f64;
             assert!(read > 3.0 * beyond, "{kind:?} at {percent} %: {read} pages, {beyond} beyond");
             let missing = missing_bytes(footprint, (frames * PAGE) as u64, 0.0) / PAGE as u64;

@@ -5,7 +5,7 @@ use crate::ranges::Ranges;
 use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// One frame in this many may be pinned.
+/// The program may pin at most the budget divided by this number.
 const PINNED_DIVISOR: u32 = 2;
 
 /// Maximum number of pinned frames.
@@ -13,7 +13,7 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
 
-/// Standing advice about pages, and pins.
+/// The advice about pages that stays in force, and the pins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgramAdvice {
     /// Pages with [`Advice::Random`] or [`Advice::Sequential`].
@@ -36,8 +36,8 @@ impl ProgramAdvice {
         self.pinned.set(pages, None);
     }
 
-    /// Decides whether an extent is pinned, and counts its frames if it is. `budget` limits the
-    /// pinned frames of the cache.
+    /// Returns true if an extent is to be pinned, and then counts its frames as pinned. `budget`
+    /// limits the number of pinned frames.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -57,7 +57,7 @@ impl ProgramAdvice {
 }
 
 impl Cache {
-    /// Adds pages of regions; adjacent regions become one.
+    /// Adds pages of regions. Adjacent regions are joined into one region.
     pub fn add_region(&mut self, pages: Range<Page>) {
         self.regions.add(pages);
         self.on_regions_changed();
@@ -99,8 +99,8 @@ impl Cache {
         }
     }
 
-    /// Takes the mapped extents for which `is_due` holds out of their queue, and queues or pins
-    /// them by the new advice. A pinned extent is in no queue.
+    /// Takes the mapped extents for which `is_due` holds out of their queues, and then queues or
+    /// pins these extents by the new advice. A pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

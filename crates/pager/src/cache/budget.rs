@@ -7,8 +7,8 @@ use super::{
 };
 use interleaf_prefetch::Limits;
 
-/// Maximum number of frames that a node reclaims at the same time in order to release them. The
-/// number is limited, because the drive has to write back the dirty pages in these frames.
+/// Maximum number of frames that a node reclaims at the same time in order to release these frames.
+/// The number is limited, because the drive has to write back the dirty pages in these frames.
 const BACKLOG_MAX: u32 = 4096;
 
 /// For each node, the frames that are released to other processes or nodes.
@@ -48,7 +48,7 @@ impl Released {
 }
 
 impl Settings {
-    /// The settings of every pager with this many frames: fault-around of 16 KiB at first, and
+    /// The settings of a pager with a budget of `frames`: an initial fault-around of 16 KiB, and
     /// prefetch up to 32 MiB ahead of a stream.
     pub const fn for_budget(frames: u32) -> Self {
         Self { frames, order: 2, prefetch: Limits { initial: 16, max: 8192 } }
@@ -56,8 +56,8 @@ impl Settings {
 }
 
 impl Cache {
-    /// Sets the budget, at most the frames of the settings. If the budget shrinks, evictions
-    /// follow; [`Cache::used_frames`] shows their progress.
+    /// Sets the budget to `frames`, but at most to the frames of the settings. If the budget
+    /// shrinks, evictions follow; [`Cache::used_frames`] shows their progress.
     pub fn resize(&mut self, frames: u32) {
         self.shares.resize(frames.min(self.settings.frames));
         self.apply_shares();
@@ -103,7 +103,8 @@ impl Cache {
         self.shares.share(node)
     }
 
-    /// Frames of a node to reclaim in addition to the reserve, because the node must release them.
+    /// Number of frames that a node must still release, and therefore reclaims in addition to the
+    /// reserve.
     pub(super) fn release_backlog(&self, node: Node) -> u32 {
         let released = &self.released.nodes[usize::from(node)];
         released.target.saturating_sub(released.frames).min(BACKLOG_MAX)
@@ -166,8 +167,8 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // The part of the block that stays released is reported twice. This is harmless,
-            // because the memory of this part is only given back to the kernel once more.
+            // `newly_released` will report the part of the block that stays released a second time.
+            // This is harmless: the memory of this part is given back to the kernel once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

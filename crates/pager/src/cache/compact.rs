@@ -1,4 +1,4 @@
-//! Compaction: contiguous free frames.
+//! Compaction: evictions that make free frames contiguous.
 //!
 //! Loads and evictions of extents of all sizes fragment the free frames, until no huge page and no
 //! long transfer fits. Compaction then empties the aligned huge page of frames that has the fewest
@@ -15,11 +15,11 @@ use super::{
 /// 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A block (a huge page of frames) is compacted only if at least one of its frames in this many is
-/// free. A fuller block would need too many evictions.
+/// A huge page of frames is compacted only if the number of its free frames is at least 512 divided
+/// by this number. Otherwise compaction would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
-/// Marks a frame with which no extent begins.
+/// The entry of a frame with which no extent begins.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
 /// For each frame, the extent that begins with this frame.
@@ -51,8 +51,8 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Evicts the mapped and inactive extents of one huge page of frames: the one that has the
-    /// fewest frames in use on the node. Does nothing if too few of its frames are free.
+    /// Evicts the mapped and inactive extents in the huge page of frames that has the fewest frames
+    /// in use on the node. Does nothing if too few frames of this huge page are free.
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;

@@ -64,7 +64,8 @@ impl Cache {
         self.residency.replace(id, whole.with_span(first));
         for id in [id, other] {
             if is_ready {
-                // If the extent was prefetched, count the frames of both halves as prefetched.
+                // `remove_ready` has subtracted the frames of a prefetched extent: count the frames
+                // of both halves as prefetched again.
                 let Extent { stream, .. } = whole;
                 if stream != 0 {
                     let node = self.node_of(first.frame);

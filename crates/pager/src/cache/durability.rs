@@ -1,4 +1,4 @@
-//! Durability: which pages the store holds, which are lost, and which are being discarded.
+//! Durability: the pages whose content the store holds, is lost, or is being discarded.
 
 use super::Span;
 use interleaf_prefetch::page::Page;
@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, ops::Range};
 /// reach this limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
-/// For each page, whether the store holds its content, or the content is lost or being discarded.
+/// The pages whose content the store holds, is lost, or is being discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
     /// A bit for each page whose content the store holds; all other pages are zeros.
@@ -18,11 +18,12 @@ pub(super) struct Durability {
     poisoned: BTreeSet<Page>,
     /// Number of failed writes since the last successful write.
     failed_writes: usize,
-    /// Discarded ranges that wait until no transfer or move of their pages is in progress.
+    /// Discarded ranges of pages that wait until no transfer or move of their pages is in progress.
     discards: Vec<Range<Page>>,
-    /// Discarded ranges that the store still has to erase.
+    /// Discarded ranges of pages that the store is erasing.
     erasing: Vec<Range<Page>>,
-    /// True if a dirty page could not be written back while the process was frozen for a fork.
+    /// True if a dirty page could not be written back, or a page was pinned, while the process was
+    /// frozen for a fork. The fork is then refused.
     has_unstored: bool,
 }
 
@@ -47,13 +48,13 @@ impl Durability {
         self.stored[word] |= 1 << (page % 64);
     }
 
-    /// An extent was written back.
+    /// Records that an extent was written back.
     pub(super) fn on_write(&mut self, span: Span) {
         self.failed_writes = 0;
         span.pages().for_each(|page| self.mark_stored(page));
     }
 
-    /// Counts a failed write. If the process is frozen for a fork, the fork is refused.
+    /// Counts a failed write. If the process is frozen for a fork, the fork will be refused.
     pub(super) const fn on_failed_write(&mut self, is_frozen: bool) {
         self.failed_writes += 1;
         self.has_unstored = is_frozen;
@@ -65,17 +66,17 @@ impl Durability {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }
 
-    /// True if dirty pages could not be written back for a fork.
+    /// True if the fork in progress must be refused ([`Durability::has_unstored`]).
     pub(super) const fn has_unstored(&self) -> bool {
         self.has_unstored
     }
 
-    /// Sets whether dirty pages could not be written back for a fork.
+    /// Sets whether the fork in progress must be refused.
     pub(super) const fn set_unstored(&mut self, has_unstored: bool) {
         self.has_unstored = has_unstored;
     }
 
-    /// The content of a page is lost.
+    /// Records that the content of a page is lost.
     pub(super) fn poison(&mut self, page: Page) {
         self.poisoned.insert(page);
     }
@@ -89,7 +90,7 @@ impl Durability {
         self.poisoned.range(pages).next().is_some()
     }
 
-    /// Adds a range to be discarded.
+    /// Adds a range of pages to be discarded.
     pub(super) fn add_discard(&mut self, pages: Range<Page>) {
         self.discards.push(pages);
     }
@@ -104,12 +105,12 @@ impl Durability {
         std::mem::take(&mut self.discards)
     }
 
-    /// The store begins to erase a discarded range.
+    /// Records that the store begins to erase a discarded range.
     pub(super) fn begin_erase(&mut self, pages: Range<Page>) {
         self.erasing.push(pages);
     }
 
-    /// The store has erased the range that begins with this page.
+    /// Records that the store has erased the discarded range that begins with this page.
     pub(super) fn end_erase(&mut self, first: Page) {
         self.erasing.retain(|pages| pages.start != first);
     }
@@ -137,7 +138,7 @@ impl Durability {
         self.is_poisoned(page) || self.is_discarding(&(page..page + 1))
     }
 
-    /// Pages read as zeros from now on: they are neither stored nor poisoned.
+    /// Makes pages read as zeros from now on: the pages are neither stored nor poisoned.
     pub(super) fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
         for at in words {
@@ -146,7 +147,8 @@ impl Durability {
         self.poisoned.retain(|page| !pages.contains(page));
     }
 
-    /// The stored and the poisoned pages as a forked child has them.
+    /// The durability of a forked child: the child has the stored and the poisoned pages of its
+    /// parent.
     pub(super) fn for_child(&self) -> Self {
         Self { stored: self.stored.clone(), poisoned: self.poisoned.clone(), ..Self::default() }
     }

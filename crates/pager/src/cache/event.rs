@@ -32,13 +32,13 @@ pub enum Event {
     Filled(ExtentId, Result<(), Failed>),
     /// An extent is mapped, and the threads that waited for its pages run again.
     MovedIn(ExtentId),
-    /// An extent is unmapped, and these of its pages are dirty.
+    /// An extent is unmapped. The set contains its dirty pages.
     MovedOut(ExtentId, DirtyPages),
     /// An extent was written back, or the write failed.
     Wrote(ExtentId, Result<(), Failed>),
     /// The program discards pages: these pages read as zeros at the next touch.
     Discarded(Range<Page>),
-    /// The store has erased the discarded range that begins with this page.
+    /// The store has erased the discarded range of pages that begins with this page.
     Erased(Page),
     /// A device or a system call pins pages of an extent: the extent stays mapped.
     Pinned(ExtentId),
@@ -55,7 +55,7 @@ pub enum Event {
     Budget(u32),
 }
 
-/// The dirty pages of an extent, as a set.
+/// The set of the dirty pages of an extent, by their index in the extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirtyPages([u64; 1 << (ORDER_MAX - 6)]);
 
@@ -63,7 +63,7 @@ impl DirtyPages {
     /// The empty set.
     pub const EMPTY: Self = Self([0; 1 << (ORDER_MAX - 6)]);
 
-    /// The first `pages` pages of an extent.
+    /// The set of the first `pages` pages of an extent.
     pub fn all(pages: usize) -> Self {
         let mut dirty = Self::EMPTY;
         (0..pages).for_each(|page| dirty.insert(page));
@@ -139,30 +139,31 @@ impl Span {
 /// An action that the cache requests. The caller answers most actions by an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Fill frames with zeros.
+    /// Fill the frames of an extent with zeros.
     Zero(ExtentId, Span),
-    /// Read frames from the store.
+    /// Read the pages of an extent from the store into its frames.
     Read(ExtentId, Span),
-    /// Map: move frames to the pages, and wake the threads that wait for these pages.
+    /// Map an extent: move its pages from the frames to the region, and wake the threads that wait
+    /// for these pages.
     MoveIn(ExtentId, Span),
-    /// Unmap: move pages to the frames, and report the dirty pages.
+    /// Unmap an extent: move its pages from the region to the frames, and report the dirty pages.
     MoveOut {
         /// The extent.
         id: ExtentId,
         /// Its pages and frames.
         span: Span,
-        /// True if the extent is known to be dirty. It was mapped for a write, or pinned by a
-        /// device or a system call, or the write-back of its dirty pages is still missing.
+        /// True if the extent is known to be dirty: the extent was mapped for a write, was pinned
+        /// by a device or a system call, or has dirty pages whose write-back failed or was skipped.
         is_dirty: bool,
     },
-    /// Unmap pinned pages and drop their content, which the program has discarded.
+    /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
-    /// Write dirty frames back to the store.
+    /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),
     /// Wake the threads that wait for one of `.1` pages from `.0` on: the page is mapped, or the
     /// thread has to fault again.
     Wake(Page, u64),
-    /// Raise SIGBUS at a touch of this page: its content is lost.
+    /// Poison a page, so that each touch raises SIGBUS: the content of the page is lost.
     Poison(Page),
     /// Erase `.1` pages from `.0` on in the store, so that they read as zeros; the answer is
     /// [`Event::Erased`].

@@ -1,13 +1,15 @@
 //! Eviction: the choice of the victim among mapped extents, and the reserve of free frames.
 //!
 //! The pager cannot see touches of mapped pages. Therefore the order of replacement is first in,
-//! first out with a second chance. The oldest mapped extent is unmapped, and written back if dirty.
-//! It stays resident as *inactive* until its frames are needed. A fault on an inactive extent is a
-//! *refault*, which shows that the extent is in use.
+//! first out with a second chance. The victim is the oldest mapped extent, which is unmapped, and
+//! written back if dirty. The victim then stays resident as *inactive* until its frames are needed.
+//! A fault on an inactive extent is a *refault*, which shows that the extent belongs to the working
+//! set.
 //!
 //! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each
-//! page before its next use. In such a loop, a part of the pages is *protected*. Each pass evicts
-//! the other pages soon after it has mapped them: these are *probationary* (segmented LRU).
+//! page before its next use. In such a loop, a part of the pages is *protected*. The other pages
+//! are *probationary*: each pass evicts a probationary page soon after it has mapped the page
+//! (segmented LRU).
 
 use super::{
     Action, Cache, Extent, ExtentState, Span,
@@ -20,21 +22,21 @@ use super::{
 use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
-/// The *reserve* is the number of frames to keep free or inactive. Its maximum is the budget
-/// divided by this number, but at most 64 MiB. This is enough for the loads that come before the
-/// drive has completed further write-backs.
+/// The *reserve* is the number of frames to keep free or inactive. The maximum of the reserve is
+/// the budget divided by `RESERVE_DIVISOR`, but not more than `RESERVE_MAX` frames (64 MiB). These
+/// frames suffice for the loads until the drive has completed further write-backs.
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Early evictions raise the maximum of the reserve, in proportion to their share, by at most the
-/// budget divided by this number. With a larger reserve, more pages are inactive. The pager sees
-/// touches of inactive pages as refaults, and keeps the touched pages resident. A matrix product by
-/// rows (GEMM) needs such a reserve.
+/// The maximum of the reserve is raised by the budget divided by this number, times the share of
+/// early evictions (0 to 1, `loop_detector.rs`). With a larger reserve, more pages are inactive.
+/// The pager sees touches of inactive pages as refaults, and keeps the touched pages resident. A
+/// matrix product by rows (GEMM) needs such a reserve.
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
-/// refaulted frame. Because of the refaults, a working set that fits into the budget is not
-/// evicted.
+/// refaulted frame. While the working set fits into the budget, refaults keep the reserve small, so
+/// that no page of the working set is evicted.
 const RESERVE_GROWTH: u32 = 2;
 
 /// An allocation stops dropping inactive extents once this multiple of its frames is free. The free
@@ -42,19 +44,19 @@ const RESERVE_GROWTH: u32 = 2;
 const FRAGMENTED_FACTOR: u32 = 4;
 
 /// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this
-/// number. The maximum is small, because each frame that is not protected costs a read in each
-/// pass.
+/// number. This maximum is small, because each frame that holds no protected page costs a read in
+/// each pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
 /// In a loop, the probationary share is the larger of two sizes. The first size is the budget
 /// divided by `PROBATIONARY_DIVISOR`, or in a long loop by `LONG_PROBATIONARY_DIVISOR`. The second
-/// size is one extent of maximum length for each active stream, plus one more. It leaves room for
-/// the newest pages of the streams, which may still be in use.
+/// size is one extent of maximum length for each active stream, plus one more. The second size
+/// leaves room for the newest pages of the streams, which may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the second size of the probationary share: the budget divided by the first
-/// number, or in a long loop by the second.
+/// Upper bound of the second size of the probationary share: the budget divided by
+/// `PROBATIONARY_MAX_DIVISOR`, or in a long loop by `LONG_PROBATIONARY_MAX_DIVISOR`.
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
@@ -74,12 +76,12 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one huge page in this many becomes protected. Fewer are enough than in other
-/// loops, because samples show sooner that protected pages are not used.
+/// In a long loop, one huge page in this many becomes protected. A long loop needs fewer of these
+/// huge pages than other loops, because its samples show sooner that protected pages are not used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Bimodal insertion selects other huge pages whenever this multiple of all frames has been mapped
-/// in loops.
+/// Bimodal insertion selects a new set of huge pages each time that loops have mapped this multiple
+/// of the number of frames.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
@@ -94,18 +96,18 @@ const fn hash(low: u64, high: u64) -> u64 {
     (low ^ high << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// State of eviction.
+/// The state of eviction of all nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
     /// Frames mapped in loops so far.
     loop_frames: u64,
-    /// True if the last victim was pinned.
+    /// True if a device or a system call pinned the last victim, so that the victim stays mapped.
     is_victim_pinned: bool,
     nodes: Vec<ReclaimOfNode>,
 }
 
-/// State of eviction on a node.
+/// The state of eviction of one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
     /// Number of frames that bimodal insertion has protected, minus the frames of the oldest
@@ -113,7 +115,7 @@ struct ReclaimOfNode {
     inserted_frames: u32,
     /// Frames to keep free or inactive.
     reserve: u32,
-    /// True if an allocation failed because free frames were not contiguous.
+    /// True if an allocation failed because free frames were not contiguous. Compaction follows.
     is_fragmented: bool,
 }
 
@@ -131,7 +133,7 @@ impl Reclaim {
         &mut self.nodes[usize::from(node)]
     }
 
-    /// Frames that a node keeps free or inactive.
+    /// Number of frames that a node keeps free or inactive.
     pub(super) fn reserve(&self, node: Node) -> u32 {
         self.nodes[usize::from(node)].reserve
     }
@@ -177,7 +179,7 @@ impl Reclaim {
         self.is_victim_pinned = false;
     }
 
-    /// Notes that a victim is pinned by a device or a system call.
+    /// Notes that a device or a system call pins the last victim.
     pub(super) const fn on_pinned_victim(&mut self) {
         self.is_victim_pinned = true;
     }
@@ -271,8 +273,9 @@ impl Cache {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
-            // Subtract the limit of prefetched frames, not their present number. The present number
-            // varies, and protected pages that are evicted at its peaks are read again.
+            // Subtract the maximum number of prefetched frames, not their present number. The
+            // present number varies, and its peaks would evict protected pages, which are then read
+            // again.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
@@ -317,8 +320,8 @@ impl Cache {
     /// within their share, the victim is the oldest probationary extent. Else the victim is a
     /// protected extent: the oldest, or in a long loop the newest, because the next use of the
     /// newest is the farthest away. In two cases a long loop also evicts the oldest. The first case
-    /// is that bimodal insertion has protected other pages. The second is that the last victim was
-    /// pinned: this victim was mapped again, and is now the newest.
+    /// is that bimodal insertion has protected other pages. The second case is that the last victim
+    /// was pinned: this victim was mapped again, and is now the newest.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -343,7 +346,7 @@ impl Cache {
 
     /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
     /// the extent. The block has the length of the largest fault-around. Evictions of single
-    /// extents would never free a whole block.
+    /// extents would never free a whole block, which a fault needs.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();

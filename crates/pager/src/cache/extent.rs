@@ -1,4 +1,4 @@
-//! The state of one extent. The structure is small, because there may be an extent for each frame.
+//! The state of one extent. The structure is small, because there may be as many extents as frames.
 
 use super::Span;
 use crate::cache::{frame_pool::Frame, node::Node};
@@ -29,7 +29,7 @@ const NO_WAITER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First page. 32 bits are enough for 16 TiB.
+    /// First page. Page numbers of 32 bits cover 16 TiB.
     page: u32,
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
@@ -51,13 +51,13 @@ pub(super) struct Extent {
     pub(super) is_probationary: bool,
     /// True if the extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
-    /// True if compaction needs the frames. The extent is then dropped when it is unmapped and
-    /// clean, and no thread waits for it.
+    /// True if compaction needs the frames. The extent is then dropped as soon as it is unmapped
+    /// and clean, unless a thread waits for the extent.
     pub(super) is_evicting: bool,
-    /// True if the extent is a probe of the fault-around size: map only the page that faults, so
-    /// that touches of the other pages fault.
+    /// True if the extent is a probe of the fault-around size. Of a probe, only the page that
+    /// faults is mapped, so that touches of the other pages fault.
     pub(super) is_probe: bool,
-    /// True while a thread maps the extent on the fast path.
+    /// True while a faulting thread maps the extent on the fast path.
     pub(super) is_claimed: bool,
 }
 

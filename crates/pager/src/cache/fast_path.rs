@@ -1,30 +1,33 @@
 //! The fast path: a faulting thread maps a ready extent itself, without the pager's thread. The
-//! cache processes such faults later, several at a time.
+//! cache processes the faults of the fast path later, several at a time.
 
 use super::{Action, Cache, ExtentState, PageFault, Span, WaitingFault, index::ExtentId};
 use interleaf_prefetch::page::Page;
 
-/// The answer to a thread that faults, on the fast path.
+/// The answer of the cache to a faulting thread that tries the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
-    /// Move the frames to the pages, then report the fault by [`Cache::commit_mapped`] before any
-    /// other event. The extent is claimed: no other thread gets this answer for the extent.
+    /// The thread may move the extent's pages from its frames to the region. The caller must then
+    /// report the fault by [`Cache::commit_mapped`] before any other event. The extent is claimed:
+    /// no other thread gets this answer for the extent.
     Move {
         /// The extent.
         id: ExtentId,
         /// Its pages and frames.
         span: Span,
-        /// True for a prefetched extent: its stream should prefetch further now.
+        /// True for a prefetched extent, whose stream should now prefetch further pages.
         is_prefetched: bool,
     },
-    /// Retry the access: the page has been mapped since the fault, or another thread is mapping it.
+    /// The thread must retry the access: the page has been mapped since the fault, or another
+    /// thread is mapping the page.
     AlreadyMapped,
-    /// Send the fault to the pager's thread, and wait.
+    /// The thread must send the fault to the pager's thread, and wait.
     Wait,
 }
 
 impl Cache {
-    /// Claims the extent of a page for a thread that faulted on it. Allocates no memory.
+    /// Claims the extent of a page for a thread that faulted on the page. Allocates no memory,
+    /// because a signal handler may call this method.
     pub fn try_map(&mut self, page: Page) -> MapAttempt {
         let Some(id) = self.residency.find(page) else { return MapAttempt::Wait };
         let extent = self.residency.extent_mut(id);

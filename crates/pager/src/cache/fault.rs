@@ -1,4 +1,5 @@
-//! Serving faults: at once if the page is resident, else as soon as a frame is free.
+//! Faults: a fault on a resident page is served at once, a fault on an absent page as soon as a
+//! frame is free.
 
 use super::{
     Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
@@ -55,7 +56,8 @@ impl Cache {
                     self.map_neighbours(span, stream, actions);
                 }
             }
-            // When the move ends, all threads that wait for the extent wake.
+            // The thread need not be recorded: the end of the move wakes all threads that wait for
+            // the extent.
             ExtentState::Mapping => extent.is_dirty |= is_write,
             ExtentState::Mapped => {
                 extent.is_dirty |= is_write;
@@ -127,7 +129,8 @@ impl Cache {
         if self.advice.get(page) == Advice::Random {
             return (0, false);
         }
-        // Pages that the store does not hold are zeros, which cost no read.
+        // Pages that the store does not hold are zeros. To fill a whole huge page with zeros costs
+        // no read.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;
@@ -153,7 +156,7 @@ impl Cache {
         self.residency.largest_absent_order(page, max)
     }
 
-    /// Poisons a page whose content is lost: a touch raises SIGBUS.
+    /// Poisons a page whose content is lost: each touch of the page raises SIGBUS.
     pub(super) fn poison(&mut self, page: Page, actions: &mut Vec<Action>) {
         self.durability.poison(page);
         actions.push(Action::Poison(page));

@@ -1,4 +1,5 @@
-//! Fault-around: the number of pages that are read with a faulting page that belongs to no stream.
+//! Fault-around: the choice of the number of pages that are read with a faulting page that belongs
+//! to no stream.
 //!
 //! Each region learns an *order*: a fault loads the aligned block of 2^order pages around the
 //! faulting page. The order grows while whole blocks and their neighbours are used, and shrinks
@@ -10,16 +11,17 @@ use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One extent in this many is a probe. The number is prime, because otherwise probes would fall on
-/// the same page of each block.
+/// One extent in this many is a probe. The number is prime, because otherwise regular accesses
+/// would place all probes on the same page of their blocks.
 const PROBE_ONE_IN: u32 = 7;
 
 /// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
 /// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. While late use counts, a
-/// probe is judged only after as many pages were loaded as the budget divided by this number. Pages
-/// that are used late, but while they are resident, are worth reading together, too.
+/// probe is judged only after as many pages were loaded as the budget divided by this number.
+/// Reading pages together is also worthwhile if the pages are used late, but while they are still
+/// resident.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Late use counts for the votes while `patience` is above zero. Each probe with late use adds 1 to
@@ -27,21 +29,23 @@ const RESIDENT_DIVISOR: u64 = 4;
 const PATIENCE_MAX: i32 = 8;
 
 /// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
-/// earlier than its absence. With a value near zero, the first probes alone would decide.
+/// earlier than its absence. With a value near zero, the first probes alone would decide whether
+/// late use counts.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use subtracts this number from `patience`. The number is above 1, because
 /// random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Maximum number of late probes that are watched at the same time, and maximum number of probes
-/// that are not late yet.
+/// Maximum number of late probes that are watched at the same time. Also the maximum number of
+/// watched probes that are not late yet.
 const WATCHED_MAX: usize = 16;
 
-/// A majority of this many votes changes the order.
+/// The order changes when the votes for one direction exceed the votes for the other by this
+/// number.
 const VOTES: i32 = 4;
 
-/// Maximum order: 2^6 pages, 256 KiB. Longer accesses are streams.
+/// Maximum order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as streams.
 const ORDER_MAX: u8 = 6;
 
 /// The clock by which probes are judged: the pages loaded so far, and the budget in frames.
@@ -94,7 +98,7 @@ impl FaultAround {
         start.max(region.start)..(start + (1 << order)).max(pages.end).min(region.end)
     }
 
-    /// The order of fault-around of a page.
+    /// The order of fault-around for a fault on a page.
     pub(super) fn order_at(&self, regions: &Regions, page: Page) -> u8 {
         self.order(regions.containing(page).start)
     }
@@ -105,8 +109,8 @@ impl Cache {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
-    /// Splits a probe that is in no queue. The extent keeps only the page that a thread waits for.
-    /// The other pages become inactive extents.
+    /// Splits an extent if it is a probe. The extent must be in no queue, and keeps only the page
+    /// that a thread waits for. The other pages become inactive extents.
     pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
         let extent = self.residency.extent_mut(id);
         if !mem::take(&mut extent.is_probe) {
@@ -171,7 +175,7 @@ struct Probe {
     /// Faults in the region before the probe, and pages loaded before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// True if the probe has been watched for longer than [`JUDGED_AFTER`].
+    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults.
     is_late: bool,
 }
 
@@ -224,7 +228,7 @@ impl FaultAroundSize {
         self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX
     }
 
-    /// Watches the block around a page, of which only this page is mapped.
+    /// Starts to watch a probe: the block around a page, of which only this page is mapped.
     fn watch(&mut self, page: Page, clock: LoadClock) {
         let order = self.order;
         if self.probes.iter().any(|probe| probe.page >> order == page >> order) {
@@ -251,9 +255,9 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Of two neighbouring blocks, only the block that is touched first shows this early
-                // that its neighbour is used. Therefore the vote of its probe counts for both
-                // blocks.
+                // If two neighbouring blocks are used one after the other, only the probe of the
+                // first block shows this early that its neighbour is used. Therefore the vote of
+                // this probe counts for both blocks.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
@@ -300,7 +304,8 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Touches pages. Pages that were loaded recently are mapped, except pages of a probe.
+    /// Simulates touches of `pages`. Pages that were loaded recently are mapped, except pages of a
+    /// probe.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;
@@ -355,7 +360,8 @@ mod tests {
     #[test]
     fn pages_used_while_they_are_resident_are_read_at_once() {
         let mut size = FaultAroundSize::new(2);
-        // A cube by planes: one page of each of 100 rows, then the next page of each row.
+        // A cube that is read plane by plane: one page of each of 100 rows, then the next page of
+        // each row.
         run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
         assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);

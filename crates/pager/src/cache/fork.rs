@@ -25,7 +25,8 @@ impl Cache {
             && self.residency.in_flight() == 0
     }
 
-    /// Resumes in the parent after a fork. All threads that wait for pages wake, and fault again.
+    /// Resumes the cache of the parent after a fork. Wakes all threads that wait for pages; these
+    /// threads fault again.
     pub(super) fn thaw(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = false;
         self.durability.set_unstored(false);
@@ -34,8 +35,8 @@ impl Cache {
         }
     }
 
-    /// The cache of a child that is forked now: all pages are stored, and none is resident. `None`
-    /// if a write failed, or a page is pinned.
+    /// The cache of a child that is forked now: all content is in the store, and no page is
+    /// resident. `None` if a write-back for the fork failed, or a page is pinned.
     pub fn for_child(&self) -> Option<Self> {
         (!self.durability.has_unstored()).then(|| {
             let empty = Self::with_nodes(self.settings, self.division().clone());

@@ -96,8 +96,8 @@ impl FramePool {
     fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
         let blocks = &mut self.blocks[usize::from(order)];
-        // The list has more than two entries for each block of this order, so most entries are
-        // stale: remove them.
+        // Remove stale entries if the list has more than two entries for each possible block of
+        // this order, because most entries are then stale.
         if blocks.len() > (self.order.len() >> order) * 2 + 16 {
             blocks.sort_unstable();
             blocks.dedup();

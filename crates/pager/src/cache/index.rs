@@ -4,10 +4,11 @@ use crate::cache::frame_pool::ORDER_MAX;
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// The identifier of an extent. It is reused after the extent was removed.
+/// The identifier of an extent. After the extent was removed, a new extent may have the same
+/// identifier.
 pub type ExtentId = u32;
 
-/// Marks a page without an extent.
+/// The entry of a page that belongs to no extent.
 const NONE: ExtentId = ExtentId::MAX;
 
 pub(crate) const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;

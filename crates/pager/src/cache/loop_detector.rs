@@ -1,14 +1,14 @@
 //! Detects loops over more pages than the budget holds.
 //!
-//! In a loop over twice the budget, LRU never hits: it evicts each page just before its next use.
-//! Hits become possible by protecting pages of the last pass, and evicting the pages that the
-//! current pass has just used. Reads show such a loop: most reads are prefetches of recently
-//! evicted pages.
+//! In a loop over twice the budget, LRU never hits, because LRU evicts each page just before its
+//! next use. Hits become possible by protecting pages of the last pass, and evicting the pages that
+//! the current pass has just used. The detector recognizes such a loop by its reads: most reads are
+//! prefetches of recently evicted pages.
 //!
-//! A loop over less than the budget causes the same reads while pages of an earlier phase fill the
-//! rest of the budget. Then the protected pages may belong to the earlier phase. Therefore some
-//! protected pages are evicted and watched as *samples*. If the loop touches none of the samples in
-//! its next passes, all protected pages are released.
+//! A loop over less than the budget causes the same reads as long as pages of an earlier phase fill
+//! the rest of the budget. The protected pages may then be pages of the earlier phase. Therefore
+//! some protected pages are evicted and watched as *samples*. If the loop touches none of the
+//! samples in its next passes, all protected pages are released.
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
 //! loop. For example, in a blocked matrix product the rows of a block are used again long before
@@ -19,15 +19,15 @@ use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// An eviction is remembered until this multiple of the budget has been evicted after it. In a
-/// longer loop, protection could keep only a small part of the pages.
+/// An eviction is remembered until this multiple of the budget has been evicted afterwards. In a
+/// longer loop, protection could keep only a small part of the pages resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
 /// The detector reports a loop when more than this share of recent reads fit a loop.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// The loop has ended when less than this share of recent reads fit it. Its pages must not stay
-/// protected.
+/// A loop has ended when less than this share of recent reads fit a loop. The pages of an ended
+/// loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before as many pages are evicted as the
@@ -37,7 +37,7 @@ const EARLY_DIVISOR: u32 = 4;
 /// Maximum share of early evictions among reads and refaults at which a loop may begin.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// Maximum share of early evictions at which a loop continues. It is larger than
+/// Maximum share of early evictions at which a loop continues. The value is larger than
 /// [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
@@ -45,8 +45,8 @@ const EARLY_END_MAX: f64 = 0.25;
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
-/// shorter distance has the weight of its read divided by this number, because the page was read
-/// again within a part of the loop.
+/// shorter distance changes the estimate with the weight of its read divided by this number. The
+/// weight is reduced, because a page may be read again before the pass is complete.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
@@ -72,10 +72,11 @@ const LONG_EXTENT: u32 = 8;
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// An eviction is remembered for a group of 2^n pages; this is n.
+/// The order n of a group of 2^n pages. The time of the last eviction is remembered for each group.
 const GROUP_ORDER: u8 = 2;
 
-/// The state of the detector. Its shares decay over reads of about a quarter of the budget.
+/// A detector of loops. Its shares are moving averages over the reads of about a quarter of the
+/// budget.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.
@@ -94,16 +95,18 @@ pub struct LoopDetector {
     /// Recent share, among reads and refaults, of pages that were evicted too early and not
     /// prefetched.
     early_share: f64,
-    /// Estimated length of a pass: the number of pages evicted between two uses of the same page,
-    /// for the pages with the longest reuse distance.
+    /// Estimated length of a pass, in evicted pages: the longest reuse distances of pages of the
+    /// loop.
     pass_length: f64,
     /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
     /// Samples, and the time of their eviction by `now`.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Samples that were not touched in time, minus samples that were touched.
+    /// Number of samples that were not touched in time, minus the number of touched samples; at
+    /// least 0.
     unused_samples: u32,
-    /// Pages still to be evicted until all protected pages are released.
+    /// Number of pages that must still be evicted until all protected pages are released; 0 while
+    /// no release is in progress.
     releasing: u32,
 }
 
@@ -142,7 +145,7 @@ impl LoopDetector {
         self.is_loop() && self.is_long
     }
 
-    /// The share of reads that threads wait for because of early evictions, 0 to 1.
+    /// The recent share of reads and refaults that early evictions have caused, 0 to 1.
     pub const fn early_eviction_share(&self) -> f64 {
         self.early_share
     }
@@ -181,13 +184,14 @@ impl LoopDetector {
     }
 
     /// The range of the reuse distances of a page, in evicted pages. `None` if a pass evicts few
-    /// pages, because a displaced protected page would then soon be read again.
+    /// pages: a protected page that is displaced would then soon be read again.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
-    /// Counts the samples among mapped pages as touched, and ends them.
+    /// Counts the samples that overlap the mapped pages as touched, and stops watching these
+    /// samples.
     pub fn on_map(&mut self, mapped: &Range<Page>) {
         let samples = self.samples.len();
         self.samples.retain(|(it, _)| it.end <= mapped.start || mapped.end <= it.start);
@@ -195,8 +199,8 @@ impl LoopDetector {
         self.unused_samples = self.unused_samples.saturating_sub(touched);
     }
 
-    /// Ends samples that were watched for longer than two passes, and releases all protected pages
-    /// if too many samples were not touched.
+    /// Stops watching samples that were not touched in about two passes. Begins to release all
+    /// protected pages if there were too many such samples.
     fn judge_samples(&mut self) {
         let longest = self.pass_length as u32 * 2 + self.frames / 8;
         while let Some((_, since)) = self.samples.front()
@@ -213,8 +217,8 @@ impl LoopDetector {
 
     /// Records that `pages` pages from `page` on are evicted and their frames are free.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
-        // The time wraps after evictions of 16 TiB. After that, an old eviction may be taken for a
-        // recent one.
+        // The time wraps after evictions of 16 TiB. After that, an old eviction may be mistaken for
+        // a recent eviction.
         self.now = self.now.wrapping_add(pages).max(1);
         let groups = (page >> GROUP_ORDER) as usize
             ..=((page + u64::from(pages) - 1) >> GROUP_ORDER) as usize;
@@ -234,8 +238,8 @@ impl LoopDetector {
         }
     }
 
-    /// The weight of a read of `pages` pages in the shares: a share decays over a quarter of the
-    /// budget.
+    /// The weight of a read of `pages` pages in the moving averages, which cover about a quarter of
+    /// the budget.
     fn weight(&self, pages: u32) -> f64 {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }
@@ -247,7 +251,7 @@ impl LoopDetector {
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // A distance below this limit comes from a burst of accesses, not from a pass.
+        // Ignore shorter distances: they come from a burst of accesses, not from a pass.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }
@@ -279,8 +283,8 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read, in units of the fixed cost of any read. A transfer of 24 pages costs one
-/// unit, by measurement (fixed cost 70 us, bandwidth 1.4 GB/s).
+/// The cost of a read of `pages` pages, in units of the fixed cost of any read. A transfer of 24
+/// pages costs one unit, by measurement (fixed cost 70 us, bandwidth 1.4 GB/s).
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
 }

@@ -3,7 +3,7 @@
 //! Each node has a part of the frames, whose memory is bound to the node. A fault loads its page
 //! into a frame of the node that the faulting thread runs on. A prefetch uses the node of the
 //! thread that caused the prefetch. A resident page keeps its frame even if only threads of another
-//! node use the page. After an eviction, the page is loaded into a frame of the other node.
+//! node use the page. Only after an eviction, the page is loaded into a frame of that other node.
 //!
 //! Each node evicts independently, with its own replacement queues and its own reserve of free
 //! frames. The shares of a budget are fixed, or follow the *demand* of each node. The demand is the
@@ -31,7 +31,7 @@ pub const NODES_MAX: usize = 16;
 const STEPS: u32 = 16;
 
 /// The demand is halved whenever loads and refaults reach the budget divided by this number. So the
-/// shares follow a change of the demand within loads of half the budget.
+/// shares follow a change of the demand after loads and refaults of about half the budget.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps at least its even share divided by this number.
@@ -89,7 +89,8 @@ impl Division {
     }
 
     /// The number of frames from the first frame of a node to the first frame of the next node.
-    /// These are whole huge pages, so that no huge page belongs to two nodes.
+    /// With several nodes, this number is a multiple of a huge page, so that no huge page belongs
+    /// to two nodes.
     fn stride(&self) -> u32 {
         let max = self.max.iter().copied().max().unwrap_or(0);
         if self.max.len() > 1 { max.next_multiple_of(1 << ORDER_MAX) } else { max }
@@ -105,7 +106,7 @@ impl Division {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
-    /// Count of the frame numbers of all nodes. Some of these numbers have no frame, because the
+    /// The number of frame numbers of all nodes. Some frame numbers have no frame, because the
     /// stride is rounded up.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
@@ -116,7 +117,7 @@ impl Division {
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     division: Division,
-    /// The share of each node. The sum of all shares is the budget.
+    /// The share of each node, frames. The sum of all shares is the budget.
     shares: Vec<u32>,
     /// Recent loads and refaults of each node, frames.
     demand: Vec<u64>,
@@ -143,8 +144,8 @@ impl Shares {
         self.shares[usize::from(node)]
     }
 
-    /// Divides a changed budget: in proportion to the present shares if they follow the demand,
-    /// else to the fixed shares.
+    /// Divides a changed budget among the nodes: in proportion to the present shares if the shares
+    /// follow the demand, else in proportion to the fixed shares.
     pub(super) fn resize(&mut self, budget: u32) {
         if budget != self.budget() {
             self.divide(budget);
@@ -165,8 +166,8 @@ impl Shares {
             *share = part.min(*max);
             left -= *share;
         }
-        // Distribute what is left: remainders of the division, and parts that exceed the memory of
-        // a node.
+        // Distribute the frames that are left: remainders of the division, and frames that exceed
+        // the memory of a node.
         for (share, max) in self.shares.iter_mut().zip(&self.division.max) {
             let more = left.min(max - *share);
             *share += more;
@@ -207,11 +208,11 @@ impl Shares {
         self.budget() / self.shares.len() as u32 / SHARE_MIN_DIVISOR
     }
 
-    /// Moves one step of frames to the share of this node. The frames come from the node with the
-    /// most spare frames (`spare`, by node). If no node has spare frames, and the demand of this
-    /// node calls for a larger share, they come from the node whose share exceeds its desired share
-    /// most. Else, if this node is below its minimum share, they come from the node with the
-    /// largest share. Returns true if frames moved.
+    /// Moves one step of frames from the share of another node to the share of `node`. Returns true
+    /// if frames were moved. The first choice of the other node is the node with the most spare
+    /// frames (`spare`, by node). The second choice, if the demand of `node` calls for a larger
+    /// share, is the node whose share exceeds its desired share most. The third choice, if `node`
+    /// is below its minimum share, is the node with the largest share.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -224,7 +225,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // A node without frames cannot load pages, and so shows no demand.
+        // The demand is not required here, because a node without frames cannot load pages and so
+        // has no demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
@@ -250,13 +252,14 @@ impl Cache {
         self.shares.division.node_of(frame)
     }
 
-    /// Moves shares that follow the demand to nodes that are about to evict.
+    /// Moves parts of the budget to nodes that are about to evict, if the shares follow the demand.
     pub(super) fn move_shares(&mut self) {
         if !self.shares.division.is_by_use {
             return;
         }
         for node in self.nodes() {
-            // The frames of one step are released before the next step.
+            // The next step waits until the node has taken back or released the frames of the last
+            // step.
             while self.is_short(node) && self.released.is_settled(node) {
                 let spare: Vec<u32> = self.nodes().map(|node| self.spare(node)).collect();
                 if !self.shares.take_for(node, &spare) {
@@ -268,7 +271,8 @@ impl Cache {
         }
     }
 
-    /// Free frames of a node beyond its reserve and beyond the frames that it must still give back.
+    /// Number of free frames of a node beyond its reserve and beyond the frames that the node must
+    /// still release.
     fn spare(&self, node: Node) -> u32 {
         let needed = self.reclaim.reserve(node) + self.release_backlog(node);
         self.residency.free_frames(node).saturating_sub(needed)

@@ -1,8 +1,9 @@
 //! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet. The
 //! queue also limits the frames that prefetched pages hold.
 //!
-//! Prefetched pages may hold a part of the budget. Each stream has an equal share of this part. A
-//! stream that holds its share waits until an eighth of the share is used. The streams take turns.
+//! Prefetched pages that were not touched yet may hold a limited part of the budget. Each stream
+//! has an equal share of this part. A stream that holds its share waits until the program has
+//! touched an eighth of the share. The streams load one block of pages each in turn.
 //! ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the confidence from which it
 //! prefetches.)
 
@@ -44,8 +45,8 @@ const LOOP_EXTENT_DIVISOR: u32 = 512;
 /// The maximum length of an extent in a long loop is at least this number of pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// A stream that holds its share of frames has to use the share divided by this number before it
-/// gets more frames.
+/// A stream that holds its share of frames gets more frames only after the program has touched as
+/// many of its pages as the share divided by this number.
 const USED_DIVISOR: u32 = 8;
 
 /// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB. The length is limited,
@@ -53,12 +54,13 @@ const USED_DIVISOR: u32 = 8;
 /// length.
 const FAULT_ORDER_MAX: u8 = 7;
 
-/// A stream waits for the rest of a huge page only if it holds prefetched pages of at least this
-/// number of huge pages.
+/// A stream that has requested only a part of a huge page may wait until it requests the rest, so
+/// that the huge page is loaded at once. The stream waits only while it holds untouched pages of at
+/// least this number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes `BUDGET_TICKS` ticks while as many pages are loaded as the budget has
-/// frames. A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
+/// The prefetch clock makes `BUDGET_TICKS` ticks while the cache loads as many pages as the budget
+/// has frames. A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
@@ -77,8 +79,8 @@ struct QueuedPrefetch {
     is_probe: Option<bool>,
     /// True if the stream goes from higher pages to lower pages.
     is_descending: bool,
-    /// True if the stream has its share of frames and waits until a part of the share is used.
-    /// Without the wait, each touched page would start a transfer of its own.
+    /// True if the stream holds its share of frames and waits until the program has touched a part
+    /// of the share. Without the wait, each touched page would start a transfer of its own.
     is_at_share: bool,
     /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
     /// node.
@@ -104,12 +106,13 @@ impl QueuedPrefetch {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
-    /// True for the queue of this stream in this direction.
+    /// True if this is the queue of the stream `stream` in this direction.
     const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
         self.stream == stream && self.is_descending == is_descending
     }
 
-    /// Adds pages at the end of the queue, joined with the last range if they continue it.
+    /// Appends pages to the queue. If the pages continue the last range of the queue, they are
+    /// joined with this range.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
             Some(last) if !self.is_descending && last.end == range.start => last.end = range.end,
@@ -146,7 +149,8 @@ pub(super) struct PrefetchQueue {
     /// For each node, the number of frames that hold prefetched pages (loaded or being loaded) that
     /// were not touched yet.
     frames: Vec<u32>,
-    /// The number of such frames of each stream; a stream without such frames has no entry.
+    /// For each stream, the number of frames that hold its prefetched, untouched pages; a stream
+    /// without such frames has no entry.
     frames_by_stream: BTreeMap<u32, u32>,
 }
 
@@ -213,7 +217,7 @@ impl PrefetchQueue {
         let same = self.queued.iter_mut().find(|it| it.is_of(stream, is_descending));
         if let Some(queued) = same {
             queued.node = node;
-            // Pages that the stream has passed are dropped.
+            // Drop queued pages that the stream has passed.
             while let Some(range) = queued.ranges.front()
                 && !prefetcher.expects(queued.stream, range)
             {
@@ -223,7 +227,7 @@ impl PrefetchQueue {
         } else {
             let mut queued = QueuedPrefetch::new(stream, is_descending, node);
             ranges.for_each(|range| queued.push(range));
-            // Drop the queues of streams that have ended, too.
+            // Also drop the queues of streams that have ended.
             self.queued
                 .retain(|it| it.ranges.iter().any(|range| prefetcher.expects(it.stream, range)));
             self.queued.push_back(queued);
@@ -285,8 +289,8 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // The streams do not see a fault on a page with `MADV_RANDOM`. The pages that they
-            // expect would then follow from an earlier fault.
+            // The prefetcher ignores a fault on a page with `MADV_RANDOM`. The pages that it
+            // expects next would therefore follow from an earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }
@@ -321,7 +325,7 @@ impl Cache {
             let stream = queued.stream;
             let has = self.prefetch.frames_of(stream);
             let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
-            // Do not search for the next block if the stream has its share: the search takes time.
+            // Skip the search for the next block, which takes time, if the stream holds its share.
             let enough = if queued.is_at_share { share - share / USED_DIVISOR } else { share };
             queued.is_at_share = has > 0 && has >= enough;
             if queued.is_at_share {
@@ -385,7 +389,7 @@ impl Cache {
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Stops counting the frames of an extent as prefetched.
+    /// Subtracts the frames of an extent from the frames that hold prefetched, untouched pages.
     pub(super) fn forget_prefetched(&mut self, extent: &Extent) {
         let node = self.node_of(extent.span().frame);
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
@@ -408,7 +412,7 @@ impl Cache {
     /// The next block to load; resident pages are skipped. `None` if the queue of the stream is
     /// empty.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
-        // The fault-around of a page may be several extents, if free frames are fragmented.
+        // The fault-around of a page consists of several extents if free frames are fragmented.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
             let order = aligned_order(page, &queued.fault_around, false, ORDER_MAX);
             return Some(NextBlock { page, order, is_fault_around: true });
@@ -500,8 +504,9 @@ impl Cache {
         (!self.prefetch.prefetcher.expects(extent.stream, &pages)).then_some(id)
     }
 
-    /// The oldest prefetched extent of a node, if it was prefetched long ago and its stream no
-    /// longer expects it. A slow thread may still touch an extent that was prefetched recently.
+    /// The oldest prefetched extent of a node, if it was prefetched more than [`STALE_AFTER`] ticks
+    /// ago and its stream no longer expects its pages. A slow thread may still touch an extent that
+    /// was prefetched recently.
     pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
         let since = self.residency.extent(self.residency.oldest_prefetched(node)?).prefetched_at;
         let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
@@ -515,8 +520,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block with which the loading of a range begins. The block is at
-/// the start of the range, or at the end for a descending stream.
+/// The order of the largest aligned block that can be loaded first of a range. The block is at the
+/// start of the range, or at the end of the range for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;
@@ -536,8 +541,8 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// Returns a cache whose thread has touched new memory, and the pages that the stream expects
-    /// next. Each fault fills a huge page with zeros.
+    /// Returns a cache after faults of one thread on `pages` of new memory, and the pages that the
+    /// stream expects next. Each fault fills a huge page with zeros.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });

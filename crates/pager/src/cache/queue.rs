@@ -57,7 +57,7 @@ impl ExtentQueue {
         self.last = id;
     }
 
-    /// Removes an extent of this queue.
+    /// Removes an extent that is in this queue.
     pub fn remove(&mut self, links: &mut Links, id: ExtentId) {
         let QueueLink { before, behind } = links.0[id as usize];
         match before {

@@ -11,7 +11,7 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// Adds pages; adjacent regions become one.
+    /// Adds pages. Adjacent regions are joined into one region.
     pub(super) fn add(&mut self, pages: Range<Page>) {
         let mut pages = pages;
         if let Some((&start, &end)) = self.ends.range(..=pages.start).next_back()
@@ -26,7 +26,7 @@ impl Regions {
         self.ends.insert(pages.start, pages.end);
     }
 
-    /// Removes pages; a region with a hole becomes two.
+    /// Removes pages. A region with a hole becomes two regions.
     pub(super) fn remove(&mut self, pages: &Range<Page>) {
         let over = self.ends.range(..pages.end).rev().take_while(|it| *it.1 > pages.start);
         let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
@@ -41,7 +41,7 @@ impl Regions {
         }
     }
 
-    /// The region of a page, or only the page itself if it is in no region.
+    /// The region of a page, or a range of only this page if the page is in no region.
     pub(super) fn containing(&self, page: Page) -> Range<Page> {
         let region = self.ends.range(..=page).next_back().filter(|it| *it.1 > page);
         region.map_or(page..page + 1, |(start, end)| *start..*end)

@@ -1,4 +1,4 @@
-//! Residency: which pages are in DRAM, in which frames, and in which replacement queue.
+//! Residency: the pages that are in DRAM, with their frames and replacement queues.
 //!
 //! A mapped extent is in the *protected* or the *probationary* queue; a pinned extent is in no
 //! queue. A ready extent is in the *inactive* or the *prefetched* queue. Inactive extents were
@@ -28,7 +28,8 @@ struct NodeFrames {
     /// Mapped extents that are not probationary.
     protected: ExtentQueue,
     protected_frames: u32,
-    /// Mapped extents of a loop over more than the budget: the first victims.
+    /// Mapped extents of a loop over more pages than the budget. These extents are the first
+    /// victims.
     probationary: ExtentQueue,
     /// Unmapped, clean and resident extents: a fault on such an extent is minor (second chance).
     inactive: ExtentQueue,
@@ -73,7 +74,7 @@ pub(super) struct Residency {
 }
 
 impl Residency {
-    /// The state before the first load: no page is resident.
+    /// A new value, in which no page is resident.
     pub(super) fn new(division: Division) -> Self {
         let nodes = division.nodes().map(|node| NodeFrames::new(division.max(node))).collect();
         Self {
@@ -313,8 +314,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if an extent on a node can be evicted now, or perhaps after the evictions, loads and
-    /// moves in progress.
+    /// True if an extent on a node can be evicted now, or perhaps later because evictions, loads or
+    /// moves are in progress.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let NodeFrames { protected, probationary, inactive, prefetched, .. } = self.node(node);
         let mut queues = [protected, probationary, inactive, prefetched].into_iter();

@@ -1,19 +1,20 @@
-//! Reuse distances: how many pages are evicted between an eviction of a page and its next read.
+//! Reuse distances. The reuse distance of a page is the number of pages evicted between an eviction
+//! of the page and its next read.
 //!
-//! In a loop, pages with a short distance are worth more than others: protecting these pages saves
-//! a read sooner. For example, a blocked matrix product reads one matrix once for each row of
-//! blocks, and another matrix only once.
+//! In a loop, protecting pages with a short reuse distance is worth more than protecting other
+//! pages, because it saves a read sooner. For example, a blocked matrix product reads one matrix
+//! once for each row of blocks, and another matrix only once.
 
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// One mean reuse distance is kept for each block of 2^n pages; this is n.
+/// The order n of a block of 2^n pages. One mean reuse distance is kept for each block.
 const BLOCK_ORDER: u8 = 6;
 
 /// When a whole block is read, the reuse distance of this read has this weight in the mean distance
 /// of the block. The deviation from the mean has the same weight in the mean deviation. The weight
-/// is small, because a single distance says little. A loop that turns back, or crosses an array in
-/// another direction, has short and long distances in turn.
+/// is small, because a single distance says little. A loop that reverses its direction at the end
+/// of an array, or crosses an array in another direction, has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The reuse distances of each block of 2^[`BLOCK_ORDER`] pages.
@@ -28,8 +29,8 @@ struct BlockReuse {
     mean: u32,
     /// The mean absolute deviation of the distances from the mean.
     deviation: u32,
-    /// True if the last use of a page was long before its eviction, so the next distance does not
-    /// count.
+    /// True if a page of the block was evicted long after its last use, so that the distance of the
+    /// next read does not count.
     is_late_eviction: bool,
 }
 
@@ -43,8 +44,8 @@ impl ReuseDistances {
         &mut self.blocks[first..end]
     }
 
-    /// Notes a read of pages. Since the last eviction of these pages, `distance` pages were
-    /// evicted.
+    /// Notes a read of pages. Between the last eviction of these pages and this read, `distance`
+    /// pages were evicted.
     pub(super) fn on_read(&mut self, pages: &Range<Page>, distance: u32) {
         let part = (pages.end - pages.start) as f64 / f64::from(1 << BLOCK_ORDER);
         let weight = WEIGHT * part.min(1.0);

@@ -16,8 +16,8 @@ use rand_pcg::{
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// A simulated program, kernel and drive around a cache, with the expected and the actual content
-/// of each page.
+/// A cache with a simulated program, kernel and drive, and the expected and the actual content of
+/// each page.
 struct Simulation {
     cache: Cache,
     random: Pcg64Mcg,
@@ -47,7 +47,7 @@ struct Simulation {
     reverts: bool,
     /// The pages that occupy space on the drive.
     on_drive: BTreeSet<Page>,
-    /// One extent in this many is pinned when it should be unmapped; 0 for none.
+    /// One unmap in this many fails because the extent is pinned; 0 for none.
     pins_one_in: u64,
     /// The node of each thread.
     nodes: Vec<Node>,
@@ -123,7 +123,7 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The content that was last written back or read is not known any more.
+        // After a failed write the content of the drive is unknown, and so is `clean`.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -307,8 +307,8 @@ impl Simulation {
         self.on(Event::Discarded(pages));
     }
 
-    /// Does `steps` steps: a random thread touches the page that `next` returns, or an action is
-    /// done.
+    /// Does `steps` steps. In each step, a random thread touches the page that `next` returns, or a
+    /// pending action is carried out.
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());

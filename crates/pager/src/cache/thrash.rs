@@ -1,14 +1,14 @@
-//! Thrash detection: threads wait for the drive for most of their time, for pages that were evicted
-//! and that no stream predicts. Only a larger budget helps, and the user is told the size of this
-//! budget.
+//! Thrash detection. A program thrashes if its threads wait for the drive for most of the time, for
+//! pages that were evicted and that no stream predicts. Only a larger budget helps, so the pager
+//! tells the user the budget that would end the thrashing.
 //!
-//! The size is the number of pages that the threads use. This number follows from the number of
-//! loads since the threads began to wait, and from the number of distinct pages among these loads.
-//! The number of distinct pages is estimated from a sample, the pages with the smallest hashes.
-//! Among `n` uniform hashes in 0..1, the k-th smallest is k / n in the mean (Bar-Yossef et al.,
-//! "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS samples pages in the same
-//! way (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024 hashes
-//! the standard error is 3 %.
+//! This budget follows from the number of pages that the threads use. That number is estimated from
+//! the number of loads since thrashing began, and from the number of distinct pages among these
+//! loads. The number of distinct pages is estimated from a sample, the pages with the smallest
+//! hashes. Among `n` uniform hashes in 0..1, the k-th smallest is k / n in the mean (Bar-Yossef et
+//! al., "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS samples pages in the
+//! same way (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024
+//! hashes the standard error is 3 %.
 
 use super::Cache;
 use interleaf_prefetch::page::Page;
@@ -24,8 +24,8 @@ const STALL_SHARE_MIN: f64 = 0.5;
 /// Threads thrash only while at least this share of the pages that are loaded is read for faults.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// After this many thrashing periods in a row, the user is told which budget would end the
-/// thrashing.
+/// Minimum number of thrashing periods in a row, of a second each, before the user is told the
+/// budget that would end the thrashing.
 const PERIODS: u32 = 5;
 
 /// Minimum number of loads per distinct page for an estimate of the number of used pages.
@@ -43,13 +43,13 @@ const LOADED_MIN: u64 = 256;
 /// (`evict.rs`). The reserve is the budget divided by this number.
 const RESERVE_DIVISOR: u64 = 16;
 
-/// The state of the detection of thrashing.
+/// A detector of thrashing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
     /// Pages loaded in this period, and the number of these pages that were read for a fault.
     loaded: u64,
     demanded: u64,
-    /// Periods in a row in which threads thrash, and the pages loaded in them.
+    /// Number of thrashing periods in a row, and the number of pages loaded in these periods.
     periods: u32,
     loaded_thrashing: u64,
     /// The smallest hashes of the pages that were loaded in the thrashing periods.
@@ -190,8 +190,8 @@ mod tests {
         }
     }
 
-    /// The budget is reported when about half of the used pages were read. It has room for the
-    /// other half, too.
+    /// The budget is reported when about half of the used pages were read. The reported budget must
+    /// have room for the other half, too.
     #[test]
     fn the_budget_is_right_before_all_pages_were_read() {
         let (pages, loads) = (150_000_u64, 100_000);

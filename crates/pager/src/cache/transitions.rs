@@ -1,5 +1,5 @@
-//! Transitions of an extent between the states that [`crate::cache`] draws. Write-back, which
-//! follows an unmap, has a file of its own: `write_back.rs`.
+//! Transitions of an extent between the states that [`crate::cache`] draws. The transitions of
+//! write-back, which follow an unmap, are in `write_back.rs`.
 
 use super::{
     Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId, node::Node,
@@ -88,7 +88,8 @@ impl Cache {
         }
     }
 
-    /// Filling, Unmapping or Writing to Ready; maps the extent if a thread waits for it.
+    /// Filling, Unmapping or Writing to Ready. If a thread waits for the extent, the extent is
+    /// mapped at once.
     pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Ready;
@@ -106,7 +107,7 @@ impl Cache {
         }
     }
 
-    /// Ready to Mapping: the frames of the extent begin to move to its pages.
+    /// Ready to Mapping: requests the move of the extent's pages from its frames to the region.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
         let extent = self.residency.extent(id);
@@ -136,7 +137,8 @@ impl Cache {
         }
     }
 
-    /// Mapped to Unmapping: the pages of the extent begin to move back to its frames.
+    /// Mapped to Unmapping: requests the move of the extent's pages from the region back to its
+    /// frames.
     pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.remove_mapped(id);
         let extent = self.residency.extent_mut(id);
@@ -153,7 +155,7 @@ impl Cache {
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
     }
 
-    /// Takes a ready extent out of its queue.
+    /// Takes a ready extent out of its queue. A prefetched extent no longer counts as prefetched.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
         let extent = *self.residency.extent(id);
         if extent.stream != 0 {
@@ -191,8 +193,8 @@ impl Cache {
     }
 
     /// Maps the ready neighbours of an extent if the same stream prefetched them, up to the length
-    /// of the longest extent. While free frames are fragmented, extents are small, and each would
-    /// cause a separate fault.
+    /// of the longest extent. While free frames are fragmented, extents are small, and each extent
+    /// would cause a separate fault.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;

@@ -28,8 +28,8 @@ impl Cache {
         }
     }
 
-    /// Writing to Ready. If the write failed, the only copy is in DRAM: the extent is mapped again,
-    /// and written back at its next eviction.
+    /// Writing to Ready. If the write failed, the only copy of the content is in DRAM. The extent
+    /// is then mapped again, and written back at its next eviction.
     pub(super) fn on_wrote(
         &mut self,
         id: ExtentId,
@@ -67,8 +67,8 @@ impl Cache {
         // The device or system call may write to the pages at any time.
         extent.is_dirty = true;
         extent.clear_waiter();
-        // A probationary extent would be the first victim, and eviction would try it again and
-        // again. Meanwhile the thread that pins the extent may wait for a frame.
+        // Make the extent protected. As a probationary extent, it would be the next victim again
+        // and again, while the thread that pins the extent may itself wait for a frame.
         extent.is_probationary = false;
         self.push_mapped(id);
         actions.push(Action::Wake(span.page, 1 << span.order));

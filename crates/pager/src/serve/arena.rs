@@ -1,8 +1,8 @@
-//! Addresses of regions: one reservation, from which regions are allocated.
+//! The arena: the reserved address range from which the addresses of regions are allocated.
 //!
-//! Small regions are contiguous in *slabs*, so that many of them need only one mapping. Allocators
-//! make thousands of small regions as parts of one heap, and the kernel limits the number of
-//! mappings of a process
+//! Small regions are contiguous in *slabs*, so that many small regions need only one mapping.
+//! Allocators make thousands of small regions as parts of one heap, and the kernel limits the
+//! number of mappings of a process
 //! ([`vm.max_map_count`](https://docs.kernel.org/admin-guide/sysctl/vm.html)).
 
 use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
@@ -12,20 +12,20 @@ use std::{
 };
 
 /// Large regions begin at a huge page and are followed by at least one free huge page, so that no
-/// stream of accesses goes from one region to the next. Regions shorter than this are small.
+/// stream of accesses goes from one region to the next. Regions of fewer bytes than this are small.
 pub(crate) const SPACING: usize = HUGE_BYTES;
 
-/// Bytes of a slab: a range of addresses for many small regions.
+/// Size of a slab, a range of addresses for many small regions, bytes.
 const SLAB: usize = 64 << 20;
 
 /// The owner of a piece of the address range that the pager reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// No owner.
+    /// No owner: the addresses can be allocated.
     Free,
     /// A region.
     Region,
-    /// The kernel: the program has mapped other memory at these addresses.
+    /// Not the pager: the program has mapped other memory at these addresses.
     Foreign,
 }
 
@@ -33,8 +33,8 @@ pub enum Owner {
 #[derive(Clone, Debug)]
 pub struct Arena {
     addresses: Range<usize>,
-    /// End and owner of each piece that is not free, keyed by its start. Adjacent pieces of one
-    /// owner are one piece.
+    /// End and owner of each piece that is not free, keyed by the start of the piece. Adjacent
+    /// pieces of the same owner are joined.
     used: BTreeMap<usize, (usize, Owner)>,
     /// The start of each slab.
     slabs: BTreeSet<usize>,
@@ -57,7 +57,8 @@ impl Arena {
     /// free range is large enough.
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
-        // A slab without regions is dissolved.
+        // Slabs without regions are dissolved, so that their addresses can be used for other
+        // regions.
         self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
         let small =
             if bytes < SPACING { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
@@ -94,7 +95,8 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// Ranges that large regions cannot use, because they have an owner or are slabs; in order.
+    /// The address ranges that large regions cannot use, because these ranges have an owner or are
+    /// slabs; in order.
     fn occupied(&self) -> Vec<(usize, usize)> {
         let is_in_slab = |start: usize| {
             let slab = self.slabs.range(..=start).next_back();
@@ -107,8 +109,8 @@ impl Arena {
         occupied
     }
 
-    /// The address of a free range for a region. If `grows` is true, the region and the region
-    /// before it can both double their length.
+    /// The address of a free range for a region. If `grows` is true, the free range leaves room for
+    /// the region and for the region before it to double their lengths.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;
@@ -194,7 +196,8 @@ impl Arena {
         self.blocks.get(&address).cloned()
     }
 
-    /// Records the pages of an allocated block; `None` removes the entry of a freed block.
+    /// Records the pages of the block that the program has allocated at `address`; `None` removes
+    /// the entry of a freed block.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
             Some(region) => self.blocks.insert(address, region),

@@ -1,5 +1,5 @@
-//! The state that the threads of a program share with the pager's thread, and the requests to the
-//! pager's thread.
+//! The context of a pager: the state that the threads of a program share with the pager's thread,
+//! and their requests to this thread.
 
 #![expect(unsafe_code, reason = "regions are protected and reserved")]
 
@@ -32,7 +32,7 @@ use std::{
 /// The state that the threads of a program share with the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// A forked child replaces the handle with its own.
+    /// The kernel objects of the pager. A forked child replaces them with its own.
     pub(crate) handle: RwLock<Arc<FaultHandle>>,
     pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     pub(crate) pinned: Mutex<Ranges<()>>,
     /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
-    /// The process that the memory belongs to.
+    /// ID of the process that the memory belongs to.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
     /// The nodes of the frames.
@@ -55,11 +55,12 @@ pub(crate) struct Context {
 /// A request to the fault server.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Adds pages of a new region, or at the end of a region.
+    /// Adds pages to the regions: the pages of a new region, or pages at the end of a region.
     Add(Range<Page>),
-    /// Frees pages of a region that are not used any more: the pages return to the arena.
+    /// Discards pages of a region that the program does not use any more, and returns their
+    /// addresses to the arena.
     Free(Range<Page>),
-    /// Discards pages, and replies when they read as zeros.
+    /// Discards pages, and replies when the pages read as zeros.
     Discard(Range<Page>, Sender<()>),
     /// Removes discarded pages from their region.
     Remove(Range<Page>),
@@ -78,7 +79,8 @@ pub(crate) enum Request {
 pub(crate) struct Freeze {
     /// The fault server sends the child's state here when no page is mapped any more.
     pub(crate) frozen: Sender<io::Result<Child>>,
-    /// The fault server continues when it receives a value, or the channel is closed.
+    /// The fault server continues after the fork, when it receives a value here or the channel is
+    /// closed.
     pub(crate) thaw: Receiver<()>,
 }
 
@@ -94,7 +96,7 @@ impl std::fmt::Debug for Child {
     }
 }
 
-/// The treatment of pages in a child, by `madvise(2)`.
+/// The treatment of pages in a forked child, which the program sets by `madvise(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inherit {
     /// The pages are not mapped in the child (`MADV_DONTFORK`).
@@ -112,12 +114,12 @@ impl Context {
         }
     }
 
-    /// The page that an address is in.
+    /// The page that contains an address.
     pub(crate) fn page(&self, address: usize) -> Page {
         ((address - self.memory.start()) / PAGE_BYTES) as Page
     }
 
-    /// The pages of a region, rounded up to whole pages.
+    /// The pages of a range of addresses, rounded up to whole pages.
     pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
         self.page(region.start)..self.page(region.end.next_multiple_of(PAGE_BYTES))
     }
@@ -147,10 +149,10 @@ impl Context {
         Ok(unsafe { memory::protect(pages, protection) }?)
     }
 
-    /// Reserves addresses again after other memory was mapped at them.
+    /// Reserves addresses again after the program had mapped other memory at these addresses.
     pub(crate) fn reserve_again(&self, pages: &Range<usize>) -> io::Result<()> {
-        // SAFETY: the addresses belong to the reservation, and the mapping there is not needed any
-        // more.
+        // SAFETY: the addresses are in the range that the pager reserves, and the mapping of the
+        // program is not needed any more.
         unsafe { memory::reserve_again(pages) }?;
         if !self.nodes.numbers().is_empty() {
             memory::keep_on_nodes(pages)?;
@@ -160,13 +162,13 @@ impl Context {
 
     /// Releases pages of a region that the program does not use any more.
     pub(crate) fn release(&self, pages: &Range<usize>) {
-        // The call fails if the process has too many mappings. Then the pages stay accessible, and
-        // zero.
+        // A failure is ignored. The call fails if the process has too many mappings, and the pages
+        // then stay accessible and read as zeros.
         let _ = self.protect(pages, 0);
         lock(&self.arena).set(pages.clone(), Owner::Free);
     }
 
-    /// Sets the slot of this process, and follows its share of the budget.
+    /// Sets the slot of this process, and starts to follow the process's share of the budget.
     pub(crate) fn set_slot(self: &Arc<Self>, slot: SlotGuard) -> io::Result<()> {
         let slot = Arc::new(slot);
         *lock(&self.slot) = Some(Arc::clone(&slot));

@@ -1,10 +1,10 @@
-//! Finds dirty pages by hashes of their content.
+//! Finds the dirty pages of unmapped extents by hashes of their content.
 //!
-//! The kernel reports writes only to write-protected pages. A page is writable from its move into a
-//! region until it is protected, and writes before its protection would be lost. So the pager
-//! compares the content of pages, by 64-bit hashes (XXH3). Two different contents of a page have
-//! the same hash with a probability of 2^-64. With a million dirty pages a second, this happens
-//! once in half a million years.
+//! The kernel reports writes only to write-protected pages. A page that moves into a region is
+//! writable until the pager can protect the page, and writes in this interval would not be
+//! reported. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
+//! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
+//! second, a dirty page is mistaken for clean once in half a million years.
 
 use crate::{
     cache::{DirtyPages, Span, index::PAGES_PER_HUGE_PAGE},
@@ -15,20 +15,20 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// Up to this order an extent that was mapped by a write counts as dirty as a whole.
+/// Maximum order of an extent whose pages all count as dirty if the extent is known to be dirty.
 const COARSE_ORDER: u8 = 2;
 
-/// The hash of an unknown content: the page counts as dirty.
+/// Stands for the hash of unknown content. A page with this hash counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// The hashes of the store's content of pages. A page keeps its hash while it is absent, so that it
-/// is hashed once for each eviction, and not again when it is read back.
+/// The hashes of the content that the store has of each page. The hash is kept while a page is
+/// absent. So a page is hashed once for each eviction, and not again when the page is read back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.
     stored: Vec<Option<Box<Hashes>>>,
-    /// Hashes of the pages of dirty extents, keyed by the first page. They become the hashes of the
-    /// stored content when the extent is written back.
+    /// Hashes of the pages of dirty extents, keyed by the first page. When an extent is written
+    /// back, its hashes become hashes of stored content.
     unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -43,7 +43,7 @@ impl DirtyTracker {
         Self { stored: vec![], unsaved: HashMap::new(), hash_of_zeros }
     }
 
-    /// Records that the frames of a span are zeros, and so are their pages in the store.
+    /// Records that the pages of a span are zeros, in the frames and in the store.
     pub(crate) fn record_zeros(&mut self, span: Span) {
         let zeros = self.hash_of_zeros;
         self.stored_mut(span).fill(zeros);
@@ -87,7 +87,7 @@ impl DirtyTracker {
         }
     }
 
-    /// The hashes of the pages of a span.
+    /// The hashes of the stored content of the pages of a span.
     fn stored_mut(&mut self, span: Span) -> &mut [u64] {
         let (huge, first) = position(span.page);
         if self.stored.len() <= huge {
@@ -98,8 +98,7 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// The dirty pages of a span. If `is_dirty` is true, the program is known to have written to
-    /// the span.
+    /// Finds the dirty pages of a span. `is_dirty` is true if the extent is known to be dirty.
     pub(crate) fn find(&mut self, memory: &Frames, span: Span, is_dirty: bool) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let is_known = is_dirty && span.order <= COARSE_ORDER;
@@ -119,7 +118,7 @@ impl DirtyTracker {
     }
 }
 
-/// The huge page of a page, and the index of the page in it.
+/// The index of the huge page that contains a page, and the index of the page in this huge page.
 const fn position(page: Page) -> (usize, usize) {
     (page as usize / PAGES_PER_HUGE_PAGE, page as usize % PAGES_PER_HUGE_PAGE)
 }

@@ -1,4 +1,4 @@
-//! Messages on standard error: about drives that fail, and about thrashing.
+//! Messages on standard error about failed transfers, poisoned pages and thrashing.
 
 use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::TransferError;
@@ -7,14 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Minimum time between two messages: a failed drive fails many transfers.
+/// Minimum time between two messages about failed transfers, because a failed drive fails many
+/// transfers.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A log on standard error. It collects failed transfers for [`PAUSE`] into one message.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLog {
     last_message: Option<Instant>,
-    /// Failures since the last message: their number, and the text of the last failure.
+    /// Number of failed transfers since the last message, and the text of the last failure.
     pending: Option<(u64, String)>,
 }
 
@@ -33,14 +34,15 @@ impl ErrorLog {
         }
     }
 
-    /// Logs that an access to a page will raise SIGBUS because of the last failure.
+    /// Logs that each access to a page will raise SIGBUS. The failed transfer that is the cause is
+    /// logged before.
     pub(crate) fn page_poisoned(&mut self, address: usize) {
         self.flush();
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));
     }
 
-    /// Logs that the program thrashes. `budget` is the present budget, and `enough` the budget that
-    /// would end the thrashing, frames.
+    /// Logs that the program thrashes. `budget` is the present budget, and `enough` is the budget
+    /// that would end the thrashing, both in frames.
     pub(crate) fn thrashing(stall_share: f64, budget: u64, enough: u64) {
         print(&format!(
             "the program waits for the drive {:.0} % of the time, for pages that it accesses in no \
@@ -68,7 +70,7 @@ fn mebibytes(frames: u64) -> String {
 }
 
 fn print(text: &str) {
-    // If standard error is closed, the message is lost.
+    // A failed write is ignored: standard error may be closed.
     let text = format!("interleaf: {text}\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }

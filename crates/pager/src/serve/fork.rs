@@ -2,8 +2,8 @@
 //! own.
 //!
 //! A frame belongs to one process. So before a fork all pages are unmapped, and dirty pages are
-//! written back. After the fork, parent and child each map the pages that they touch from frames of
-//! their own. Each writes changed pages to its own layer of the store
+//! written back. After the fork, parent and child each load the pages that they touch into frames
+//! of their own. Parent and child each write dirty pages back to their own layer of the store
 //! ([`interleaf_store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
@@ -36,8 +36,8 @@ use std::{
 /// `PROT_NONE`.
 const NO_ACCESS: u32 = 0;
 
-/// A process that is ready to fork. Holds all locks of the pager, so that the child finds them
-/// free.
+/// A process that is ready to fork. Holds all locks of the pager, so that no other thread holds a
+/// lock at the fork: the child could never take such a lock.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,
@@ -55,14 +55,14 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// True if this process owns the memory. False in a child that was forked by a system call past
-    /// the preloaded library: the parent still owns the memory.
+    /// True if the pager handles faults of this process. False in a child that was forked by a
+    /// system call past the preloaded library: the pager still belongs to the parent.
     pub fn is_served(&self) -> bool {
         self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }
 
-    /// Sets the treatment of pages in a child; `None` means that the pages are copied, which is the
-    /// default.
+    /// Sets the treatment of pages in a forked child. `None` is the default: the child has a copy
+    /// of the pages.
     pub fn set_inherit(&self, pages: &Range<usize>, inherit: Option<Inherit>) {
         lock(&self.context.inherit).set(&self.context.pages(pages), inherit);
     }
@@ -96,7 +96,7 @@ impl Pager {
 
 impl Fork<'_> {
     /// Gives advice about the address range that the pager reserves, except where the program has
-    /// mapped other memory. Pages that a child omits keep `MADV_DONTFORK`.
+    /// mapped other memory. Pages with [`Inherit::Omitted`] keep `MADV_DONTFORK`.
     fn advise(&self, advice: Advice) {
         let context = &self.pager.context;
         for addresses in reserved(&self.arena, context) {
@@ -112,23 +112,24 @@ impl Fork<'_> {
         }
     }
 
-    /// Continues in the parent, also after a failed fork.
+    /// Resumes the pager in the parent, also after a failed fork.
     pub fn in_parent(self) {
         self.advise(Advice::LinuxDontFork);
         ManuallyDrop::into_inner(self.thaw).send(());
     }
 
-    /// Continues in the child, with a fault server of its own.
+    /// Sets up the pager in the child, with a fault server of its own.
     ///
     /// # Errors
     /// When the child's pager cannot be set up. The child then has no access to the extended
-    /// memory: no thread would serve its faults, and the kernel would map zeros.
+    /// memory, because no thread would handle its faults, and the kernel would map zeros.
     pub fn in_child(mut self) -> io::Result<()> {
         let outcome = self.serve_in_child();
         if outcome.is_err() {
             for addresses in reserved(&self.arena, &self.pager.context) {
-                // SAFETY: the child has no pager, so no Rust object of it lies there. If the fork
-                // could not be prepared, nothing is mapped there and the call fails.
+                // SAFETY: the pager keeps no Rust object at the reserved addresses. If the fork
+                // could not be prepared, the child has no mapping at these addresses, and the call
+                // fails.
                 let _ = unsafe { memory::protect(&addresses, NO_ACCESS) };
             }
         }
@@ -140,7 +141,7 @@ impl Fork<'_> {
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {
             // The thread that waits for the reply does not exist in the child, so the channel is
-            // forgotten.
+            // forgotten and not dropped.
             if let Request::Discard(_, done) = request {
                 mem::forget(mem::replace(done, channel::channel().0));
             }
@@ -164,7 +165,8 @@ impl Fork<'_> {
         let addresses = reserved(&self.arena, context);
         let handle = Arc::new(FaultHandle::new(addresses, &frames, context.mode)?);
         // The parent's fault server holds a reference to the old handle, which is never dropped in
-        // the child. Therefore the descriptors of the old handle are closed by number.
+        // the child. Therefore the old handle is not dropped here either, and its descriptors are
+        // closed by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
             // SAFETY: the descriptors were the parent's, and no code here uses them any more.

@@ -1,5 +1,5 @@
-//! Changes of the address space in the range of the pager: `mmap(2)`, `munmap(2)`, `mprotect(2)`,
-//! `madvise(2)` and `mlock(2)` on regions.
+//! System calls of the program that change mappings in the address range of the pager: `mmap(2)`,
+//! `munmap(2)`, `mprotect(2)`, `madvise(2)` and `mlock(2)`.
 
 use crate::{
     pager::Pager,
@@ -22,7 +22,7 @@ impl Pager {
         ranges.iter().any(|own| own.start < pages.end && pages.start < own.end)
     }
 
-    /// The pages of all regions.
+    /// The address ranges of all regions, in order.
     pub fn regions(&self) -> Vec<Range<usize>> {
         lock(&self.context.arena).regions().collect()
     }
@@ -37,7 +37,7 @@ impl Pager {
         self.pieces(pages).iter().all(|(_, owner)| *owner == Owner::Region)
     }
 
-    /// Unmaps pages of any owner, and waits until they are unmapped.
+    /// Unmaps pages of any owner, and waits until the pages are unmapped.
     pub fn unmap(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             match owner {
@@ -51,7 +51,8 @@ impl Pager {
         }
     }
 
-    /// Adds pages to a region, all zero, regardless of their former owner.
+    /// Makes pages belong to a region, and makes them read as zeros, regardless of their former
+    /// owner.
     ///
     /// # Errors
     /// When the kernel refuses the protection.
@@ -71,7 +72,8 @@ impl Pager {
         self.context.protect(pages, protection)
     }
 
-    /// Leaves pages to the kernel: the caller is about to map other memory at their addresses.
+    /// Removes pages from their regions, because the caller is about to map other memory at their
+    /// addresses.
     pub fn leave_to_kernel(&self, pages: &Range<usize>) {
         for (piece, owner) in self.pieces(pages) {
             if owner == Owner::Region {
@@ -113,8 +115,8 @@ impl Pager {
         ));
     }
 
-    /// Pins pages of regions in memory: all of these ranges, or none of them if too many pages
-    /// would be pinned. Returns true if they are pinned.
+    /// Pins pages of regions in DRAM: all of these ranges, or no range if too many pages would be
+    /// pinned. Returns true if the ranges are pinned.
     pub fn pin(&self, ranges: &[Range<usize>]) -> bool {
         {
             let mut pinned = lock(&self.context.pinned);
@@ -149,7 +151,7 @@ impl Pager {
         lock(&self.context.arena).block(address)
     }
 
-    /// Frees the block at this address; its pages are reused later.
+    /// Frees the block at this address. The pager later reuses the addresses of its pages.
     pub fn free_block(&self, address: usize) {
         let block = {
             let mut arena = lock(&self.context.arena);
@@ -162,7 +164,7 @@ impl Pager {
         }
     }
 
-    /// Discards pages, and takes them out of their regions.
+    /// Discards pages, and removes the pages from their regions.
     fn remove(&self, pages: &Range<usize>) {
         self.discard(pages);
         let numbers = self.context.pages(pages);
@@ -171,7 +173,7 @@ impl Pager {
         self.context.queue(Request::Remove(numbers));
     }
 
-    /// Reserves addresses again, in place of a foreign mapping.
+    /// Reserves addresses again, in place of other memory that the program has mapped.
     fn reclaim(&self, pages: &Range<usize>) {
         if self.context.reserve_again(pages).is_ok() {
             lock(&self.context.arena).set(pages.clone(), Owner::Free);

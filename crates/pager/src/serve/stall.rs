@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Length of the periods for which the stall time is reported.
+/// Length of a period, for which the stall time is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The waits of threads for pages, and the total stall time.
@@ -16,7 +16,7 @@ pub(crate) struct Stalls {
     /// The start of each thread's wait, keyed by the page that the thread waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
-    /// Start of the period, and the stall time until then.
+    /// Start of the current period, and the total stall time at that start.
     period: Option<(Instant, Duration)>,
 }
 
@@ -42,9 +42,9 @@ impl Stalls {
         self.total
     }
 
-    /// Ends a period if it has lasted for a second. Returns the stall time of the period divided by
-    /// its length: 1 for one thread that always waits. Waits that have not ended count, too. `None`
-    /// if the period has not lasted for a second.
+    /// Ends the current period if the period has lasted for a second, and returns the stall time of
+    /// the period divided by its length. The result is 1 if one thread waits all the time. Waits
+    /// that have not ended are included. `None` if the period has not lasted for a second.
     pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
         let (began, before) = *self.period.get_or_insert((now, self.total));
         let time = now.saturating_duration_since(began);

@@ -1,5 +1,5 @@
-//! Transfers between frames and the store. Pages that are neighbours in the store become one
-//! transfer, wherever their frames are.
+//! Transfers between frames and the store. Pages that are neighbours in the store are joined into
+//! one transfer, even if their frames are not neighbours.
 
 use crate::cache::{DirtyPages, Span, index::ExtentId};
 use interleaf_prefetch::page::Page;
@@ -11,20 +11,21 @@ use std::{collections::BTreeMap, ops::Range};
 /// bandwidth at this size.
 const JOINED_MAX: usize = 1 << 20;
 
-/// Maximum number of memory pieces of a transfer.
+/// Maximum number of pieces of a transfer: ranges of memory that the transfer reads into or writes
+/// from.
 const PIECES: usize = 128;
 
-/// Up to this number of clean pages between two dirty pages are written too: an additional transfer
-/// would cost as much.
+/// Maximum number of clean pages between two dirty pages that are written together with the dirty
+/// pages. To write these clean pages costs no more than an additional transfer.
 const GAP: usize = 8;
 
-/// The finished transfer of an extent.
+/// An extent that was completely read or written back, or whose transfer failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) id: ExtentId,
     pub(crate) span: Span,
     pub(crate) is_write: bool,
-    /// True if all of the extent was transferred.
+    /// True if all transfers of the extent succeeded.
     pub(crate) is_done: bool,
 }
 
@@ -38,7 +39,7 @@ struct PageRun {
 }
 
 /// An extent of which `runs` page runs are queued or in flight. `is_done` becomes false when the
-/// transfer of one of them fails.
+/// transfer of a run fails.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     span: Span,
@@ -90,8 +91,8 @@ impl Transfers {
         self.extents.is_empty()
     }
 
-    /// Starts all queued transfers. `frames` is the address of the first frame. Returns the
-    /// transfers that could not be started.
+    /// Starts all queued transfers. `frames` is the address of the first frame. Returns the tokens
+    /// of the transfers that could not be started.
     ///
     /// # Safety
     /// Until the transfers are done, no code writes to the frames, and no code uses frames that a
@@ -139,12 +140,12 @@ impl Transfers {
     }
 }
 
-/// True if one run ends in the store where the other begins.
+/// True if the run `before` ends in the store where the run `behind` begins.
 fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }
 
-/// Splits runs that are neighbours in the store into groups that one transfer can take.
+/// Splits runs that are neighbours in the store into groups, each of which fits into one transfer.
 fn split_runs(runs: &[PageRun]) -> impl Iterator<Item = &[PageRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {

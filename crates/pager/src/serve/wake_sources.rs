@@ -1,4 +1,5 @@
-//! The wait of the fault server for faults, finished transfers and requests.
+//! Wake sources: the descriptors by which faults, finished transfers and requests wake the fault
+//! server.
 
 #![expect(unsafe_code, reason = "descriptors outlive the lock of the fault server")]
 
@@ -13,7 +14,8 @@ use std::{
     sync::Arc,
 };
 
-/// Retry interval for pinned pages; the kernel does not report the end of a pin.
+/// Interval at which the fault server retries pinned pages, 5 ms, because the kernel does not
+/// report the end of a pin.
 const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
 /// The descriptors that wake the fault server.
@@ -24,12 +26,13 @@ pub(crate) struct WakeSources {
     /// Readable when faults are pending.
     pub(crate) faults: RawFd,
     pub(crate) reads_faults: bool,
-    /// True if a pinned page must be retried.
+    /// True if the unmap of a pinned page must be retried.
     pub(crate) has_pinned: bool,
 }
 
 impl WakeSources {
-    /// Blocks in poll(2) until a descriptor is readable, or a pinned page must be retried.
+    /// Blocks in poll(2) until a descriptor is readable, or until it is time to retry a pinned
+    /// page.
     ///
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.

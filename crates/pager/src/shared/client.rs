@@ -1,4 +1,4 @@
-//! The client side: a process that shares memory.
+//! The client of the server of shared memory: a process that shares memory.
 
 #![expect(unsafe_code, reason = "memory files are mapped")]
 
@@ -32,8 +32,8 @@ use std::{
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// Kept open as long as shared memory is mapped, because missing pages would read as zeros
-    /// after a close.
+    /// The userfaultfd of this process. It stays open as long as shared memory is mapped, because
+    /// missing pages would read as zeros after a close.
     faults: Userfault,
     pieces: MappedPieces,
 }
@@ -43,10 +43,10 @@ pub struct Client {
 pub type SharedRanges = Vec<(Range<usize>, u32)>;
 
 impl Client {
-    /// Connects to the server of the session that has this folder.
+    /// Connects to the server of the session whose folder is `folder`.
     ///
     /// # Errors
-    /// When the server does not run, or without the right to `userfaultfd`.
+    /// When the server does not run, or this user may not use `userfaultfd`.
     pub fn join(folder: &Path) -> io::Result<Self> {
         let path = folder.join(SOCKET);
         let (wire, faults) = connect(&path)?;
@@ -58,7 +58,7 @@ impl Client {
     /// Maps new memory of `bytes`, all zero, and returns its address.
     ///
     /// # Errors
-    /// When the memory cannot be mapped or served.
+    /// When the memory cannot be mapped, or the server refuses the request.
     pub fn allocate(&mut self, bytes: usize, protection: u32) -> io::Result<usize> {
         let bytes = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let (page, fd) = request(&self.wire, Message::Allocate { bytes: bytes as u64 }, None)?;
@@ -81,7 +81,7 @@ impl Client {
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        // A failure is ignored: the server has then ended, and needs no message.
+        // A failure is ignored: the request fails only if the server has ended.
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
@@ -101,13 +101,14 @@ impl Client {
     /// Maps in a child the memory that its parent shared at the fork.
     ///
     /// # Errors
-    /// When a region cannot be served. The region is then not mapped.
+    /// When a range cannot be mapped, or the server refuses the request. The range is then not
+    /// mapped.
     pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;
         // The server keeps the files of the parent while the parent's connection is open, even if
-        // the parent has exited. So this connection is closed only after the child has mapped the
-        // files.
+        // the parent has exited. So the child's copy of this connection is closed only after the
+        // child has mapped the files.
         let parents = std::mem::replace(&mut self.wire, wire);
         self.faults = faults;
         for (addresses, protection) in shares {
@@ -116,13 +117,14 @@ impl Client {
             let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
             let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
             let (to, bytes) = (addresses.start as *mut _, addresses.len());
-            // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if something is mapped there.
+            // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if another mapping is at these
+            // addresses.
             unsafe { mm::mmap(to, bytes, ProtFlags::empty(), flags, fd, offset) }?;
             self.serve(addresses, page, *protection)?;
         }
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent holds a reference to the connection too, which is never dropped in
-        // the child. Therefore the descriptor is closed by number.
+        // A thread of the parent also holds a reference to the connection, which is never dropped
+        // in the child. Therefore the descriptor is closed by number.
         std::mem::forget(parents);
         // SAFETY: the descriptor was the parent's, and no code here uses it any more.
         unsafe { rustix::io::close(fd) };
@@ -163,8 +165,8 @@ impl Client {
         Ok(unsafe { memory::protect(addresses, protection) }?)
     }
 
-    /// Starts a thread that ends the process when the server has ended, because other threads would
-    /// wait for ever.
+    /// Starts a thread that ends the process when the server has ended, because the other threads
+    /// would wait for ever on missing pages.
     fn watch_server(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
         interleaf_thread::spawn("pager-shared", move || {

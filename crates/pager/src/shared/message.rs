@@ -1,4 +1,4 @@
-//! The protocol between a process and the server of shared memory.
+//! The protocol between a client, a process that shares memory, and the server of shared memory.
 
 use interleaf_poll_server::wire::{Wire, Words};
 use rustix::io::{self, Errno};
@@ -11,14 +11,14 @@ pub(crate) enum Message {
     Hello,
     /// Requests a new file of `bytes`.
     Allocate { bytes: u64 },
-    /// Requests the existing file that contains a page.
+    /// Requests the existing file that contains the page `page`.
     Get { page: u64 },
     /// The client has mapped a part of a file, from `page` on, at an address.
     Map { page: u64, address: u64, bytes: u64 },
     /// The client has unmapped these addresses.
     Unmap { address: u64, bytes: u64 },
-    /// The request was carried out. If it was for a file, `page` is the first page of the file, and
-    /// the file is attached.
+    /// The request was carried out. After a request for a file, `page` is the first page of the
+    /// file, and the descriptor of the file is attached.
     Done { page: u64 },
     /// The request was refused.
     Refused,
@@ -51,8 +51,8 @@ impl Message {
     }
 }
 
-/// Sends a request with a descriptor, and waits for the answer: the page and the descriptor of
-/// [`Message::Done`].
+/// Sends a request with a descriptor, and waits for the answer. Returns the page and the descriptor
+/// of [`Message::Done`].
 pub(crate) fn request(
     wire: &Wire,
     message: Message,

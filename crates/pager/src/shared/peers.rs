@@ -1,5 +1,5 @@
-//! The address spaces that share memory files: pages are mapped into these spaces, and unmapped
-//! from them.
+//! The address spaces of the processes that share memory files. The server maps pages into these
+//! address spaces, and unmaps pages from them.
 
 use super::pieces::MappedPieces;
 use crate::{
@@ -31,19 +31,19 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Maximum number of processes whose faults are read at the same time.
+/// Maximum number of processes whose faults one call of [`AddressSpace::faults`] reads.
 const EVENTS: usize = 16;
 
 /// The address at which [`Peers::has_ended`] removes write protection to test whether an address
-/// space still exists. No memory needs to be mapped at this address; a thread that waits for a page
-/// there repeats its access.
+/// space still exists. No memory needs to be mapped at this address. A thread that happens to wait
+/// for a page at this address repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Bytes of resident pages behind a faulting page that are mapped with that page. With the faulting
-/// page, these are 64 KiB, as for files in the kernel (`fault_around_bytes`).
+/// Maximum number of bytes behind a faulting page whose resident pages are mapped together with
+/// that page. Together these are 64 KiB, as for files in the kernel (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
-/// The timeout of a poll that does not wait.
+/// A timeout of zero: the poll does not wait.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The memory files and the processes that map them.
@@ -146,14 +146,14 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // The process may still have the descriptor. Without this call, the descriptor would
-            // then stay in the epoll set.
+            // Remove the userfaultfd from the epoll set. The close does not remove it while the
+            // process still has a copy of the descriptor.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
 
-    /// Removes files that are mapped nowhere, except the files whose first page is in `but`.
-    /// Returns the pages of the removed files.
+    /// Removes the files of which no process maps a page, except the files whose first page is in
+    /// `but`. Returns the pages of the removed files.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
         let Table { files, spaces, .. } = &mut *table;
@@ -186,8 +186,8 @@ impl PeerSpace {
             Ok(()) => Ok(()),
             // The process has ended.
             Err(Errno::SRCH) => Ok(()),
-            // The process has unmapped a part, and the message about it has not arrived yet:
-            // protect page by page.
+            // The process has unmapped a part of the addresses, and its message has not arrived
+            // yet. Protect the rest page by page.
             Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
@@ -198,14 +198,15 @@ impl PeerSpace {
         }
     }
 
-    /// Maps the faulting page, if the file has it, together with the resident pages behind it;
-    /// otherwise lets the thread repeat the access.
+    /// Maps the faulting page and the resident pages behind this page, if the file contains the
+    /// faulting page. Otherwise wakes the thread, which repeats the access.
     fn map_resident(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
             Ok(()) => {
                 for (part, _) in self.pieces.parts(&(page.end..page.end + FAULT_AROUND)) {
-                    // Stops at the first page that is missing or mapped already.
+                    // The call stops at the first page that is missing in the file or mapped
+                    // already.
                     let _ = self.faults.continue_pages(&part);
                 }
                 return;
@@ -284,7 +285,7 @@ impl AddressSpace for SharedSpace {
         let pages = page..page + part.len();
         let waiters = self.take_waiters(&pages);
         let table = self.peers.table();
-        // A page of a removed file is mapped nowhere, so its content is dropped.
+        // If the file was removed, no process maps the page, and its content is dropped.
         if let Some((file, offset)) = table.file_of(page)
             && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
         {
@@ -298,8 +299,8 @@ impl AddressSpace for SharedSpace {
             if mapped.iter().all(|range| space.faults.continue_pages(range).is_ok()) {
                 continue;
             }
-            // If a range cannot be mapped as a whole, the pages that threads wait for are mapped
-            // one by one.
+            // If a range cannot be mapped as a whole, map the pages that threads wait for one by
+            // one.
             waiters
                 .iter()
                 .filter(|it| it.space == id)
@@ -333,8 +334,8 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The pages counted as pinned because write protection had failed. No process maps them any
-        // more: pages are discarded only once no process maps their file.
+        // The pages count as pinned because their write protection has failed. No process maps the
+        // pages any more, because pages are discarded only once no process maps their file.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }
@@ -359,6 +360,7 @@ impl AddressSpace for SharedSpace {
         }
     }
 
-    /// Nothing is to be cleared: pages are discarded only once no process maps their file.
+    /// Does nothing: pages are discarded only once no process maps their file, so no page table
+    /// entry needs to be cleared.
     fn clear(&mut self, _: &Range<usize>) {}
 }

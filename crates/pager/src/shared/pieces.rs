@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Mapped pieces of an address space. A page is identified by its address in the range that the
-/// server has reserved. This address is the same for all processes.
+/// The mapped pieces of an address space. A `page` is an address in the range that the server has
+/// reserved, and identifies the page for all processes.
 #[derive(Debug, Default)]
 pub(super) struct MappedPieces(BTreeMap<usize, MappedPiece>);
 
@@ -39,7 +39,7 @@ impl MappedPieces {
         }
     }
 
-    /// The mapped parts of these addresses, with the first page of each.
+    /// The mapped parts of these addresses, with the first page of each part.
     pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
         let over = self.0.range(..addresses.end).rev();
         let over = over.take_while(|(_, piece)| piece.end > addresses.start);

@@ -1,4 +1,5 @@
-//! The server process for shared memory.
+//! The server of shared memory: a process that handles the faults of all processes that share
+//! memory.
 
 use super::{
     SOCKET,
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// The name of the server in the ledger, and in tables.
+/// The name of the server in the ledger, and in the tables of `interleaf extend`.
 const NAME: &str = "shared memory";
 
 /// Interval at which the server checks whether processes without a connection have ended.
@@ -34,26 +35,29 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to share memory.
 struct Connection {
-    /// `None` after the process has closed its end. The server then polls for the end of the
-    /// process.
+    /// The connection to the process; `None` after the process has closed its end. The server then
+    /// polls for the end of the process.
     wire: Option<Wire>,
     space: Option<u64>,
-    /// The first page of a file that the process was given and has not mapped yet.
+    /// The first page of the file that the server has sent to the process, and that the process has
+    /// not mapped yet.
     file: Option<usize>,
 }
 
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// Started at the first allocation, because a pager takes a share of the budget.
+    /// The pager of the shared memory. It is started only at the first allocation, because a pager
+    /// takes a share of the budget.
     pager: Option<Pager>,
     connections: Vec<Connection>,
 }
 
 /// Serves shared memory until all processes that share memory have ended, and the process that
 /// keeps the session running has closed its end of `keeper`. Writes one byte to `keeper` when the
-/// server is ready. If other processes remain after this close, calls `stays` and writes a second
-/// byte. If another server runs already, returns without the first byte.
+/// server is ready. If processes that share memory remain when `keeper` is closed, calls `stays`
+/// and writes a second byte. If another server of the session runs already, returns at once and
+/// writes no byte.
 ///
 /// # Errors
 /// When the socket cannot be polled.
@@ -82,7 +86,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
 }
 
 impl Server<'_> {
-    /// Waits for messages, and answers them. Returns true if the keeper has closed its end.
+    /// Waits for messages, and answers the messages. Returns true if the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();

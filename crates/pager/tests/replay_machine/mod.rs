@@ -18,17 +18,19 @@ use std::collections::VecDeque;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Number of rounds of the workload before the measured rounds.
+/// Number of rounds of the workload before the measured rounds, which warm up the cache.
 const ROUNDS: usize = 2;
 
 /// Number of measured rounds of the workload.
 pub const COUNTED: usize = 4;
 
-/// The counters of the cache before and after the measured rounds, and the traffic to compare with.
+/// The counters of the cache before and after the measured rounds, and the traffic of optimal
+/// replacement to compare with.
 pub struct Replay {
     before: Counts,
     after: Counts,
-    /// Reads of pages that were not touched since their last read, of all measured rounds.
+    /// Number of wasted reads in all measured rounds: reads of a page that was not touched since
+    /// its previous read.
     pub wasted_reads: u64,
     /// The traffic of a round with optimal replacement.
     pub least: BlockTraffic,
@@ -75,14 +77,14 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     Some(Replay { before, after, wasted_reads, least: carried(&touches, frames) })
 }
 
-/// A machine that executes each action of the cache at once.
+/// A machine with one thread that executes each action of the cache at once.
 struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,
     is_dirty: Vec<bool>,
     /// True for each page that was touched since it was read.
     is_used: Vec<bool>,
-    /// Reads of pages that were not touched since their last read.
+    /// Number of reads of a page that was not touched since its previous read.
     wasted_reads: u64,
     todo: VecDeque<Action>,
 }
@@ -106,7 +108,7 @@ impl ReplayMachine {
         self.todo.extend(actions);
     }
 
-    /// Touches a page: the thread waits until the page is mapped.
+    /// Touches a page. If the page is not mapped, the thread waits until the page is mapped.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
             let fault = PageFault { thread: 1, page: page as Page, offset, is_write, node: 0 };

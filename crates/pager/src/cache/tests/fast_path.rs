@@ -92,7 +92,8 @@ fn threads_on_the_fast_path_see_the_last_content() {
     }
 }
 
-/// A thread may map an inactive extent. While the process forks, the thread has to wait instead.
+/// A thread may map an inactive extent itself. While the process forks, the thread must wait
+/// instead.
 #[test]
 fn no_extent_is_mapped_while_the_process_forks() {
     let mut simulation = Simulation::new(SETTINGS, 8, 1, 0);

@@ -1,4 +1,4 @@
-//! For each fault that waits, an event is pending that will serve the fault.
+//! Liveness: each waiting fault is served at the latest by an event that is pending.
 
 use super::*;
 
