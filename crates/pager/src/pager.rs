@@ -182,7 +182,7 @@ impl Pager {
         self.context.memory.addresses().contains(&address)
     }
 
-    /// Allocates whole pages, all of them zero; `None` when no addresses are left.
+    /// Allocates whole pages that read as zeros; `None` when no addresses are left.
     pub fn allocate(&self, bytes: usize, align: usize) -> Option<Range<usize>> {
         self.allocate_protected(bytes, align, READ_WRITE)
     }
@@ -209,7 +209,7 @@ impl Pager {
         self.context.send(Request::Free(self.context.pages(pages)));
     }
 
-    /// Discards whole pages, and waits until they read as zeros.
+    /// Discards whole pages, and waits until the pages read as zeros.
     pub fn discard(&self, addresses: &Range<usize>) {
         let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
@@ -217,7 +217,7 @@ impl Pager {
         let _ = is_done.receive();
     }
 
-    /// Allocates a region of `bytes`, all of them zero.
+    /// Allocates a region of `bytes` that reads as zeros.
     ///
     /// # Errors
     /// When no addresses are left.

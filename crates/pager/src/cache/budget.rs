@@ -22,9 +22,9 @@ pub(super) struct Released {
 struct ReleasedOfNode {
     /// Blocks taken from the pool: first frame and order.
     blocks: Vec<(Frame, u8)>,
-    /// Frames of all blocks.
+    /// Number of frames of all blocks.
     frames: u32,
-    /// The number of frames that must be released.
+    /// The number of frames that the node must have released.
     target: u32,
     /// Number of blocks that [`Cache::newly_released`] has returned.
     reported: usize,
@@ -75,12 +75,13 @@ impl Cache {
         }
     }
 
-    /// Frames of a node that this process may use at any moment: all except the released frames.
+    /// Number of frames of a node that this process may use at any moment: all except the released
+    /// frames.
     pub(super) fn used_frames_of(&self, node: Node) -> u32 {
         self.division().max(node) - self.released.frames(node)
     }
 
-    /// Frames that this process may use at any moment.
+    /// Number of frames that this process may use at any moment.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         // While a share moves from one node to another, the frames of the share still belong to
@@ -88,7 +89,7 @@ impl Cache {
         used.max(self.budget())
     }
 
-    /// Frames that hold pages.
+    /// Number of frames that hold pages.
     pub fn resident_frames(&self) -> u32 {
         self.nodes().map(|node| self.resident_frames_of(node)).sum()
     }

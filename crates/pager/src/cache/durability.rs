@@ -66,7 +66,8 @@ impl Durability {
         self.failed_writes > extents + FAILED_WRITES_MIN
     }
 
-    /// True if the fork in progress must be refused ([`Durability::has_unstored`]).
+    /// True if the fork in progress must be refused, because a dirty page could not be written back
+    /// or a page was pinned.
     pub(super) const fn has_unstored(&self) -> bool {
         self.has_unstored
     }
@@ -133,7 +134,7 @@ impl Durability {
         self.discards.iter().any(covers)
     }
 
-    /// True if a page cannot be loaded: it is poisoned, or being discarded.
+    /// True if a page cannot be loaded, because the page is poisoned or being discarded.
     pub(super) fn is_unavailable(&self, page: Page) -> bool {
         self.is_poisoned(page) || self.is_discarding(&(page..page + 1))
     }

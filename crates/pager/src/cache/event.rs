@@ -15,7 +15,7 @@ pub struct PageFault {
     pub thread: u32,
     /// The touched page.
     pub page: Page,
-    /// Offset of the touched byte in the page.
+    /// Offset of the touched byte in the page, bytes.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
@@ -49,7 +49,7 @@ pub enum Event {
     /// The process is about to fork: unmap all pages and write back dirty pages, until
     /// [`Event::Thaw`].
     Freeze,
-    /// The process has forked.
+    /// The fork has succeeded or failed: resume.
     Thaw,
     /// The budget is this many frames from now on.
     Budget(u32),
@@ -165,7 +165,7 @@ pub enum Action {
     Wake(Page, u64),
     /// Poison a page, so that each touch raises SIGBUS: the content of the page is lost.
     Poison(Page),
-    /// Erase `.1` pages from `.0` on in the store, so that they read as zeros; the answer is
+    /// Erase `.1` pages from `.0` on in the store, so that these pages read as zeros; the answer is
     /// [`Event::Erased`].
     Erase(Page, u64),
 }

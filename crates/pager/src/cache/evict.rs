@@ -68,16 +68,18 @@ const PROTECT_SLACK: u32 = 2;
 /// at most the reuse distance of the protected extent divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
-/// Maximum number of protected extents that are examined to make room for one extent.
+/// Maximum number of protected extents that are examined to make room for one extent in the
+/// protected share.
 const DISPLACE_EXAMINED: u32 = 32;
 
-/// One huge page in this many becomes protected in a loop. Without this bimodal insertion, the
-/// pages of an earlier phase would stay protected for ever (Qureshi et al., "Adaptive Insertion
+/// In a loop, one in this number of huge pages becomes protected. Without this bimodal insertion,
+/// the pages of an earlier phase would stay protected for ever (Qureshi et al., "Adaptive Insertion
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one huge page in this many becomes protected. A long loop needs fewer of these
-/// huge pages than other loops, because its samples show sooner that protected pages are not used.
+/// In a long loop, one in this number of huge pages becomes protected. A long loop needs fewer of
+/// these huge pages than other loops, because its samples show sooner that protected pages are not
+/// used.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
 /// Bimodal insertion selects a new set of huge pages each time that loops have mapped this multiple
@@ -100,7 +102,7 @@ const fn hash(low: u64, high: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
-    /// Frames mapped in loops so far.
+    /// Number of frames mapped in loops so far: the clock of the rounds of bimodal insertion.
     loop_frames: u64,
     /// True if a device or a system call pinned the last victim, so that the victim stays mapped.
     is_victim_pinned: bool,
@@ -113,7 +115,7 @@ struct ReclaimOfNode {
     /// Number of frames that bimodal insertion has protected, minus the frames of the oldest
     /// protected extents that were evicted in return.
     inserted_frames: u32,
-    /// Frames to keep free or inactive.
+    /// Number of frames to keep free or inactive.
     reserve: u32,
     /// True if an allocation failed because free frames were not contiguous. Compaction follows.
     is_fragmented: bool,
@@ -167,7 +169,7 @@ impl Reclaim {
         !is_inserted
     }
 
-    /// Counts a refault: pages were touched while they were inactive, or being evicted.
+    /// Counts a refault: a touch of an extent of `frames` frames that is inactive or being evicted.
     pub(super) fn on_refault(&mut self, node: Node, frames: u32) {
         let node = self.node_mut(node);
         node.reserve = node.reserve.saturating_sub(frames);
@@ -199,7 +201,7 @@ impl Cache {
             self.compact(node, actions);
         }
         if self.is_store_stuck() && self.waiting.is_empty() {
-            // Write-back would fail, and no thread needs a frame.
+            // Do not evict, because write-back would fail, and no thread waits for a frame.
             return;
         }
         let max = self.reserve_max(node);
@@ -239,7 +241,7 @@ impl Cache {
     }
 
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents to free
-    /// them. Allocates fewer frames if many are free but fragmented. `None` if evictions in
+    /// them. Allocates fewer frames if many frames are free but fragmented. `None` if evictions in
     /// progress will free enough frames, or if no frame can be freed now.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
@@ -380,8 +382,8 @@ impl Cache {
     /// Makes room in the protected share of a node for an extent of a loop, which has `frames`
     /// pages from `page` on. To make room, protected extents with much longer reuse distances
     /// become probationary. Returns false if too few of the oldest protected extents have such
-    /// distances. Always returns false in a long loop, because there all distances are the length
-    /// of a pass.
+    /// distances. Always returns false in a long loop, because in a long loop all distances are the
+    /// length of a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());

@@ -82,7 +82,7 @@ impl Extent {
         }
     }
 
-    /// The same state with other pages and frames.
+    /// A copy of the extent with other pages and frames.
     pub(super) const fn with_span(self, span: Span) -> Self {
         Self { page: span.page as u32, frame: span.frame, order: span.order, ..self }
     }

@@ -11,7 +11,8 @@ use interleaf_prefetch::{advice::Advice, page::Page};
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
-    /// Counts a fault, and serves it or queues it until a frame is free.
+    /// Counts a fault. Serves the fault at once if the page is resident, else queues the fault
+    /// until a frame is free.
     pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
         let page = fault.page;
@@ -66,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// Counts a refault: pages were touched while they were inactive, or being evicted.
+    /// Counts a refault: a touch of an extent that is inactive or being evicted.
     pub(super) fn count_refault(&mut self, id: ExtentId) {
         let extent = self.residency.extent(id);
         let (frames, node) = (extent.frames(), self.node_of(extent.span().frame));

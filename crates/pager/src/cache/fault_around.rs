@@ -11,8 +11,8 @@ use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One extent in this many is a probe. The number is prime, because otherwise regular accesses
-/// would place all probes on the same page of their blocks.
+/// One in this number of extents is a probe. The number is prime, because otherwise regular
+/// accesses would place all probes on the same page of their blocks.
 const PROBE_ONE_IN: u32 = 7;
 
 /// A probe is judged after this number of faults in the region of the probe.
@@ -169,10 +169,10 @@ pub(super) struct FaultAroundSize {
 struct Probe {
     page: Page,
     order: u8,
-    /// A bit for each page that was touched.
+    /// A bit for each page of the block, set if the page was touched.
     touched: u64,
     is_neighbour_touched: bool,
-    /// Faults in the region before the probe, and pages loaded before the probe.
+    /// Number of faults in the region, and number of pages loaded, before the probe.
     first_fault: u32,
     first_loaded: u64,
     /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults.
@@ -281,7 +281,7 @@ impl FaultAroundSize {
     }
 
     /// Votes for a smaller order if fewer than three quarters of a probe's pages were touched, else
-    /// for the present order.
+    /// for the present order, which moves the votes towards 0.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }

@@ -16,8 +16,8 @@ impl Cache {
         }
     }
 
-    /// True if the cache is frozen and idle: the store holds all content, except for writes that
-    /// failed.
+    /// True if the cache is frozen and idle. The store then holds all content, except for failed
+    /// writes and pinned pages.
     pub fn is_quiescent(&self) -> bool {
         self.is_frozen
             && !self.residency.is_evicting()

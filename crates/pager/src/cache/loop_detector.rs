@@ -52,7 +52,8 @@ const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 /// Maximum number of samples that are watched at the same time.
 const SAMPLES_MAX: usize = 16;
 
-/// Protected pages are useless when untouched samples exceed touched samples by this number.
+/// All protected pages are released when untouched samples exceed touched samples by this number,
+/// which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
 /// Maximum cost of samples: the cost of reading probationary pages, divided by
@@ -81,7 +82,7 @@ const GROUP_ORDER: u8 = 2;
 pub struct LoopDetector {
     /// The budget, frames.
     frames: u32,
-    /// The time of the last eviction of each group, by `now`; 0 for never.
+    /// The time of the last eviction of each group, on the clock `now`; 0 for never.
     evicted_at: Vec<u32>,
     reuse_distances: ReuseDistances,
     /// Pages evicted so far: the clock of the detector.
@@ -100,7 +101,7 @@ pub struct LoopDetector {
     pass_length: f64,
     /// Cost of reading the probationary pages evicted since the last sample.
     cost_since_sample: u32,
-    /// Samples, and the time of their eviction by `now`.
+    /// The watched samples, and the time of their eviction on the clock `now`.
     samples: VecDeque<(Range<Page>, u32)>,
     /// Number of samples that were not touched in time, minus the number of touched samples; at
     /// least 0.
@@ -135,7 +136,7 @@ impl LoopDetector {
         }
     }
 
-    /// True in a loop whose pages are worth protecting.
+    /// True in a loop, except while the protected pages are being released.
     pub const fn is_loop(&self) -> bool {
         self.is_loop && self.releasing == 0
     }
@@ -155,7 +156,7 @@ impl LoopDetector {
         self.releasing > 0
     }
 
-    /// True if it is time to evict this many protected frames as a sample.
+    /// True if the eviction of `frames` protected frames as a sample is due.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };

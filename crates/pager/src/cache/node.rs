@@ -1,4 +1,5 @@
-//! NUMA nodes: the division of the frames among them, and their shares of the budget.
+//! NUMA nodes: the division of the frames among the nodes, and the share that each node has of the
+//! budget.
 //!
 //! Each node has a part of the frames, whose memory is bound to the node. A fault loads its page
 //! into a frame of the node that the faulting thread runs on. A prefetch uses the node of the
@@ -106,8 +107,8 @@ impl Division {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
-    /// The number of frame numbers of all nodes. Some frame numbers have no frame, because the
-    /// stride is rounded up.
+    /// Length of the range of frame numbers of all nodes. Some of these numbers have no frame,
+    /// because the stride is rounded up.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
     }
@@ -293,7 +294,7 @@ impl Cache {
         others.max_by_key(|other| self.residency.reclaimable_frames(*other))
     }
 
-    /// Frames of a node that hold pages.
+    /// Number of frames of a node that hold pages.
     pub fn resident_frames_of(&self, node: Node) -> u32 {
         self.used_frames_of(node).saturating_sub(self.residency.free_frames(node))
     }

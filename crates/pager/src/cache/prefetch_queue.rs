@@ -32,9 +32,10 @@ const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
 /// Maximum number of frames that hold prefetched, untouched pages in a long loop: the budget
-/// divided by this number. The maximum is at least 3 MiB, at which a drive gives most of its
-/// bandwidth. In a small budget, it is at least the budget divided by [`PREFETCHED_MIN_DIVISOR`].
-/// The maximum is small, because each frame without a page of the loop costs a read in each pass.
+/// divided by this number. The maximum is at least [`LOOP_PREFETCHED_MIN`] frames (3 MiB), at which
+/// a drive gives most of its bandwidth. In a small budget, the lower limit is the budget divided by
+/// [`PREFETCHED_MIN_DIVISOR`]. The maximum is small, because each frame without a page of the loop
+/// costs a read in each pass.
 const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 

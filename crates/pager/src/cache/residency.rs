@@ -23,7 +23,7 @@ const MAPPED_AROUND_MAX: u32 = 64;
 /// The free frames of a node, and the replacement queues of the extents in its other frames.
 #[derive(Clone, Debug)]
 struct NodeFrames {
-    /// Free frames. Their indices are counted from the first frame of the node.
+    /// The free frames, whose indices are counted from the first frame of the node.
     pool: FramePool,
     /// Mapped extents that are not probationary.
     protected: ExtentQueue,
@@ -74,7 +74,7 @@ pub(super) struct Residency {
 }
 
 impl Residency {
-    /// A new value, in which no page is resident.
+    /// The initial state: no page is resident, and all frames are free.
     pub(super) fn new(division: Division) -> Self {
         let nodes = division.nodes().map(|node| NodeFrames::new(division.max(node))).collect();
         Self {
@@ -299,7 +299,7 @@ impl Residency {
     }
 
     /// Number of frames that are free, inactive, or being evicted: no further extent has to be
-    /// unmapped to free them.
+    /// unmapped to free these frames.
     pub(super) fn reclaimable_frames(&self, node: Node) -> u32 {
         let NodeFrames { pool, inactive_frames, evicting_frames, .. } = self.node(node);
         pool.free_frames() + *inactive_frames + *evicting_frames

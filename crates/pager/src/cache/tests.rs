@@ -39,7 +39,7 @@ struct Simulation {
     /// Pages that are being discarded: no thread touches these pages until the discard is done.
     discarding: Option<Range<Page>>,
     writes: u32,
-    /// One transfer in this many fails; 0 for none.
+    /// One in this number of transfers fails; 0 for none.
     fails_one_in: u64,
     /// Maximum number of pages on the drive.
     drive_pages: usize,
@@ -47,9 +47,9 @@ struct Simulation {
     reverts: bool,
     /// The pages that occupy space on the drive.
     on_drive: BTreeSet<Page>,
-    /// One unmap in this many fails because the extent is pinned; 0 for none.
+    /// One in this number of unmaps fails because the extent is pinned; 0 for none.
     pins_one_in: u64,
-    /// The node of each thread.
+    /// The node that each thread runs on.
     nodes: Vec<Node>,
     /// The fast path, if threads use it.
     fast_path: Option<fast_path::FastPath>,
@@ -276,8 +276,8 @@ impl Simulation {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
-        // The fault server poisons pages at once, so it has no pending poison action when pages are
-        // erased. This simulation may have some, and removes them here.
+        // The fault server poisons pages at once, so no poison action is pending when pages are
+        // erased. In this simulation, poison actions may be pending, and are removed here.
         let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
         self.todo.retain(|action| !is_poison(action));
         self.on_drive.retain(|on_drive| !pages.contains(on_drive));

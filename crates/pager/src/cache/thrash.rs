@@ -152,7 +152,7 @@ impl Cache {
     /// budget in frames that would end the thrashing, once in the life of the cache.
     pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let enough = self.thrash.end_period(stall_share)?;
-        // A budget for more pages than all regions have is never needed.
+        // No program needs a budget for more pages than all of its regions have.
         let most = self.regions.pages();
         let enough = enough.min(most + most / (RESERVE_DIVISOR - 1));
         (enough > u64::from(self.budget())).then_some(enough)

@@ -126,8 +126,8 @@ impl Cache {
         self.count_prefetch_hit(id);
     }
 
-    /// Mapping to Mapped. If a fork is being prepared and can still succeed, the extent is unmapped
-    /// again at once.
+    /// Mapping to Mapped. While the process forks, the extent is unmapped again at once, unless the
+    /// fork must be refused anyway.
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight();
         self.residency.extent_mut(id).state = ExtentState::Mapped;

@@ -5,7 +5,7 @@ use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index:
 
 impl Cache {
     /// Unmapping to Writing if the extent is dirty, else to Ready. If a thread waits for the extent
-    /// again, the extent is mapped without write-back.
+    /// again, and the process does not fork, the extent is mapped without write-back.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,

@@ -236,12 +236,12 @@ pub const fn remove_sigbus(set: &mut libc::sigset_t) -> bool {
 }
 
 const fn mask(set: &libc::sigset_t) -> u64 {
-    // SAFETY: a set begins with the kernel's signals, one bit each.
+    // SAFETY: `sigset_t` begins with the signal set of the kernel, one bit for each signal.
     unsafe { *ptr::from_ref(set).cast::<u64>() }
 }
 
 const fn set_mask(set: &mut libc::sigset_t, mask: u64) {
-    // SAFETY: a set begins with the kernel's signals, one bit each.
+    // SAFETY: `sigset_t` begins with the signal set of the kernel, one bit for each signal.
     unsafe { *ptr::from_mut(set).cast::<u64>() = mask }
 }
 

@@ -182,7 +182,7 @@ impl Fault {
     }
 }
 
-/// A userfaultfd of one process: it reports faults on registered memory, and maps the missing
+/// A userfaultfd of one process, which reports faults on registered memory and maps the missing
 /// pages.
 #[derive(Debug)]
 pub struct Userfault {
@@ -267,8 +267,8 @@ impl Userfault {
     /// protection, and wakes the threads that wait to write.
     ///
     /// # Errors
-    /// When the addresses are not registered (some of them may be protected then), or their process
-    /// has ended (`SRCH`).
+    /// When the addresses are not registered (some pages may be protected then), or when the
+    /// process that owns the userfaultfd has ended (`SRCH`).
     pub(crate) fn write_protect(&self, addresses: &Range<usize>, on: bool) -> io::Result<()> {
         let mode = if on { PROTECTED } else { 0 };
         loop {

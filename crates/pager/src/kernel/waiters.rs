@@ -77,8 +77,8 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Queues a fault, and waits until the fault server has answered it. Returns true if the page
-    /// is mapped, and false if the address is in no region.
+    /// Queues a fault, and waits until the fault server has answered the fault. Returns true if the
+    /// page is mapped, and false if the address is in no region.
     pub(crate) fn wait_for(&self, handle: &FaultHandle, fault: Fault) -> bool {
         let claim = |slot: &&WaiterSlot| {
             slot.state.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok()

@@ -119,7 +119,7 @@ impl Context {
         ((address - self.memory.start()) / PAGE_BYTES) as Page
     }
 
-    /// The pages of a range of addresses, rounded up to whole pages.
+    /// The pages that a range of addresses covers as a whole or in part.
     pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
         self.page(region.start)..self.page(region.end.next_multiple_of(PAGE_BYTES))
     }

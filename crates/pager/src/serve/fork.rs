@@ -67,8 +67,8 @@ impl Pager {
         lock(&self.context.inherit).set(&self.context.pages(pages), inherit);
     }
 
-    /// Prepares a fork; the caller must fork at once. No thread touches regions until `in_parent`
-    /// or `in_child` was called.
+    /// Prepares a fork; the caller must fork at once. Until `in_parent` or `in_child` is called,
+    /// the caller must not touch regions, and other threads that fault on regions wait.
     pub fn before_fork(&self) -> Fork<'_> {
         let (frozen, is_frozen) = channel::channel();
         let (thaw, is_thawed) = channel::channel();

@@ -19,7 +19,7 @@
 //! slot. Second, the process sums `held` over all slots, and lowers its own `held` by the excess of
 //! the sum over the budget. Third, the process uses the pages that are left in `held`. Of two
 //! processes that do this at the same time, at least one sees the new number of the other.
-//! Therefore pages in use never exceed the budget.
+//! Therefore the pages that processes take in this way never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -182,8 +182,8 @@ impl BudgetLedger {
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: the file is mapped as long as the value lives. It is private to its owner, who
-        // does not truncate it. Any bytes are a valid layout.
+        // SAFETY: the file is mapped as long as the value lives. The file is private to its owner,
+        // who does not truncate the file. Any bytes are a valid layout.
         unsafe { self.layout.as_ref() }
     }
 
@@ -213,7 +213,7 @@ impl BudgetLedger {
         let found = |slot: &Slot| {
             let owner = slot.owner.load(SeqCst);
             let process = slot.process(Identity::from_word(owner)?);
-            // The slot may have been given to another process while it was read.
+            // Another process may have taken the slot while the slot was read.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
         self.layout().slots.iter().filter_map(found).collect()

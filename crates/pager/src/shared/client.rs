@@ -55,7 +55,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Maps new memory of `bytes`, all zero, and returns its address.
+    /// Maps new memory of `bytes` that reads as zeros, and returns its address.
     ///
     /// # Errors
     /// When the memory cannot be mapped, or the server refuses the request.
@@ -185,7 +185,7 @@ impl Client {
     }
 }
 
-/// Connects to the server, and passes it a userfaultfd of this process.
+/// Connects to the server, and passes a userfaultfd of this process to the server.
 fn connect(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
     let faults = Userfault::of_shared()?;
     let wire = Wire::connect(path)?;

@@ -184,7 +184,7 @@ impl PeerSpace {
     fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
-            // The process has ended.
+            // The process has ended, so no page is mapped any more.
             Err(Errno::SRCH) => Ok(()),
             // The process has unmapped a part of the addresses, and its message has not arrived
             // yet. Protect the rest page by page.
@@ -193,7 +193,8 @@ impl PeerSpace {
                 .step_by(PAGE_BYTES)
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
-            // The kernel has no memory for page tables.
+            // The kernel has no memory for page tables. The pages count as pinned, so that the
+            // unmap is retried.
             Err(_) => Err(Pinned),
         }
     }
@@ -241,7 +242,7 @@ impl SharedSpace {
         Self { peers, waiters: vec![], messages: Messages::default() }
     }
 
-    /// Removes the threads that wait for these pages from the list, and returns them.
+    /// Removes the threads that wait for these pages from `waiters`, and returns these threads.
     fn take_waiters(&mut self, pages: &Range<usize>) -> Vec<Waiter> {
         self.waiters.extract_if(.., |waiter| pages.contains(&waiter.page)).collect()
     }

@@ -1,4 +1,4 @@
-//! A budget that changes while pages are resident.
+//! Tests of a budget that changes while pages are resident.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 const BUDGET_MIN: usize = 32;
 
 impl Simulation {
-    /// Takes the content of released frames away, as the kernel does.
+    /// Discards the content of released frames, as the kernel does.
     pub(super) fn release(&mut self) {
         for (frame, order) in self.cache.newly_released() {
             self.frames[frame as usize..][..1 << order].fill(None);

@@ -10,7 +10,7 @@ const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 const ARRAY: usize = 1024;
 
 /// Maximum number of pages of the second array on the first node. The stream of the first thread
-/// may prefetch them, past the end of its own array.
+/// may prefetch these pages, past the end of its own array.
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
