@@ -1,5 +1,5 @@
-//! The page cache: DRAM as a cache over a store, as a state machine without a clock, a drive or a
-//! kernel.
+//! The page cache of a process: a state machine that manages DRAM as a cache over a store. The
+//! state machine does no I/O, makes no system call and reads no clock.
 //!
 //! Pages are loaded and evicted in *extents*: 2^n neighbouring pages in 2^n neighbouring frames.
 //! All pages of an extent are in the same state:

@@ -20,7 +20,7 @@ pub(super) struct ProgramAdvice {
     advised: Ranges<Advice>,
     /// Pages that the program pins.
     pinned: Ranges<()>,
-    /// Frames of extents that are pinned and mapped.
+    /// Number of frames of extents that are pinned and mapped.
     pinned_frames: u32,
 }
 

@@ -21,7 +21,7 @@ impl Cache {
     }
 
     /// Drops the ready extents of these pages, and unmaps the mapped extents. Returns true if
-    /// extents are left.
+    /// extents are left, which are being unmapped or transferred.
     fn discard_extents(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
         let mut rest = pages.clone();

@@ -290,8 +290,8 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // The prefetcher ignores a fault on a page with `MADV_RANDOM`. The pages that it
-            // expects next would therefore follow from an earlier fault.
+            // The prefetcher ignores a fault on a page with `MADV_RANDOM`. `next_expected` would
+            // therefore return pages that follow from an earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }
@@ -397,8 +397,8 @@ impl Cache {
     }
 
     /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
-    /// single page. The queue forgets the pages of the extent, so that they are not loaded again if
-    /// they are evicted untouched.
+    /// single page. The queue forgets the pages of the extent, so that the pages are not loaded
+    /// again after an eviction without a touch.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;

@@ -1,4 +1,4 @@
-//! The address spaces into which the fault server maps pages, and from which it unmaps pages.
+//! The address spaces in which the fault server maps and unmaps pages.
 
 use crate::kernel::{
     frames::Frames,
@@ -59,7 +59,7 @@ pub(crate) trait AddressSpace: Send {
     fn clear(&mut self, pages: &Range<usize>);
 }
 
-/// Private anonymous memory of this process, between which and the frames pages are moved.
+/// Private anonymous memory of this process. Pages move between this memory and the frames.
 #[derive(Debug)]
 pub(crate) struct PrivateSpace {
     handle: Arc<FaultHandle>,

@@ -149,7 +149,7 @@ pub(crate) fn is_resident(page: usize) -> bool {
     outcome == 0 && status & 1 == 1
 }
 
-/// Allocates the pages of the huge page at an address; the kernel fills them with zeros (Linux
+/// Allocates the pages of the huge page at an address; the kernel fills the pages with zeros (Linux
 /// 5.14).
 pub(crate) fn populate(address: usize) -> io::Result<()> {
     // SAFETY: the content stays the same.

@@ -329,8 +329,8 @@ impl Userfault {
                     std::thread::yield_now();
                 }
                 // Linux 6.18 moves the shared zero page, but does not count the page as moved. The
-                // retry then finds a page at `dst`. (The kernel maps the shared zero page when it
-                // splits a huge page of zeros.)
+                // retry then fails, because the page is already at `dst`. (The kernel maps the
+                // shared zero page when it splits a huge page of zeros.)
                 Err(Errno::EXIST) if !is_resident(src as usize) && is_resident(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;

@@ -101,7 +101,7 @@ impl Pager {
     /// Sets the protection of pages of regions.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When the kernel refuses the new protection.
     pub fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         self.context.protect(pages, protection)
     }

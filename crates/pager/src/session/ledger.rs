@@ -116,7 +116,7 @@ pub struct Process {
     pub identity: Identity,
     /// The process's name, at most 15 bytes.
     pub name: String,
-    /// Pages of the process's regions.
+    /// Pages of the process's regions; [`OUTSIDE_BUDGET`] if the pages are not part of the budget.
     pub wanted: u64,
     /// The process's share of the budget, pages.
     pub target: u64,
@@ -573,7 +573,7 @@ mod tests {
         let (folder, ledger) = ledger(1000);
         let first = Arc::clone(&ledger).join(some(1), "solver", 5000).unwrap();
         assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
-        // Another process opens the ledger by its file.
+        // The ledger is opened a second time by its path, as another process would do.
         let other = Arc::new(BudgetLedger::open(&folder.path().join("ledger")).unwrap());
         let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
         assert_eq!(targets(&ledger), [(1, 700), (2, 300)]);
