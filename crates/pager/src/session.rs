@@ -73,7 +73,7 @@ pub struct SessionSettings {
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
     /// and the kernel, unless their sum is large.
     pub min_alloc_bytes: u64,
-    /// The budget of child processes.
+    /// Whether child processes are extended, and with which budget.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -89,7 +89,7 @@ pub struct SessionSettings {
     pub keeper: u32,
 }
 
-/// The budget of child processes.
+/// Whether child processes are extended, and with which budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {

@@ -92,7 +92,8 @@ fn touch(part: &mut [u8], seed: usize) -> bool {
     let mut is_right = true;
     for round in 0..ROUNDS {
         for at in 0..pages {
-            // A stride that is coprime to the number of pages, so that each page is touched once.
+            // The stride 1009 is coprime to the number of pages, so that a round touches each page
+            // once.
             let page = if round % 2 == 0 { at } else { at * 1009 % pages };
             let byte = &mut part[page * PAGE + seed];
             is_right &= *byte == round;

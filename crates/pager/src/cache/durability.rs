@@ -1,4 +1,4 @@
-//! Durability: the pages whose content the store holds, is lost, or is being discarded.
+//! Durability: the pages that the store holds, the lost pages, and the pages being discarded.
 
 use super::Span;
 use interleaf_prefetch::page::Page;
@@ -9,7 +9,8 @@ use std::{collections::BTreeSet, ops::Range};
 /// reach this limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
-/// The pages whose content the store holds, is lost, or is being discarded.
+/// For each page: whether the store holds its content, whether the content is lost, and whether the
+/// page is being discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
     /// A bit for each page whose content the store holds; all other pages are zeros.

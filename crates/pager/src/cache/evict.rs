@@ -72,7 +72,7 @@ const DISPLACE_DIVISOR: u32 = 2;
 /// protected share.
 const DISPLACE_EXAMINED: u32 = 32;
 
-/// In a loop, one in this number of huge pages becomes protected. Without this bimodal insertion,
+/// In a loop, one in this number of huge pages becomes protected. Without this *bimodal insertion*,
 /// the pages of an earlier phase would stay protected for ever (Qureshi et al., "Adaptive Insertion
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
@@ -306,8 +306,9 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Protected pages to evict as a sample, if a sample is due. A sample has as many pages as the
-    /// longest extent, because smaller samples would leave gaps in which no long transfer fits.
+    /// Protected pages to evict as a sample (`loop_detector.rs`), if a sample is due. A sample has
+    /// as many pages as the longest extent, because smaller samples would leave gaps in which no
+    /// long transfer fits.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;

@@ -204,7 +204,7 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
     let none = ptr::null::<c_ulong>();
-    // SAFETY: without a mask and an address the call writes one number.
+    // SAFETY: because mask and address are null, the call writes only `mode`.
     let outcome = unsafe {
         libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0_usize, 0_usize, 0_usize)
     };

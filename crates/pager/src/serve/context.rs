@@ -48,7 +48,7 @@ pub(crate) struct Context {
     /// ID of the process that the memory belongs to.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
-    /// The nodes of the frames.
+    /// The NUMA nodes to which the frames are bound.
     pub(crate) nodes: Nodes,
 }
 

@@ -42,8 +42,8 @@ const NO_ACCESS: u32 = 0;
 pub struct Fork<'a> {
     pager: &'a Pager,
     child: io::Result<Child>,
-    /// Never dropped in a child: the channel's lock may be held by the parent's fault server, which
-    /// does not exist in the child.
+    /// Resumes the fault server of the parent. Never dropped in a child, because the parent's fault
+    /// server, which does not exist in the child, may hold the channel's lock.
     thaw: ManuallyDrop<Sender<()>>,
     arena: MutexGuard<'a, Arena>,
     requests: MutexGuard<'a, Vec<Request>>,

@@ -1,4 +1,5 @@
-//! A process joins its session: its slot in the ledger, its store, and the settings of its cache.
+//! The steps in which a process joins its session: it takes a slot in the ledger, opens its store,
+//! and gets the settings of its cache.
 
 use super::{Children, Session};
 use crate::{

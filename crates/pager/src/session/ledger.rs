@@ -112,7 +112,7 @@ unsafe impl Sync for BudgetLedger {}
 /// A process that has a slot, or had one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// The process.
+    /// ID and start time of the process.
     pub identity: Identity,
     /// The process's name, at most 15 bytes.
     pub name: String,

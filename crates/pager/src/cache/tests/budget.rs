@@ -28,7 +28,8 @@ fn every_page_holds_its_last_content_while_the_budget_changes() {
             simulation.release();
             mixed(simulation, thread)
         });
-        // Frames in use are released only by later events, after their pages were evicted.
+        // Continue the run, because frames in use are released only by later events, after their
+        // pages were evicted.
         simulation.run(1000, mixed);
         assert_eq!(simulation.cache.used_frames(), budget, "seed {seed}");
         simulation.release();
