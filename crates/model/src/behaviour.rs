@@ -52,7 +52,8 @@ impl Behaviour {
         self.line_compute_ns * (1.0 + self.contention * (threads - 1.0).max(0.0))
     }
 
-    /// The fraction of the bandwidth of a tier of this kind that the threads can reach, 0 to 1.
+    /// The fraction of the bandwidth of a tier of the kind `kind` that the threads can reach, 0 to
+    /// 1.
     pub fn bandwidth_factor(&self, kind: TierKind) -> f64 {
         if kind == TierKind::Dram { self.pattern_factor } else { 1.0 }
     }

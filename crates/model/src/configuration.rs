@@ -84,12 +84,12 @@ pub struct Configuration {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigurationError {
     /// The platform of the expanders has no tier of this name, or the platform of the configuration
-    /// already has one.
+    /// already has a tier of this name.
     #[error("{platform} has {problem} tier \"{tier}\"")]
     Tier {
         /// The name of the platform that lacks the tier, or that already has it.
         platform: String,
-        /// "no", or "already a".
+        /// The words before "tier" in the message: "no", or "already a".
         problem: &'static str,
         /// The name of the tier.
         tier: String,
@@ -130,8 +130,8 @@ impl Configuration {
     }
 }
 
-/// Adds `expanders`, which are a tier of `other`, to `machine`. Takes their coupling to the first
-/// tier and the constants of interleaving from `other` too.
+/// Adds the tier of `expanders` to `machine`. The tier, its coupling to the first tier and the
+/// constants of interleaving are those of the platform `other`.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,

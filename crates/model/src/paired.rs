@@ -16,7 +16,8 @@
 //! second look has four tenths, and the other looks share the rest. Example: with a confidence of
 //! 0.95 and looks after 6, 10, 20 and 40 rounds, the intervals of the looks have the confidences
 //! 0.995, 0.98, 0.9875 and 0.9875. The sum of the errors is at most 0.05, however the looks are
-//! correlated. An evaluation between two looks replaces the next look.
+//! correlated. A comparison that is interrupted between two looks is evaluated with the confidence
+//! of the next look.
 //!
 //! ```text
 //! interval of the speed-up, min_difference 2 %        answer

@@ -12,8 +12,8 @@ use crate::{
     units::Bytes,
 };
 
-/// The highest count, as a multiple of the count of the platform: beyond it the figures of other
-/// components, such as the cores, would no longer fit.
+/// The highest count, as a multiple of the count of the platform. Beyond this multiple the figures
+/// of other components, such as the cores, would no longer fit.
 const FACTOR_MAX: u32 = 16;
 
 const EXAMPLE: &str = "write TIER.count=NUMBER or TIER.capacity=SIZE, such as cxl.count=4";

@@ -93,7 +93,7 @@ pub struct Row {
     pub result: Option<Estimate>,
     /// Performance divided by the performance with all pages on the first tier.
     pub speedup: Estimate,
-    /// The first tier that cannot hold its share of the footprint, as an index.
+    /// The index of the first tier that cannot hold its share of the footprint; `None` if all can.
     pub too_small: Option<usize>,
     /// The reasons why the prediction is an extrapolation; empty if it is not an extrapolation.
     pub extrapolated: Vec<String>,
@@ -130,8 +130,8 @@ impl Prediction {
     }
 }
 
-/// The speed-up with the highest possible value, if it leaves open whether DRAM limits the
-/// workload: no gain, and a gain of [`GAIN`] or more, both agree with the runs.
+/// The speed-up whose interval ends highest, if its interval contains both no gain and a gain of
+/// [`GAIN`] or more: the runs then leave open whether DRAM limits the workload.
 fn widest_undecided<T>(speedups: impl Iterator<Item = (T, Estimate)>) -> Option<(T, Estimate)> {
     let widest = speedups.max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high));
     widest.filter(|(_, speedup)| speedup.low <= NO_GAIN && speedup.high >= GAIN)

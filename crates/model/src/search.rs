@@ -1,4 +1,4 @@
-//! The best division of a hundred points among tiers.
+//! The best division of a hundred points (percent of the pages) among tiers.
 
 /// Step sizes of the first, coarse search over all divisions, in percentage points, the finest
 /// first.

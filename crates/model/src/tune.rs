@@ -49,8 +49,8 @@ const NEAR_LEAST: f64 = 1e-3;
 const ROUND_MAX: u16 = 100;
 
 /// The share of pages on the first tier in the next run is at least this fraction of the smallest
-/// share that was run. A run at a much smaller share may take ten times as long, which its
-/// information is not worth.
+/// share that was run. A run at a much smaller share may take ten times as long, and its result
+/// tightens the bounds only a little.
 const REACH: f64 = 0.5;
 
 /// If the smallest share of pages on the first tier that was run is at most this, the next run may

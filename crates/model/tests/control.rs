@@ -589,8 +589,8 @@ proptest! {
         }
     }
 
-    /// The same observation in each period: all policies come to rest, except Colloid's. With
-    /// constant latencies, Colloid's rules move in one direction until the end.
+    /// With the same observation in each period, all policies come to rest, except Colloid's: at
+    /// constant latencies, each of Colloid's rules keeps moving the share in one direction.
     #[test]
     fn constant_observations_never_make_a_policy_oscillate(seen in observations(1)) {
         let seen = &seen[0];

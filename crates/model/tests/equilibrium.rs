@@ -122,8 +122,8 @@ fn assert_little(platform: &Platform, shares: &[f64], threads: f64) -> Result<()
     Ok(())
 }
 
-/// The number of cases in each test. Failures are not stored, because the persistence file needs a
-/// src folder.
+/// The number of cases in each test. Failing seeds are not stored: proptest stores them beside a
+/// folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

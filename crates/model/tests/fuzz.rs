@@ -48,7 +48,7 @@ fn shipped(name: &str) -> Vec<Shipped> {
 }
 
 fn curves_beside(path: &str) -> Result<String, String> {
-    // A changed path must not lead out of the folder: /dev/zero has no end.
+    // A mutated path must not leave the folder: reading `/dev/zero`, for example, would never end.
     if path.contains("..") || path.starts_with('/') {
         return Err("it is elsewhere".into());
     }
@@ -224,8 +224,8 @@ fn parse_all(text: &str) {
     let _ = text.parse::<Weights>();
 }
 
-/// The number of cases in each test. Failures are not stored, because the persistence file needs a
-/// src folder.
+/// The number of cases in each test. Failing seeds are not stored: proptest stores them beside a
+/// folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

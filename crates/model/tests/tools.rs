@@ -169,7 +169,8 @@ fn mlc() -> impl Strategy<Value = Mlc> {
         })
 }
 
-/// Failures are not stored, because the persistence file needs a src folder.
+/// Failing seeds are not stored: proptest stores them beside a folder `src`, and an integration
+/// test is not below such a folder.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() }
 }

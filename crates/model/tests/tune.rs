@@ -15,8 +15,8 @@ struct Workload {
     fixed: f64,
     /// Time added by the latency of the slow tier.
     late: f64,
-    /// The sharpness of the optimum. If it is infinite, the run time is the time of the slower tier
-    /// alone.
+    /// The sharpness of the optimum. If `sharp` is infinite, the run time is the time of the slower
+    /// tier alone.
     sharp: f64,
 }
 

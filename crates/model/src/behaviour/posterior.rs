@@ -25,12 +25,12 @@ pub const MEMBERS: usize = 64;
 /// model. The deviation covers counter errors, and the phases of programs.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
-/// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. It
-/// includes contention of threads outside of memory.
+/// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. The
+/// deviation also covers contention between threads outside of memory (locks, shared caches).
 const RESULT_SPREAD: f64 = 0.06;
 
-/// Standard deviation of the logarithm of an interleaved run's speed-up: the error of the model
-/// ([`crate::predict`]), and of two measured results.
+/// Standard deviation of the logarithm of an interleaved run's speed-up. The deviation covers the
+/// error of the model ([`crate::predict`]) and the noise of the two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
 /// The number of rounds that narrow the cube of behaviours, and the number of points in each round.

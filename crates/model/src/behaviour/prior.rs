@@ -74,7 +74,8 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// The prior of `demand` on cores with this many outstanding lines.
+    /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
+    /// outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
         // A program can have fewer outstanding lines than its core, never more.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);

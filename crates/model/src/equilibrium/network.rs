@@ -105,7 +105,8 @@ pub fn solve(stations: &[Station]) -> Solution {
     Solution { throughput, occupancy }
 }
 
-/// The throughput of the network of `stations` (not empty), as in [`solve`], but at less cost.
+/// The throughput of the network of `stations` (not empty), as in [`solve`]. It costs less than
+/// [`solve`], because no occupancy is computed.
 pub fn throughput(stations: &[Station]) -> f64 {
     let customers = stations[0].rates.len();
     let factors = Factors::new(stations);
@@ -117,7 +118,7 @@ pub fn throughput(stations: &[Station]) -> f64 {
     factors.scale * all(customers - 1) / all(customers)
 }
 
-/// The throughput of the network of `stations` with 1, 2, ... customers.
+/// The throughput of the network of `stations` for each number of customers: 1, 2, ...
 pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     let factors = Factors::new(stations);
     let last = &factors.of_station[stations.len() - 1];

@@ -400,7 +400,8 @@ struct StreamNetwork {
 }
 
 impl StreamNetwork {
-    /// The bandwidth of all streams, GB/s: the same as in [`reach`], at less cost.
+    /// The bandwidth of all streams, GB/s, as in [`reach`]. It costs less than [`reach`], because
+    /// no occupancy is computed.
     fn throughput(&self) -> f64 {
         if self.groups.iter().all(|(_, limit)| limit.is_infinite()) {
             return network::throughput(&self.stations);

@@ -187,8 +187,9 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// Returns the pages to the first tier, which alone is as good, if `changed` is at least
-    /// `patience`.
+    /// On an unsaturated machine the first tier alone is as good as interleaving. Returns the pages
+    /// to the first tier once the traffic has differed from the settled traffic for `patience`
+    /// periods; `changed` is the number of these periods so far.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
