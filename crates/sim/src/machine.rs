@@ -518,7 +518,8 @@ impl<'a> SimMachine<'a> {
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
             let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
-            // A sequential access visits a page once for all its lines.
+            // A sequential pattern visits a page once for all its lines, a random pattern once for
+            // each line.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
             let sampled_bytes =

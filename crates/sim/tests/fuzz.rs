@@ -284,8 +284,8 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A configuration of proptest with this number of cases. Failures are not stored, because the file
-/// of failures needs a src folder.
+/// A configuration of proptest with this number of cases. Failing seeds are not stored: proptest
+/// stores them beside a folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -169,7 +169,8 @@ impl ClosedLoop {
     }
 
     fn start_slots(&mut self, slots: usize) {
-        // Start times are random, because slots that start together would return together for ever.
+        // Start times are random: slots that start together would request their lines together for
+        // ever.
         let span = if self.interval > 0 { self.interval / 16 } else { 2 * slots as u64 };
         let groups = slots.div_ceil(self.neighbours);
         let mut starts: Vec<u64> = (0..groups).map(|_| self.below(span.max(1))).collect();

@@ -192,7 +192,7 @@ impl CommandCounts {
         })
     }
 
-    /// The indices of the banks that a command opens or closes.
+    /// The indices in `opened` of the banks that a command opens or closes.
     fn closed_by(&self, command: &Command) -> core::ops::Range<usize> {
         let Device { ranks, bank_groups, banks, .. } = self.device;
         let rank = u32::from(command.pseudo) * ranks + u32::from(command.rank);

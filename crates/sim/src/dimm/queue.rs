@@ -198,7 +198,7 @@ impl RequestQueues {
         if served.head(bank) == NONE { self.opened_for() } else { served }
     }
 
-    /// True if rows are already opened for the other queue.
+    /// True if rows are already opened for the queue that is not served: a bus turnaround is near.
     #[inline]
     pub(super) fn is_turning(&self) -> bool {
         self.opened_for != self.served

@@ -132,8 +132,8 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // The origins are taken before the currents are read below, because these read the timing of
-    // another speed.
+    // Reading the currents below also reads timing parameters, of another speed bin. Their origins
+    // must not be among those of the module, so the origins are taken before.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);

@@ -25,7 +25,8 @@ pub(super) struct Walk {
     random: SplitMix64,
     at: u64,
     refreshed: Vec<u64>,
-    /// By rank, the bank of the next same-bank refresh.
+    /// For each rank, the index within each group of the bank that the next same-bank refresh
+    /// covers.
     turns: Vec<u8>,
     by_bank: bool,
 }
@@ -68,7 +69,8 @@ impl Walk {
         let mut command = Command { at: self.at, kind, ..END };
         command.pseudo = self.random.below(self.device.pseudo_channels.into()) as u8;
         command.rank = self.random.below(self.device.ranks.into()) as u8;
-        // Few banks are used, so that rules within a group and a bank apply.
+        // Few banks are used, so that commands often go to the same bank or the same group, whose
+        // rules then apply.
         command.bank_group = self.random.below(u64::from(self.device.bank_groups).min(5)) as u8;
         command.bank = self.random.below(2) as u8;
         command.row = self.random.below(2) as u32;
