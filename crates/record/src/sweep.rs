@@ -14,7 +14,7 @@ use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the format, where other documents have a schema.
+/// The name of the format, in place of a schema, which a CSV file does not have.
 pub const SCHEMA: &str = "CSV of a sweep";
 
 /// A column of the rows of a sweep.
@@ -47,9 +47,9 @@ impl Column {
     }
 }
 
-/// The columns of a row. The last two are fingerprints. A continued sweep compares the first with
-/// the fingerprint of its own input, to recognize its rows. It finds altered rows by the second,
-/// the fingerprint of the row itself.
+/// The columns of a row. The last two are fingerprints. `sweep` is the fingerprint of the input of
+/// the sweep: a sweep that is continued uses only rows whose `sweep` matches its own input. `row`
+/// is the fingerprint of the row itself, and detects altered rows.
 pub const COLUMNS: [Column; 25] = [
     Column::whole("case"),
     Column::text("platform"),
