@@ -338,7 +338,7 @@ pub(crate) struct Slice {
 /// slices are left out if at least three other slices remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
-    /// Half of the slices were faster.
+    /// The median of the latencies of the slices.
     pub median_ns: f64,
     /// The 5th percentile: the latency of undisturbed memory.
     pub p5_ns: f64,

@@ -402,15 +402,16 @@ mod tests {
         assert!(why.to_string().starts_with("1000000 GB/s are more than"), "{why}");
         assert!(!why.hint().is_empty());
         let mut chase = LoadedChase::new(clock, options()).unwrap();
-        // The best of several runs: while another program has the CPU of the threads, a run reaches
-        // less than the chase alone, and no pause gives a quarter of that.
+        // The best of several runs is taken. While another program has the CPU of the loading
+        // threads, a run has less than the bandwidth of the chase alone, and no pause gives a
+        // quarter of this bandwidth.
         let runs = (0..5).map(|_| chase.at(MS(0)).unwrap().controller_gbps);
         let most = runs.fold(0.0, f64::max);
         chase.end().unwrap();
         let plan = Plan::Targets(vec![most / 4.0]);
         let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // `most` is from an earlier run. On a shared machine, other programs may take so much
-            // bandwidth since then that a quarter of it is out of reach.
+            // `most` was measured in an earlier run. On a shared machine, other programs may since
+            // then take so much bandwidth that a quarter of `most` is out of reach.
             return;
         };
         let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));

@@ -70,9 +70,9 @@ pub struct Region {
     bytes: usize,
 }
 
-// SAFETY: the mapping belongs to the value alone, and has no tie to the thread that made it.
+// SAFETY: the mapping belongs to this `Region` alone, and has no tie to the thread that made it.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives access to the bytes only by `words`, which only reads.
+// SAFETY: a shared reference gives access to the bytes only through `words`, which only reads.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -227,7 +227,7 @@ impl Region {
     }
 
     pub fn words(&self) -> &[u64] {
-        // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the value
+        // SAFETY: `bytes` from `start` on are mapped and initialised for as long as the `Region`
         // lives, and are aligned for any word; writing needs a unique reference.
         unsafe { slice::from_raw_parts(self.start().cast(), self.bytes / 8) }
     }
@@ -256,8 +256,8 @@ fn is_all(policy: &Policy) -> bool {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping is the value's own, and nothing refers to it any more. `munmap` fails
-        // only for arguments that `mmap` did not return.
+        // SAFETY: the mapping belongs to this `Region` alone, and nothing refers to it any more.
+        // `munmap` fails only for arguments that `mmap` did not return.
         let _ = unsafe { mm::munmap(self.address.cast(), self.mapped) };
     }
 }

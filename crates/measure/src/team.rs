@@ -31,8 +31,8 @@ use std::{
 /// lines between two pauses, the pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// The shortest pause. Shorter ones are merged, because stopping a kernel and reading the clock
-/// takes about 50 ns.
+/// The shortest pause. Shorter pauses are merged into longer ones, because stopping a kernel and
+/// reading the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
 /// The maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without
@@ -442,7 +442,8 @@ mod tests {
     fn a_delay_reduces_the_rate() {
         let during = |delay: Duration| {
             let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
-            // The fastest of several spans: in other spans, another program may have used the CPU.
+            // The fastest of several spans counts, because another program may have used the CPU in
+            // the others.
             let rates = [(); 5].map(|()| {
                 let from = (team.lines(), Instant::now());
                 thread::sleep(Duration::from_millis(50));
@@ -453,7 +454,7 @@ mod tests {
         };
         let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
         assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // The measured span may also count one group that began before it.
+        // The count of lines may include one group that began before the span.
         assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
     }
 

@@ -33,7 +33,7 @@ pub struct Traffic {
     pub nontemporal: bool,
 }
 
-/// The name of a traffic.
+/// The name of a kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// The Memory Latency Checker's name: `W2`.

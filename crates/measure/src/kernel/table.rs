@@ -21,10 +21,10 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
 /// assumed: no search was run.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
-    // A row has the kernels of five kinds: `read`, `write`, `past` (writes past the caches), `both`
+    // A row has the kernels of five kinds: `read`, `write`, `past` (non-temporal stores), `both`
     // and `both past`. The numbers of a kind are pages and lines, then the prefetch distance and
-    // the hint of loads if it has loads, then the prefetch distance of stores if it has ordinary
-    // stores.
+    // the hint of loads if the kind has loads, then the prefetch distance of stores if it has
+    // ordinary stores.
     macro_rules! row {
         (
             $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,
