@@ -57,7 +57,8 @@ impl TrafficCounters {
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
-        // A reading counts from the reading before it. Take one right before the work.
+        // A reading of the counters has the traffic since the previous reading, so the counters are
+        // read right before the work.
         let is_counted = read().is_some();
         let done = work();
         let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };
