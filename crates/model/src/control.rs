@@ -54,8 +54,9 @@ pub struct Settings {
     /// machine. Default: 5, which span one second.
     pub quiet_min: usize,
     /// Maximum number of periods to wait for the end of a migration. After them, the control loop
-    /// decides by all samples. Default: 20, which is two minutes: 400 GB migrate in this time at
-    /// 3.5 GB/s.
+    /// decides although pages still migrate: by the quiet samples of the period, or by all samples
+    /// if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this time at 3.5
+    /// GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
     /// 0.002.
@@ -158,8 +159,8 @@ impl Controller {
         Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The share of pages that each of the machine's `tiers` tiers is to have before the first
-    /// observation. It applies to the scopes of `domain`.
+    /// The target shares of the scopes of `domain` before the first observation: one share for each
+    /// of the `tiers` tiers of the machine.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let control = &self.domains[domain];
         control.of_machine(&control.target, tiers)

@@ -145,9 +145,9 @@ impl Demand {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run whose number of threads has the ratio to `threads` that is nearest to 1. It is
-    /// from the series with counted bandwidths, if there is such a series, else from the series of
-    /// the first run.
+    /// The local run whose number of threads is nearest to `threads` as a ratio: 60 is nearer to 80
+    /// than to 40. The run is from the series with counted bandwidths, if there is such a series,
+    /// else from the series of the first run.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

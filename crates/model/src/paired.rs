@@ -180,7 +180,7 @@ fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
 }
 
 /// The logarithms of the speed-up of each round: the cost of the first configuration divided by the
-/// cost of another. Both costs are above 0, one for each round.
+/// cost of the configuration `other`. All costs are above 0, one for each round.
 pub fn log_speedups(first: &[f64], other: &[f64]) -> Vec<f64> {
     first.iter().zip(other).map(|(first, other)| libm::log(first / other)).collect()
 }

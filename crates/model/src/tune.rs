@@ -41,8 +41,8 @@ use noise::Noise;
 /// to 1.
 const STEPS: u32 = 1000;
 
-/// The least tolerance of [`Search::along`]. Weights whose shares differ from the wanted shares by
-/// at most this count as equal to them.
+/// The least tolerance of [`Search::along`]: the weights reproduce the wanted shares if each share
+/// differs by at most this.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
@@ -202,8 +202,8 @@ impl Search {
         Some(Judged::new(self, points, runs.len()).finding(Stop::Runs))
     }
 
-    /// The simplest weights that are near enough to this share on the first tier; the other tiers
-    /// divide the rest in the ratio of the proposal.
+    /// The weights with the fewest pages in a round whose shares are near enough to `share` on the
+    /// first tier. The other tiers divide the rest in the ratio of the proposal.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();
@@ -212,8 +212,8 @@ impl Search {
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
         // By the bounds of the curve, the run time changes at most in proportion to the distance of
-        // the share from 0 or 1. The tolerance is therefore proportional to that distance too. At 0
-        // and 1 it would be zero, so it has a minimum.
+        // the share from 0 or 1. The tolerance is therefore proportional to that distance too. At a
+        // share of 0 or 1 the tolerance would be 0, so it has a minimum.
         let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);

@@ -277,9 +277,9 @@ fn rows_are_computed_one_by_one_as_together() {
     assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }
 
-/// The upper bounds spare a search most of its predictions. They hold at each choice of weights:
-/// with few threads (limited by latency) and with many (limited by bandwidth), with phases and
-/// without.
+/// The upper bounds of the speed-up hold at each choice of weights: with few threads (limited by
+/// latency) and with many (limited by bandwidth), with phases and without. A search skips weights
+/// whose upper bound is too low.
 #[test]
 fn no_speedup_exceeds_its_limit() {
     let measured_on = platform("gnr120-cz122");

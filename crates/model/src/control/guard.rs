@@ -6,9 +6,10 @@
 //! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
 //! that DRAM needs too. DRAM can lose most of its bandwidth in this way (MIKU, arXiv 2503.17864,
 //! measured a loss of 81 %). A policy that observes only the total bandwidth may keep the overload
-//! for a period or more. Therefore the guard undoes half of the last change of the shares at once
-//! under three conditions: the latency of a tier is far above its idle latency, it is far above the
-//! latency of the first tier too, and the total bandwidth has fallen.
+//! for a period or more. The guard therefore undoes half of the last change of the shares at once
+//! under three conditions: the share of a tier was raised, the latency of this tier is far above
+//! its idle latency and far above the latency of the first tier, and the total bandwidth has
+//! fallen.
 
 use super::rollback::RollBack;
 use crate::{

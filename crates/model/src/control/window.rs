@@ -23,7 +23,7 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of quiet samples, even of long ones, because a single sample shows no scatter.
+/// Minimum number of quiet samples, even if each of them is long: a single sample shows no scatter.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.
@@ -127,8 +127,9 @@ impl Window {
         reading
     }
 
-    /// Records the placement at a decision that migrates pages: a decision whose `shares` of the
-    /// `near` tiers differ from the placement and from the shares `before`.
+    /// Records the placement at a decision that migrates pages. The decision's `shares` of the
+    /// `near` tiers differ from the shares `before`, and from the placement by more than
+    /// [`Settings::placement_floor`].
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -385,8 +386,9 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migration has few bytes compared with the traffic, but many compared with the scope. Its
-    /// samples are not quiet, because the counters do not yet show the new placement.
+    /// The migration has few bytes compared with the traffic, but many compared with the scope. The
+    /// samples of the migration are not quiet, because the counters do not yet show the new
+    /// placement.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -413,8 +415,8 @@ mod tests {
             window.add(&sample, 0, &[0, 1], &[0], &settings);
             assert_eq!(window.quiet(), quiet, "{bytes:?}");
         }
-        // A program allocates much memory on one tier. This is no migration, so the sample is
-        // quiet.
+        // A program allocates much memory on one tier. The allocation is no migration, so the
+        // sample is quiet.
         let mut grown = sample([100.0, 0.0], 100);
         grown.scopes[0].used_bytes = Some(vec![2100, 900]);
         window.add(&grown, 0, &[0, 1], &[0], &settings);

@@ -101,8 +101,8 @@ enum Part {
     Loaded,
 }
 
-/// The first words of each section. They are needed because a matrix of bandwidths looks like a
-/// matrix of latencies.
+/// The first words of each section. The section of a matrix must be known, because matrices of
+/// bandwidths and of latencies look alike.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),

@@ -16,10 +16,10 @@
 //!   the last values at which p was too low and too high; Δp is the distance of p from their
 //!   middle.
 //!
-//! Example: p = 0.8, 300 ns on D and 200 ns on A. The numerator of the closed form is
-//! 0.8 · 0.2 · 100 = 16, its denominator 0.2 · 300 + 0.8 · 200 = 220, and Δp = 0.073: 7.3
-//! percentage points leave D. The marks of the other rule are 0 and 1 at first. As p is too high,
-//! they become 0 and 0.8. Their middle is 0.4, so Δp = 0.4.
+//! Example: p = 0.8, 300 ns on D and 200 ns on A. The numerator of the closed form is 0.8 · 0.2 ·
+//! 100 = 16, its denominator 0.2 · 300 + 0.8 · 200 = 220, and Δp = 0.073: 7.3 percentage points
+//! leave D. The marks of [`Watermark`] are 0 and 1 at first. As p is too high, the marks become 0
+//! and 0.8. Their middle is 0.4, so Δp = 0.4.
 //!
 //! Differences from the source. Colloid decides every 10 ms and picks single pages by their
 //! hotness. Here a policy decides once a period on the share of pages of each tier, so Δp is a
@@ -54,7 +54,7 @@ const NO_REQUESTS: f64 = 0.001;
 /// The change of the closed form when one tier gets all requests: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
-/// Latencies with a smaller relative difference count as equal; δ in the paper.
+/// [`Watermark`] takes latencies with a smaller relative difference as equal; δ in the paper.
 const EQUAL: f64 = 0.05;
 
 /// The two marks of [`Watermark`] count as met if they are closer than this; ε in the paper.

@@ -76,13 +76,14 @@ const UNSATURATED: f64 = 0.6;
 /// the resolution of a measurement.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
-/// Periods for which the traffic must differ from the settled traffic before pages of an
-/// unsaturated machine return to the first tier: initially, and at most. The wait doubles each time
-/// the demand rises again within [`SOON_S`], because such a return gains too little to pay for its
-/// migrations.
+/// Initial and maximum number of periods for which the traffic must differ from the settled traffic
+/// before pages of an unsaturated machine return to the first tier. The number doubles each time
+/// the demand rises again within [`SOON_S`] after a return, because such a return gains too little
+/// to pay for its migrations.
 const PATIENCE: (u32, u32) = (2, 64);
 
-/// A rise of demand within this time after a return to the first tier doubles the wait, s.
+/// If the demand rises again within this time after a return to the first tier, s, the wait before
+/// the next return doubles.
 const SOON_S: f64 = 120.0;
 
 /// A policy whose curves propose shares, and whose observations accept or reject them. See the

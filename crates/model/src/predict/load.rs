@@ -13,7 +13,8 @@ use crate::{
 /// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum.
+/// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum, and
+/// even in the pause above it.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.

@@ -137,8 +137,8 @@ fn no_demand_brings_pages_back() {
     }
 }
 
-/// Demand falls, so pages return to the first tier. It rises again in the same period in which the
-/// last pages return: a new search begins.
+/// Demand falls, so pages return to the first tier. Demand rises again in the same period in which
+/// the last pages return: a new search begins.
 #[test]
 fn demand_that_is_back_at_once_is_searched_for() {
     for mut policy in both() {

@@ -30,8 +30,8 @@ const FACTOR_SPREAD: f64 = 0.2;
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
-/// The prior of the circulating bytes has all outstanding requests of the cores as its median. This
-/// constant is the standard deviation of its logarithm.
+/// The standard deviation of the logarithm of the circulating bytes before any observation. Their
+/// median is the bytes of all lines that the cores can have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
 /// Tiers with a smaller share of the traffic do not enter the fit.
