@@ -74,8 +74,8 @@ pub struct SimMachine<'a> {
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Bytes that the bandwidth of migration has allowed so far, and that have not moved yet. They
-    /// are less than a page group.
+    /// Bytes that the bandwidth of migration has allowed so far, and that have not moved yet: less
+    /// than one page group.
     carried_bytes: f64,
     /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` the bytes of each
     /// tier that tasks use.

@@ -108,8 +108,9 @@ fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
 fn two_accesses_are_as_close_as_the_tables_allow() {
     let device = device("rdimm-6400-2r");
     let t = device.timing;
-    // Rows have been open for a long time. Banks 0 and 1 are in one group, bank 4 in another group,
-    // bank 32 in another rank.
+    // The rows of the two banks have been open for a long time, so only the distance between the
+    // two accesses is measured. Banks 0 and 1 are in one group, bank 4 in another group, bank 32 in
+    // another rank.
     let pair = |first: (bool, u8), second: (bool, u8)| {
         let open = [(10, false, first.1, 7, 0), (10, false, second.1, 7, 1)];
         let then = [(5000, first.0, first.1, 7, 2), (5000, second.0, second.1, 7, 3)];

@@ -62,8 +62,8 @@ pub struct Load {
 }
 
 /// The fabric between cores and controllers: the lines of a sub-channel, reads and writes alike,
-/// leave it one after another, at least `step` apart. `free` is the earliest clock at which the
-/// next line may leave. Both have 16 fractional bits.
+/// leave the fabric one after another, at least `step` apart. `free` is the earliest clock at which
+/// the next line may leave. `step` and `free` are clocks of the DRAM with 16 fractional bits.
 #[derive(Clone, Copy, Debug)]
 struct Fabric {
     step: u64,

@@ -128,7 +128,7 @@ pub struct Timing {
     pub t_refi: u32,
     /// Duration of a refresh of all banks.
     pub t_rfc: u32,
-    /// Interval of same-bank refreshes; 0 without that command.
+    /// Interval of same-bank refreshes; 0 for a device without same-bank refreshes.
     pub t_refi_sb: u32,
     /// Duration of a same-bank refresh.
     pub t_rfc_sb: u32,

@@ -273,8 +273,8 @@ impl PerDevice {
         let burst = seconds(c.burst_ps);
         let refreshing = device.ns(device.timing.t_rfc.into()) * 1e-9;
         let refresh = refreshing * (power(c.idd5b_ua, c.ipp5b_ua) - closed);
-        // Same-bank refreshes together have the energy of the all-bank refresh that does the same
-        // work.
+        // The same-bank refreshes of one tREFI refresh the same rows as one all-bank refresh. They
+        // are assumed to take the same energy together.
         let t = &device.timing;
         let share = f64::from(t.t_refi_sb) / f64::from(t.t_refi.max(1));
         Self {

@@ -227,7 +227,8 @@ impl PseudoChannel {
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// Opens rows for the other queue, which is served after the bus turnaround.
+    /// Opens rows for the queue that is not served yet, so that they are open at the bus
+    /// turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();

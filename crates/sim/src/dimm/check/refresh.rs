@@ -21,7 +21,7 @@ pub struct RefreshRules {
 /// The refreshes of a rank.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshHistory {
-    /// Indexed by the index of a bank within its group.
+    /// Entry `i` has the refreshes of the banks with the index `i` in their groups.
     banks: Vec<Refreshed>,
 }
 
