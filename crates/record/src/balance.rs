@@ -274,11 +274,11 @@ pub struct NodePoints {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActuatorName {
-    /// DAMON, by addresses of processes.
+    /// DAMON on virtual addresses of processes.
     Vaddr,
-    /// DAMON, by physical memory, with goals of shares.
+    /// DAMON on physical addresses. The goals of its quota are the target shares.
     Paddr,
-    /// DAMON, by physical memory, with a quota that Interleaf controls.
+    /// DAMON on physical addresses, with a quota that Interleaf adjusts.
     Quota,
     /// `move_pages`.
     Pages,

@@ -53,13 +53,13 @@ pub struct RecordDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Beyond noise, with more bandwidth or less latency.
+    /// The point has more bandwidth or less latency, by more than the noise.
     Better,
-    /// Beyond noise, with less bandwidth or more latency.
+    /// The point has less bandwidth or more latency, by more than the noise.
     Worse,
-    /// Within noise.
+    /// The difference is within the noise.
     Same,
-    /// Too few repetitions to know the noise.
+    /// The points have too few repetitions to know the noise.
     Unknown,
 }
 
@@ -69,11 +69,11 @@ display_word!(Verdict);
 /// of good quality count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overall {
-    /// Better in some points, worse in none.
+    /// The second record is better in some points, and worse in none.
     Faster,
-    /// Worse in some points, better in none.
+    /// The second record is worse in some points, and better in none.
     Slower,
-    /// Better in some points, worse in others.
+    /// The second record is better in some points, and worse in others.
     Mixed,
     /// All differences are within noise.
     Same,

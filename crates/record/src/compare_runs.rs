@@ -146,9 +146,9 @@ pub struct SpeedupDocument {
 pub enum RunsVerdict {
     Faster,
     Slower,
-    /// No difference that matters.
+    /// The configurations differ by less than `min_difference`.
     Same,
-    /// More rounds would tell.
+    /// The rounds so far do not decide.
     Uncertain,
 }
 
@@ -177,7 +177,7 @@ pub enum RunsStop {
     Settled,
     /// All rounds are made.
     Rounds,
-    /// The time is up.
+    /// The time limit is reached.
     Time,
     /// A signal arrived.
     Signal,

@@ -100,19 +100,19 @@ pub struct PutBackDocument {
 /// The outcome of restoring a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestoreOutcome {
-    /// It has its old value.
+    /// The setting has its old value again.
     #[serde(rename = "restored")]
     Restored,
     /// Another process of Interleaf still wants the new value.
     #[serde(rename = "held by another process")]
     Held,
-    /// Another program has written another value; it is left alone.
+    /// Another program has written another value, which stays.
     #[serde(rename = "changed since")]
     ChangedSince,
     /// The old value could not be written.
     #[serde(rename = "failed")]
     Failed,
-    /// The journal is damaged.
+    /// The journal is damaged, so the old value is unknown.
     #[serde(rename = "set aside")]
     SetAside,
 }

@@ -161,13 +161,13 @@ pub struct CapabilityDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapabilityStatus {
-    /// The machine has it.
+    /// The machine has the capability.
     Present,
-    /// The machine lacks it.
+    /// The machine lacks the capability.
     Missing,
-    /// Files do not tell.
+    /// The files of the machine do not show whether it has the capability.
     Unknown,
-    /// Another page mover, which works against Interleaf.
+    /// The capability is another page mover, which works against Interleaf.
     Rival,
 }
 

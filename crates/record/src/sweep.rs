@@ -176,7 +176,7 @@ pub struct SweepRow {
     pub threads: u32,
     pub footprint_bytes: u64,
     pub policy: String,
-    /// Weights of the policy `static`; empty for the best, and for other policies.
+    /// Weights of the policy `static`; empty for the best static weights, and for other policies.
     pub weights: String,
     /// Standard deviation of a counter's reading, a fraction.
     pub counter_noise: f64,

@@ -50,7 +50,7 @@ pub struct CheckDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// It passed.
+    /// The check passed.
     Yes,
     /// The command runs, and the user is warned.
     Warning,

@@ -40,8 +40,8 @@ impl SimulateDocument {
     }
 
     /// A figure of the share of the accesses on the first tier, and of the target with its
-    /// decisions. With several domains, there is a figure for each domain that has a target. It
-    /// shows the domain's accesses and the domain's first tier.
+    /// decisions. With several domains, each domain that has a target has a figure of its own
+    /// accesses on its own first tier.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
