@@ -50,11 +50,11 @@ impl Isa {
         NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
     }
 
-    /// This set, if the machine has it.
+    /// Returns this instruction set, if the machine has it.
     ///
     /// # Errors
     ///
-    /// A machine without this set.
+    /// The machine does not have the instruction set.
     pub fn here(self) -> Result<Self, IsaError> {
         if self.is_here() { Ok(self) } else { Err(IsaError::Absent(self)) }
     }

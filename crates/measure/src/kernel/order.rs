@@ -35,7 +35,7 @@ impl VisitOrder {
         (self.sheets as usize) << self.bits
     }
 
-    /// This order, restarted from its beginning.
+    /// This visit order, restarted from its beginning.
     pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
     }
@@ -62,7 +62,8 @@ impl VisitOrder {
 /// The number of batches between the prefetch of a line and the access.
 const AHEAD: usize = 4;
 
-/// An order with the next batches of lines computed in advance, as offsets in the buffer, bytes.
+/// A visit order whose next [`AHEAD`] batches are computed in advance. A batch has the byte offsets
+/// of [`BATCH`] lines in the buffer.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     order: VisitOrder,
