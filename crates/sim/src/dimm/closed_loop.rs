@@ -114,7 +114,7 @@ pub struct ClosedLoop {
     /// state.
     due: Vec<(u64, u64)>,
     neighbours: usize,
-    /// Clocks between two requests of a slot, in 16ths; 0 without a rate.
+    /// Mean number of clocks between two requests of a slot, in 16ths; 0 without a rate.
     interval: u64,
     /// Without a rate: the arrival of the next request of each free slot, and the slot, in order of
     /// time. One list has the slots that read last, the other has the slots that wrote last.

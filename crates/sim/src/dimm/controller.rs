@@ -420,7 +420,8 @@ impl SubChannel {
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };
         if self.pseudos.len() == 2 {
-            // The second pseudo-channel issues half a clock behind the first.
+            // The second pseudo-channel issues half a clock behind the first, so for the first one
+            // its access counts from the next clock.
             let clock = self.clock + u64::from(number == 1);
             self.pseudos[1 - number].wait_for_other(class, clock);
         }

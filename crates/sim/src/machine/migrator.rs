@@ -54,7 +54,8 @@ pub(super) struct Steered<'a> {
 }
 
 impl Steered<'_> {
-    /// The tiers to which pages of `tier` are demoted, the nearest first.
+    /// The near tiers to which pages of `tier` are demoted, the fastest first: the tiers that are
+    /// slower than `tier`, or all near tiers if `tier` is not near.
     fn slower(&self, tier: usize) -> impl Iterator<Item = usize> {
         let behind = self.near.iter().position(|own| *own == tier).map_or(0, |at| at + 1);
         self.near[behind..].iter().copied()

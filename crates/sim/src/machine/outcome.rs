@@ -53,8 +53,9 @@ pub struct PeriodRecord {
     pub tier_bandwidth_gbps: Vec<f64>,
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// The bandwidth that represents the period, GB/s: a percentile of its samples without
-    /// migration. `None` if the control loop waited for more such samples in some domain.
+    /// The bandwidth that represents the period, GB/s, summed over the domains: a percentile of the
+    /// samples without migration. `None` if the policy of some domain was not asked, because a
+    /// migration was not complete or there were too few samples.
     pub judged_gbps: Option<f64>,
     /// Bytes of migrated pages.
     pub migrated_bytes: u64,
@@ -81,7 +82,8 @@ pub struct Outcome {
     /// The best static shares for the same scenario; `None` if the pages do not fit into the tiers
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
-    /// The time from which the target stays within 3 percentage points of its last value, s.
+    /// The time from which the target stays within 3 percentage points of its last value, s; `None`
+    /// if only the target of the last period does.
     pub converged_after_s: Option<f64>,
     /// Bytes of migrated pages.
     pub moved_bytes: u64,
@@ -97,7 +99,8 @@ pub struct TaskOutcome {
     pub runtime_s: Option<f64>,
     /// The number of completed runs, plus the completed fraction of the last run.
     pub work: f64,
-    /// Energy of the first run, J.
+    /// Energy of the first run, J; `None` if the run did not end, or the platform has no power
+    /// figures.
     pub energy_j: Option<f64>,
     /// The result with all pages on the first near tier, with unlimited capacity.
     pub local: StaticTask,
@@ -298,7 +301,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// The time from which the target stays within 3 percentage points of its last value, s; `None` if
-/// only the target of the last period is within them.
+/// only the target of the last period does.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

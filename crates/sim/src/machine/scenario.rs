@@ -219,7 +219,7 @@ pub enum ScenarioError {
         /// The bytes free, as text.
         free: String,
     },
-    /// Too many tiers.
+    /// The platform has too many tiers.
     #[error("{platform} has {tiers} tiers; at most {TIERS_MAX} are simulated")]
     TooManyTiers {
         /// The name of the platform.
