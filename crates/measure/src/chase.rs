@@ -84,7 +84,7 @@ pub enum ChaseError {
         /// The distance between lines, bytes.
         stride: usize,
     },
-    /// Too little memory, or too much.
+    /// The memory has fewer than 2 lines, or too many lines for 32-bit indices.
     #[error("{bytes} bytes are not 2 to 4294967295 lines that are {stride} bytes apart")]
     Bytes {
         /// Requested, bytes.

@@ -61,9 +61,9 @@ pub struct LoadedOptions {
 /// The loads to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
-    /// These pauses, in this order.
+    /// The given pauses, in the given order.
     Pauses(Vec<Duration>),
-    /// These bandwidths at the controller, GB/s.
+    /// The given bandwidths at the controller, GB/s: a pause is searched for each of them.
     Targets(Vec<f64>),
     /// Pauses chosen to show the curve and its knee.
     Adaptive(Resolution),
