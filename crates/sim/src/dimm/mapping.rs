@@ -46,7 +46,7 @@ pub struct Mapping {
     /// For each bit of bank, group and rank, the mask of the address bits whose exclusive or is
     /// this bit, low bits first. The masks of the pseudo-channel follow.
     masks: [u64; 12],
-    /// The number of masks that select the bank; the masks of the pseudo-channel follow.
+    /// The number of masks that select the bank number (bank, group and rank).
     selects: usize,
     pseudo_bits: u32,
     /// The column bits are two runs of address bits. Each entry has the first address bit of the
