@@ -397,7 +397,8 @@ impl MeasureDocument {
         points
     }
 
-    /// The quality of the whole measurement: noisy when more than a tenth of the points are.
+    /// The quality of the whole measurement: noisy when more than a tenth of the points are not
+    /// good.
     fn overall_quality(&self) -> Quality {
         let noisy = self.points.iter().filter(|point| point.quality != Quality::Good);
         let count = noisy.clone().count();
