@@ -32,11 +32,11 @@ pub struct Controller {
     /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain
     /// delays the reads that arrive meanwhile.
     pub write_idle: usize,
-    /// Queued reads of a sub-channel from which on bandwidth counts as short. A write drain is then
-    /// long, down to the low watermark, because a long drain needs fewer bus turnarounds for each
-    /// write.
+    /// Number of queued reads of a sub-channel from which on bandwidth counts as the bottleneck. A
+    /// write drain is then long, down to the low watermark, because a long drain needs fewer bus
+    /// turnarounds for each write.
     pub read_high: usize,
-    /// Number of writes of a short drain, which is used while bandwidth is not short (see
+    /// Number of writes of a short drain, which is used while bandwidth is not the bottleneck (see
     /// `read_high`).
     pub write_batch: usize,
     /// The longest time that reads are served while a write waits, ps.

@@ -320,10 +320,10 @@ impl SubChannel {
         }
     }
 
-    /// The number of queued writes at which a drain that starts now stops. Bandwidth is short if
-    /// many reads are queued, or if requests wait because their queue is full. A long drain is then
-    /// better, because it has fewer bus turnarounds for each write. Otherwise a short drain is
-    /// better, because it delays fewer reads for less time.
+    /// The number of queued writes at which a drain that starts now stops. Bandwidth is the
+    /// bottleneck if many reads are queued, or if requests wait because their queue is full. A long
+    /// drain is then better, because it has fewer bus turnarounds for each write. Otherwise a short
+    /// drain is better, because it delays fewer reads for less time.
     fn drain_goal(&self) -> usize {
         let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
         let most = most.unwrap_or(0);

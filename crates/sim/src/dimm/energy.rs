@@ -325,7 +325,7 @@ struct LowPin {
 }
 
 impl LowPin {
-    /// A link with `others` ranks beside the addressed rank.
+    /// The power of a low pin on a link with `others` ranks beside the addressed rank.
     fn new(c: &Currents, others: u32) -> Self {
         let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };
         let own = siemens(c.termination_mohm);
