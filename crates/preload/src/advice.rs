@@ -1,6 +1,6 @@
 //! `madvise(2)`: the pager handles advice about pages of regions. The kernel does not receive this
-//! advice: most advice would have no effect except to split the mapping of the regions, and pages
-//! would move more slowly.
+//! advice, because most advice would only split the kernel's mapping of the regions, which makes
+//! later moves of pages slower.
 
 use crate::{
     errno,
@@ -77,7 +77,8 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // The kernel refuses this advice too, for anonymous memory or in older versions.
+        // Other advice is refused. The kernel refuses it too: for anonymous memory, or in older
+        // versions.
         _ => errno::failed(libc::EINVAL),
     }
 }

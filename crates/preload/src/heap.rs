@@ -18,13 +18,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::*},
 };
 
-/// The largest block that is not a mapping.
+/// Bytes of the largest block that is cut from a slab. A larger block is a mapping of its own.
 const BLOCK_MAX: usize = 32 << 10;
 
 /// Bytes of a slab: a mapping from which blocks of one size are cut.
 const SLAB_BYTES: usize = 128 << 10;
 
-/// Block sizes up to this size differ by 16 bytes.
+/// Up to this size, bytes, the block sizes are the multiples of 16 bytes.
 const LINEAR: usize = 128;
 
 const LINEAR_CLASSES: usize = LINEAR / 16;
@@ -80,8 +80,8 @@ pub(crate) fn lock() -> Guard {
     Guard(())
 }
 
-/// Releases the lock of the heap after a fork. The guard was forgotten before the fork
-/// (`process.rs`).
+/// Releases the lock of the heap after a fork. Before the fork, `process.rs` has passed the guard
+/// of the lock to `mem::forget`.
 ///
 /// # Safety
 /// The calling thread holds the lock. In a child, the thread that forked held the lock.

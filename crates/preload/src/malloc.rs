@@ -41,7 +41,8 @@ fn allocate(
     });
     block.unwrap_or_else(|| {
         let block = other();
-        // The size of a small block is not asked for: a usable size is less than twice the request.
+        // The usable size of a block is less than twice the request. A request below half of
+        // `BYTES_MIN` is therefore never counted, and `malloc_usable_size` is not called for it.
         if bytes >= BYTES_MIN / 2 {
             // SAFETY: the next definition has just returned the block.
             count_unextended(unsafe { counted_bytes(next, block) });
@@ -50,15 +51,15 @@ fn allocate(
     })
 }
 
-/// The pager, if it allocated the block.
+/// The pager, if `memory` is a block that the pager allocated.
 fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
     // Another allocator gets its memory by this library's `mmap(2)`. The blocks of that allocator
     // may then lie in regions, but they are not blocks of the pager.
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes by which a block of the next definition adds to the count of unextended bytes: its
-/// usable size, which is known again when the block is freed.
+/// The bytes that a block of the next definition adds to the count of unextended bytes. This is the
+/// usable size of the block, because the same number must be subtracted when the block is freed.
 ///
 /// # Safety
 /// `memory` is a block of the next definition, or null.
@@ -310,7 +311,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // The pager does not serve this process, so the process does not have the block.
+        // A process that the pager does not serve does not have the block: nothing is freed.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();

@@ -44,8 +44,8 @@ pub unsafe extern "C" fn mremap(
         return inside(|| remap(pager, &old, new, flags, to));
     }
     if shared::overlaps(&old) {
-        // Shared memory may only shrink, because that moves nothing: a moved mapping would not be
-        // served any more.
+        // Shared memory may only shrink in place: the session's server would not serve faults at a
+        // new address.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => {
                 shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)

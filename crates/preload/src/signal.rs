@@ -179,7 +179,8 @@ pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighand
 /// # Safety
 /// The caller must meet the conditions of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
-    // SAFETY: the caller meets the contract. The kernel's signals are at the start of a set.
+    // SAFETY: the caller meets the contract. The kernel's signal set is the first word of a
+    // `sigset_t`.
     unsafe {
         let mut spared = set.as_ref().copied();
         if let Some(set) = &mut spared {

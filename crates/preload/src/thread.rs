@@ -292,7 +292,7 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     let why = io::Error::last_os_error();
     state::set_mask(mask);
     if outcome == -1 {
-        // SAFETY: the thread that would own it was not made.
+        // SAFETY: no thread was started, so this function still owns `begin`.
         drop(unsafe { Box::from_raw(begin) });
         return Err(why);
     }
