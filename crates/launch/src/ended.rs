@@ -20,9 +20,9 @@ pub struct Ended {
 
 /// The end of several runs of a command.
 pub enum RunsEnd {
-    /// A dry run.
+    /// The run was dry: the command was not started.
     DryRun,
-    /// The result is found, or all runs are made.
+    /// The search or comparison has its result, or the maximum number of runs is reached.
     Done,
     /// This process received a signal.
     Signal(i32),
