@@ -109,7 +109,7 @@ impl PlanJob<'_> {
     ///
     /// # Errors
     /// A platform, drive or part that does not exist, a baseline that is not among the
-    /// configurations or does not hold each demand, or a stop by `progress`.
+    /// configurations or whose memory does not hold each demand, or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<PlanDocument, Failure> {
         let candidates: Vec<Candidate> =
             self.configurations.iter().map(Candidate::load).collect::<Result<_, _>>()?;

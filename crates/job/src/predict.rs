@@ -123,7 +123,7 @@ impl PredictJob<'_> {
         })
     }
 
-    /// Prepares the traffic at the job's load, and calls `run` with it.
+    /// Prepares the traffic at the job's load, and calls `run` with the prepared traffic.
     fn with<T>(
         &self,
         run: impl FnOnce(&PreparedTraffic<'_>) -> Result<T, Failure>,

@@ -25,8 +25,8 @@ pub(super) struct Assessed {
     pub(super) dominated_by: Option<String>,
 }
 
-/// `rows` has all configurations, and `recommended` is the index of the recommended configuration
-/// in `rows`.
+/// The result of an assessment: `rows` has all configurations, and `recommended` is the index of
+/// the recommended configuration in `rows`.
 pub(super) struct Assessment {
     pub(super) rows: Vec<Assessed>,
     pub(super) recommended: Option<usize>,

@@ -60,7 +60,7 @@ pub(super) struct Merits {
 }
 
 impl Predictions {
-    /// True if the configuration at the index `at` holds each demand.
+    /// True if the memory of the configuration at the index `at` holds each demand.
     pub(super) fn fits(&self, at: usize) -> bool {
         self.rows[at].iter().all(|own| own.fits)
     }
@@ -180,8 +180,8 @@ mod tests {
     }
 
     proptest! {
-        /// The combined speed and the energy are between those of the demands, and equal demands
-        /// have the merits of one.
+        /// The combined speed and the energy are between those of the demands. Equal demands
+        /// together have the merits of a single such demand.
         #[test]
         fn equal_demands_are_like_one(
             (base, own) in ((0.1..9.0, 1.0..900.0), (0.1..9.0, 1.0..900.0)),

@@ -1,4 +1,4 @@
-//! Speed and power of one configuration, and what limits its speed. Prices have no part in this.
+//! Speed and power of one configuration, and what limits its speed. Prices are not used here.
 
 use super::{cache, machine::Candidate};
 use interleaf_console::Failure;

@@ -45,8 +45,8 @@ impl<F> Varied<F> {
     }
 }
 
-/// `recommended` has the recommendation at the lower and at the higher figure, and `beyond` the
-/// factors at which the recommendation changes.
+/// The result for a varied figure: `recommended` has the recommendation at the lower and at the
+/// higher figure, and `beyond` the factors at which the recommendation changes.
 struct Found {
     recommended: [Option<usize>; 2],
     beyond: [Changed; 2],

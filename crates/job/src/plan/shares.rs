@@ -77,9 +77,8 @@ fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     Err(Failure::new(problem, hint))
 }
 
-/// Returns the shares of all demands, which add up to 1. The demands without a written share have
-/// equal parts of what the written shares leave. `name` returns the name of the demand with an
-/// index, for errors.
+/// Returns the shares of all demands, which add up to 1. The demands without a written share divide
+/// the rest of the time equally. `name` returns the name of the demand with an index, for errors.
 fn completed<'a>(
     written: &[Option<f64>],
     name: impl Fn(usize) -> &'a str,
