@@ -81,8 +81,8 @@ pub struct Boot<'a> {
     pub files: Vec<(String, PathBuf)>,
     /// Text files of this guest alone: their path in the guest, and their text. Default: none.
     pub texts: Vec<(String, String)>,
-    /// The guest starts from the snapshot of a booted guest with the same kernel, topology, command
-    /// line, clock, programs and files. Ignored with `device` and `under`. Default: no, it boots.
+    /// True if the guest starts from the snapshot of a booted guest with the same kernel, topology,
+    /// command line, clock, programs and files. Ignored with `device` and `under`. Default: false.
     pub is_resumed: bool,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
@@ -274,7 +274,8 @@ impl<'a> Boot<'a> {
         words.extend(["-initrd".into(), initrd.into(), "-append".into(), line.trim().into()]);
         if let Some(socket) = monitor {
             let at = format!("unix:{},server=on,wait=off", socket.display());
-            // Without its state "stopped" in the snapshot, the guest runs as soon as it is loaded.
+            // By default the snapshot stores that the guest is stopped, and the loaded guest would
+            // stay stopped. With this setting the guest runs as soon as it is loaded.
             let state = "migration.store-global-state=off";
             words.extend(["-qmp", &*at, "-global", state].map(OsString::from));
         }

@@ -36,7 +36,7 @@ pub(crate) struct Machine {
     pub(crate) started: Instant,
     /// The lines that the guest writes to its port.
     lines: Receiver<String>,
-    /// The other direction of the port.
+    /// The direction of the port from the host to the guest.
     port: ChildStdin,
 }
 
@@ -126,7 +126,8 @@ impl Machine {
                     if let Line::Ready(next) = line
                         && let Some((_, block)) = unsent.next_if(|(at, _)| *at == next)
                     {
-                        // If QEMU has exited, its status tells why.
+                        // A write fails if QEMU has exited. The caller then reports the exit status
+                        // of QEMU.
                         let _ = self.port.write_all(block);
                     }
                     record.add_line(line);

@@ -78,7 +78,7 @@ impl Record {
     /// Adds a line of the guest's report.
     pub(crate) fn add_line(&mut self, line: Line) {
         match line {
-            // A request for a block is answered by `boot`.
+            // `Machine::listen` answers a request for a block.
             Line::Ready(_) => {}
             Line::Release(release) => self.release = Some(release),
             Line::Step(_, step) => {

@@ -1,6 +1,7 @@
 //! Snapshots of booted guests. Most guests of the tests have one of a few kernels, topologies and
-//! command lines. The process boots a guest of each kind once, saves its memory and devices while
-//! it waits for its steps, and starts the other guests from there, in a twentieth of a boot.
+//! command lines. The process boots a guest of each kind once, and saves its memory and devices
+//! while it waits for its steps. The other guests start from this snapshot, in a twentieth of the
+//! time of a boot.
 
 use std::{
     collections::BTreeMap,
@@ -22,14 +23,14 @@ use crate::{
     program,
 };
 
-/// Limit of QEMU's rate while it saves: none.
+/// Limit of the rate at which QEMU saves a guest, bytes/s: a limit that is never reached.
 const RATE_MAX: u64 = 1 << 40;
 /// Interval at which QEMU is asked whether it has saved the guest.
 const POLL: Duration = Duration::from_millis(10);
 /// Time limit of a reply of QEMU.
 const REPLY_MAX: Duration = Duration::from_secs(300);
 
-/// A saved guest. Its file has no name, so it is gone when the process ends.
+/// A saved guest, in a file without a name: the kernel frees the file when this process ends.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     file: File,
@@ -79,8 +80,8 @@ impl Snapshot {
         let mut monitor = Monitor::connect(&socket)?;
         monitor.execute("qmp_capabilities", json!({}))?;
         monitor.execute("migrate-set-parameters", json!({ "max-bandwidth": RATE_MAX }))?;
-        // QEMU can save a running guest, but of some 80 such snapshots one was inconsistent: its
-        // kernel crashed at the first interrupt.
+        // Stop the guest first. QEMU can save a running guest, but of some 80 such snapshots one
+        // was inconsistent: its kernel crashed at the first interrupt.
         monitor.execute("stop", json!({}))?;
         let uri = format!("exec:cat > {}", snapshot.path());
         monitor.execute("migrate", json!({ "uri": uri }))?;

@@ -359,7 +359,7 @@ fn pages(line: &str) -> Vec<(u32, u64)> {
     words.map(pair).collect()
 }
 
-// --- Other programs, other ends -----------------------------------------------------------------
+// --- Other programs, and boots that fail --------------------------------------------------------
 
 fn one() -> Topology {
     Topology::named("one-node").unwrap()

@@ -63,7 +63,7 @@ const TUNERS: [&str; 2] = ["consist", "temporal"];
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
-// --- The questions ------------------------------------------------------------------------------
+// --- Steps that try the features ----------------------------------------------------------------
 
 /// A file or folder of DAMON, below the first kdamond.
 fn damon(path: &str) -> String {
@@ -142,7 +142,7 @@ fn errno(why: &str) -> &str {
     names.iter().find(|(number, _)| why.ends_with(number)).map_or(why, |(_, name)| name)
 }
 
-// --- The answers --------------------------------------------------------------------------------
+// --- Results of the steps -----------------------------------------------------------------------
 
 /// The results in a guest's report. `of` returns the output or the error of a step by its text and
 /// its 0-based position among the steps with this text.
@@ -306,7 +306,7 @@ fn damons(answers: &Answers) -> Vec<(&'static str, String)> {
     ]
 }
 
-// --- The page -----------------------------------------------------------------------------------
+// --- The page docs/kernels.md -------------------------------------------------------------------
 
 fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md")
