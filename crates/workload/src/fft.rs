@@ -67,7 +67,8 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
     let turns = (0.3 * length) as u64;
-    // A small negative angle stays negative, instead of becoming nearly a whole turn.
+    // Angles are from minus half a turn to half a turn. An angle just below a whole turn is a small
+    // negative angle: its sine then has no cancellation.
     let angle = |steps: u64| {
         let steps = (steps % steps_all) as f64;
         TAU * if 2.0 * steps > length { steps - length } else { steps } / length

@@ -49,7 +49,7 @@ impl Qft {
     /// Allocates the largest state vector that is at most the footprint.
     ///
     /// # Errors
-    /// When the footprint is less than 8 qubits need, or memory cannot be allocated.
+    /// When the footprint is less than the amplitudes of 8 qubits, or memory cannot be allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("qft", footprint, BYTES << 8)?;
         let qubits = (footprint / BYTES).ilog2();
@@ -65,9 +65,9 @@ impl Qft {
     /// `is_inverse`, applies the inverse of both.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // `table` has the phases for the first piece of a block of amplitudes. In a later piece,
-        // each phase is the one in the table times `base`, the phase of the first amplitude of the
-        // piece.
+        // `table` has the phases for the first piece of a block of amplitudes. A phase in a later
+        // piece is the phase in the table times `base`, the phase of the first amplitude of the
+        // later piece.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));

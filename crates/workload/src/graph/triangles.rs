@@ -14,9 +14,8 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Vertices of a chunk. Each chunk is a task of its own, because after the renumbering the first
-/// vertices have most of the work: a thread that had begun a task of several chunks would not share
-/// it.
+/// Vertices of a chunk. Each chunk is a task of its own: after the renumbering the first vertices
+/// have most of the work, and other threads cannot take chunks from a task that has begun.
 const PART: usize = 64;
 
 /// The number of vertices in the sample whose degrees decide whether the graph is renumbered.

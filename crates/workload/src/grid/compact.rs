@@ -38,7 +38,7 @@ const TOLERANCE: f64 = 1e-10;
 /// The field and the derivative, and the factors of the tridiagonal matrix.
 #[derive(Debug)]
 pub struct Compact {
-    /// A round starts in one array and ends in the other.
+    /// Two arrays: a round reads the field from one, and leaves the derivative in the other.
     fields: [Array; 2],
     line: Line,
     rounds: u32,

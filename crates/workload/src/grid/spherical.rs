@@ -30,7 +30,7 @@ const ITERATIONS: u32 = 20;
 /// updates 4, the preconditioned scalar product 3, the direction 3.
 const FLOPS: u64 = 25;
 
-/// The outer radius of the shell; the inner one is 1.
+/// The outer radius of the shell. The inner radius is 1.
 const RADIUS: f64 = 2.5;
 
 /// Largest error that `verify` accepts of an element of the residual, as a fraction of the diagonal
