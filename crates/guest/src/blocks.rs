@@ -41,7 +41,8 @@ pub fn pack(files: &[(String, String)]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// The port cannot be used, the message is not one of [`pack`], or a file cannot be written.
+/// The port cannot be used, the message does not have the format of [`pack`], or a file cannot be
+/// written.
 pub fn receive(port: &File) -> io::Result<()> {
     let mut settings = tcgetattr(port)?;
     settings.make_raw();

@@ -153,7 +153,8 @@ mod tests {
         feeder.send(&fed(1));
         for read_bytes in [2, 3] {
             let listener = UnixListener::bind(&path).unwrap();
-            // The first write only discovers that the last listener is gone.
+            // After a restart of the listener, the first write fails and its line is dropped. The
+            // second write connects to the new listener.
             feeder.send(&fed(0));
             feeder.send(&fed(read_bytes));
             let mut lines = BufReader::new(listener.accept().unwrap().0).lines();

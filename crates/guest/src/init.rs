@@ -170,8 +170,8 @@ impl Started {
         let mut bytes_seen = None;
         while Instant::now() < deadline {
             let ended = program.child.try_wait()?;
-            // Read after `try_wait`, because the awaited line may be the last before the exit.
-            // Output that has not grown is not read again.
+            // The output is read after `try_wait`, because the awaited line may be the last line
+            // before the exit. Output that has not grown is not read again.
             let bytes = fs::metadata(output(name))?.len();
             let has_grown = bytes_seen.replace(bytes) != Some(bytes);
             if !has_grown && ended.is_none() {

@@ -244,8 +244,8 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies line 0, which has the number of the round, and one of the other lines. Each
-        // round verifies another one of them.
+        // Verifies line 0, which has the number of the round, and one further line, which differs
+        // from round to round.
         let line = 1 + round as usize % (LINES - 1);
         for (page, bytes) in memory.chunks_exact_mut(PAGE_BYTES).enumerate() {
             if read(bytes, 0) != round || read(bytes, line) != stamp(page, line) {
@@ -324,7 +324,7 @@ impl<'a> Awaited<'a> {
         Self { weights, above: None, sampled: None }
     }
 
-    /// Prints the first of the weights if they are reached.
+    /// Prints the first of the weights if the placement has reached them.
     fn report(&mut self, memory: &Memory, out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
         if self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {
