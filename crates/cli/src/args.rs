@@ -308,7 +308,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// The same as plain values.
+    /// The output options as plain values, for code that does not know clap.
     pub(crate) fn options(&self) -> OutputOptions<'_> {
         OutputOptions { json: self.json, csv: self.csv, output: self.output.as_deref() }
     }
@@ -356,7 +356,7 @@ fn policies() -> impl Iterator<Item = PossibleValue> {
     PolicyKind::ALL.iter().map(|(_, name, does)| PossibleValue::new(*name).help(*does))
 }
 
-/// Parses the name of a policy, or a command as policy.
+/// Parses a policy: the name of a built-in policy, or `exec:COMMAND` for a command as the policy.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyParser;
 
@@ -394,7 +394,7 @@ pub(crate) fn command() -> clap::Command {
     help::refilled(Cli::command())
 }
 
-/// The command line in `arguments`.
+/// Parses the command line `arguments`, whose first element is the name of the program.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments = help::help_verb(arguments.into_iter().collect());
     let verb = verb_of(&arguments);
@@ -417,7 +417,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli
     })
 }
 
-/// The command with the verb at the start of `arguments`, and its subcommand if one is named.
+/// The name of the program, the verb in `arguments` and its subcommand, if any: `interleaf simulate
+/// card`.
 fn verb_of(arguments: &[OsString]) -> String {
     let mut command = command();
     let mut words = vec!["interleaf".to_string()];
@@ -429,7 +430,7 @@ fn verb_of(arguments: &[OsString]) -> String {
     words.join(" ")
 }
 
-/// Turns a tip of the parser into a hint.
+/// Converts a tip of clap to a hint.
 fn hint(tip: &str) -> String {
     match tip.strip_prefix("[possible values: ").and_then(|rest| rest.strip_suffix(']')) {
         Some(values) => format!("write one of {values}"),
@@ -437,13 +438,13 @@ fn hint(tip: &str) -> String {
     }
 }
 
-/// Checks whether `problem` is about a negative number, which the parser takes for an option.
+/// True if `problem` is about a negative number, which clap takes for an option.
 fn is_negative(problem: &str) -> bool {
     let number = problem.split("argument '-").nth(1);
     number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '.'))
 }
 
-/// An error of the command line in the form of all errors: the problem, and a hint.
+/// Converts an error of clap to a failure: the problem, and a hint.
 fn refused(error: &clap::Error, verb: &str) -> Failure {
     let text = error.render().to_string();
     let usage = text.find("\n\nUsage:").or_else(|| text.find("\n\nFor more information"));
@@ -457,7 +458,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let is_replaced = own.is_some();
     let tips = tips.iter().filter(|tip| !is_replaced || !nearest::is_about_names(tip));
     let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
-    // Parsers of this crate write `PROBLEM: write HINT`.
+    // Value parsers of this crate return errors of the form `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation
         && let Some(at) = problem.rfind(": write ")

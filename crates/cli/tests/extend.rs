@@ -108,8 +108,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Freeing the blocks of a store can take minutes. A killed program exits without waiting for that,
-/// because the releaser process frees the blocks.
+/// Freeing the blocks of a store can take minutes. A killed program exits before the blocks are
+/// freed, because the releaser process frees them.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();

@@ -180,7 +180,7 @@ fn the_combined_figures_follow_from_those_of_the_demands() {
     assert_eq!(shares.count(), 2);
 }
 
-/// Two equal demands give the same plan as one of them.
+/// Two equal demands give the same plan as a single such demand.
 #[test]
 fn two_equal_demands_are_like_one() {
     let folder = tempfile::tempdir().unwrap();

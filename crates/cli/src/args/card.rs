@@ -177,13 +177,13 @@ fn bytes(text: &str) -> Result<u32, String> {
     })
 }
 
-/// A help text with a default time in ns.
+/// Appends a default time to a help text. `ns` is the time in ns, which the text shows in ms.
 fn with_default(text: &str, ns: u64) -> String {
     format!("{text} [default: {}ms]", ns as f64 * 1e-6)
 }
 
 impl FioArgs {
-    /// The options that are set, but for the depths.
+    /// The options of fio that the user gave, except the queue depths.
     pub(crate) fn options(&self) -> FioOptions {
         FioOptions {
             rw: self.rw,

@@ -7,7 +7,7 @@ use interleaf_model::units::{Bytes, Percent, Time};
 use regex_lite::Regex;
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example for missing options.
+/// The example that errors about missing options show.
 pub(super) const EXAMPLE: &str = "write for example interleaf compare before.json after.json, or \
      interleaf compare --a plain --b weights=3:1 -- ./solver input.dat";
 
@@ -88,7 +88,7 @@ pub(crate) struct ConfigurationArgs {
 }
 
 impl ConfigurationArgs {
-    /// The configurations in their order.
+    /// The configurations of the options `--a` to `--f`, in this order.
     pub(crate) fn all(&self) -> Vec<Configuration> {
         let all = [&self.a, &self.b, &self.c, &self.d, &self.e, &self.f];
         all.into_iter().flatten().cloned().collect()

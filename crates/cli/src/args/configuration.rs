@@ -8,13 +8,13 @@ use std::path::PathBuf;
 /// The name of the configuration that changes nothing.
 const PLAIN: &str = "plain";
 
-/// The start of a key that sets a variable of the environment.
+/// The prefix of a key that sets an environment variable of the command.
 const VARIABLE: &str = "env:";
 
-/// A folder on a drive, for extended memory.
+/// The store of a configuration with extended memory.
 const STORE: &str = "/var/tmp";
 
-/// The keys.
+/// The keys of the settings.
 const KEYS: [&str; 10] = [
     "name",
     "weights",
@@ -48,7 +48,7 @@ pub(super) fn configuration(text: &str) -> Result<Configuration, String> {
     found.configuration(text)
 }
 
-/// Splits a list into keys and values.
+/// Splits the text of a configuration into keys and values.
 fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
     let mut settings: Vec<(&str, String)> = vec![];
     for part in text.split(',') {
@@ -74,7 +74,7 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
     Ok(settings)
 }
 
-/// The settings of a configuration as they are written.
+/// The settings of a configuration that were parsed so far.
 #[derive(Default)]
 struct Parts {
     configuration: Configuration,
@@ -136,7 +136,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The configuration, if its settings go together.
+    /// Returns the configuration. Fails if two of its settings exclude each other.
     fn configuration(mut self, text: &str) -> Result<Configuration, String> {
         if let [first, second, ..] = self.placements[..] {
             return Err(format!("{first} and {second} both place the pages: write one of them"));
@@ -156,7 +156,8 @@ impl Parts {
     }
 }
 
-/// The most similar name, for the end of a sentence.
+/// Returns a suggestion for the end of an error message: the known name that is most similar to
+/// `wrong`. Empty if no name is similar.
 fn guess(wrong: &str, known: &[&str]) -> String {
     similar(wrong, known).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
 }

@@ -11,7 +11,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
-/// The highest budget: frames have 32-bit numbers.
+/// The largest budget, bytes. It is below 2^32 frames of 4 KiB, because frames have 32-bit numbers.
 const DRAM_MAX: u64 = 15 << 40;
 
 /// Runs a command that needs more memory than the machine has: its large allocations live on a
@@ -209,7 +209,7 @@ fn dram(text: &str) -> Result<Dram, String> {
     Err(format!("{text} is not between 4MiB and 15TiB: write a size such as 8GiB"))
 }
 
-/// Sizes on nodes: `node0=4GiB,node1=4GiB`.
+/// Parses the budget of each node: `node0=4GiB,node1=4GiB`.
 fn dram_by_node(text: &str) -> Result<Dram, String> {
     let example = "write for example node0=4GiB,node1=4GiB";
     let mut shares: Vec<(u32, Bytes)> = vec![];

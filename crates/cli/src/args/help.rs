@@ -1,9 +1,10 @@
-//! Texts of help: paragraphs that the parser wraps, the short and the long help, `help VERB`.
+//! Help texts: joins the lines of paragraphs, so that clap wraps the paragraphs; makes the short
+//! help from the long help; and rewrites `help VERB`.
 
 use std::ffi::OsString;
 
-/// Joins the lines of each paragraph of the help of a command and of its subcommands, so that the
-/// parser wraps it at the width of the terminal. The short help has the first sentence.
+/// Joins the lines of each paragraph of the help of a command and of its subcommands, so that clap
+/// wraps the paragraph at the width of the terminal. The short help is the first sentence.
 pub(super) fn refilled(mut command: clap::Command) -> clap::Command {
     let long = command.get_long_about().or(command.get_about());
     if let Some(long) = long.map(|text| unfilled(&text.to_string())) {
@@ -38,7 +39,7 @@ fn first_sentence(text: &str) -> String {
     paragraph[..end].trim_end_matches('.').to_string()
 }
 
-/// `help VERB` as `VERB --help`; other arguments as they are.
+/// Rewrites `help VERB` to `VERB --help`. Other arguments stay as they are.
 pub(super) fn help_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|word| word == "help") {
         arguments.remove(1);

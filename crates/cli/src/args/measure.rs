@@ -271,13 +271,13 @@ impl From<PagesChoice> for Pages {
     }
 }
 
-/// Mixes by name.
+/// A list of traffic mixes, each given by its name or by its read share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
 
-/// The minimum memory of a measurement: less fits into private caches.
+/// Minimum size of a buffer, bytes. A smaller buffer would fit into a private cache.
 const BUFFER_MIN: u64 = 64 << 10;
-/// The maximum: far above any machine.
+/// Maximum size of a buffer, bytes: far above the memory of any machine.
 const BUFFER_MAX: u64 = 1 << 50;
 
 fn buffer(text: &str) -> Result<Bytes, String> {
@@ -334,7 +334,7 @@ fn mixes(text: &str) -> Result<Mixes, String> {
     })
 }
 
-/// A range in steps, `50..100/10`, or a list, `50,75,100`; percent either way.
+/// Parses read shares in percent: a range with a step, `50..100/10`, or a list, `50,75,100`.
 fn read_shares(text: &str) -> Result<Mixes, String> {
     let wrong = || {
         format!(
@@ -356,7 +356,8 @@ fn read_shares(text: &str) -> Result<Mixes, String> {
     mixes.filter(|mixes| !mixes.is_empty()).map(Mixes).ok_or_else(wrong)
 }
 
-/// The traffic whose reads are `percent` of the controller's bytes, by MLC's name where it has one.
+/// The traffic with `percent` percent of reads among the bytes that the memory controller
+/// transfers. If a named mix of MLC has the same loads and stores, the result is this mix.
 fn of_share(percent: u32) -> Option<Traffic> {
     let exact = Traffic::of_read_share(percent, false).ok()?;
     let same = |it: &Traffic| {

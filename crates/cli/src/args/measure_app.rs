@@ -5,7 +5,7 @@ use clap::Args;
 use interleaf_model::units::Time;
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example for a missing option.
+/// The example that an error about a missing option shows.
 pub(super) fn hint(problem: &str) -> &'static str {
     match problem.contains("--demand") {
         true => "add --demand FILE, which it is for",
@@ -13,7 +13,8 @@ pub(super) fn hint(problem: &str) -> &'static str {
     }
 }
 
-/// Shortest and longest time between two samples of a command, s: shorter ones slow it down.
+/// Minimum and maximum interval between two samples of a command, s. Shorter intervals would slow
+/// the command down.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
 
 /// Records the machine while an application runs

@@ -1,16 +1,17 @@
-//! The name that a user may have meant: verbs, options and values of options.
+//! Suggestions for misspelled verbs, options and values of options.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use interleaf_console::Failure;
 use interleaf_model::format::names::suggestion;
 use std::ffi::OsString;
 
-/// True for a tip of the parser that [`nearest`] replaces: a similar name or a list of all.
+/// True for a tip of clap that [`nearest`] replaces: a similar name, or the list of all values.
 pub(super) fn is_about_names(tip: &str) -> bool {
     tip.contains("similar") || tip.starts_with("[possible values")
 }
 
-/// The known name that is nearest to a wrong verb, option or value, and where all are listed.
+/// The hint for a wrong verb, option or value: the most similar known name, and the known names or
+/// the command that lists them.
 pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -45,8 +46,8 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     }
 }
 
-/// The error for a misspelled option before the command of a verb. Without it the parser would take
-/// the misspelled option for the command.
+/// The error for a misspelled option before the command of a verb. Without this check, clap would
+/// take the misspelled option for the command.
 pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Failure> {
     let command = command_of(verb);
     command.get_arguments().find(|argument| argument.is_trailing_var_arg_set())?;
@@ -91,7 +92,8 @@ pub(super) fn subcommands(verb: &str) -> Vec<String> {
     command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
 }
 
-/// The option for a built-in name that is an argument of its own.
+/// The hint for a built-in name that was given as an argument without its option: the option that
+/// takes this name.
 fn option_of(command: &clap::Command, name: &str) -> Option<String> {
     let lists = [
         ("platform", interleaf_catalog::platform_names()),
@@ -116,7 +118,7 @@ fn nearest_option(command: &clap::Command, wrong: &str, verb: &str) -> Option<St
 /// The definition of a verb or subcommand, such as `interleaf simulate card`.
 fn command_of(verb: &str) -> clap::Command {
     let mut found = super::command();
-    // Building passes global options on to the subcommands.
+    // `build` passes global options on to the subcommands.
     found.build();
     for word in verb.split(' ').skip(1) {
         let Some(known) = found.find_subcommand(word).cloned() else { break };

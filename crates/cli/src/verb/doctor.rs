@@ -33,8 +33,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // A capture has the files that were read before it. `balance` needs these files, which no
-        // check of a capability reads.
+        // A capture has the files that were read before the capture. Read the files that `balance`
+        // needs, because no check of a capability reads these files.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }

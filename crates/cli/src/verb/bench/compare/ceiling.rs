@@ -37,7 +37,7 @@ pub(super) fn find(
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
     // The time of a round without waits for the drive. Its estimate is the fastest round on any
-    // kind of memory. Without noise, the fastest round is one on DRAM.
+    // kind of memory. Without noise, this is a round on DRAM.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);

@@ -33,11 +33,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins the sweep in `file`, of whose `cases` cases an earlier run computed `done`.
+    /// Begins the sweep in `file`. An earlier run has computed `done` of its `cases` cases.
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);
-        // The rows of an earlier run say nothing about the rate of this one.
+        // The rows of an earlier run are not counted in the rate of this run.
         bar.reset_eta();
         Self {
             bar,
