@@ -84,7 +84,7 @@ pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// Faults so far.
+    /// The number of faults so far, which is the time of the history.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
@@ -95,7 +95,7 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// Time of the last fault of the thread.
+    /// Time of the last fault of the thread, in faults of all threads ([`History::now`]).
     last_fault: u64,
     /// Position of the last entry of the thread.
     last_entry: Option<LogPosition>,
@@ -106,7 +106,7 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// Time of the last correct prediction.
+    /// Time of the last correct prediction, in faults of all threads ([`History::now`]).
     last_hit: u64,
     /// Correct predictions, minus wrong predictions.
     confidence: u32,

@@ -57,8 +57,8 @@ const ROWS_BEHIND_MAX: i64 = 512;
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// In one row of this many, no page is mapped early, so that faults show which columns are touched.
-/// In all other rows, ready pages are mapped before they are touched.
+/// One row among this number of rows is not mapped early: its faults show which columns are
+/// touched. In all other rows, resident pages are mapped before they are touched.
 const SHOWN_ONE_IN: i64 = 16;
 
 /// A block is suspended after this number of faults outside of the block. A new block that would
@@ -70,7 +70,7 @@ const EXPIRES_AFTER: u64 = 512;
 pub struct Matrices {
     limits: Limits,
     blocks: Vec<MatrixBlock>,
-    /// Faults so far.
+    /// The number of faults so far, which is the time of the blocks.
     now: u64,
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
@@ -83,7 +83,7 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the block.
+    /// Time of the last fault of the block, in faults of all threads ([`Matrices::now`]).
     last_fault: u64,
     region: Range<Page>,
     /// First byte of row 0.
@@ -112,7 +112,8 @@ struct MatrixBlock {
 struct RecentColumns {
     since: i64,
     faults: u32,
-    /// The range of touched columns: the first, and the end, which is not touched.
+    /// The touched columns, bytes from the first column of the block: the first touched column, and
+    /// the column after the last.
     columns: (i64, i64),
     /// The largest number of rows by which a fault was behind the highest touched row.
     rows_behind: i64,
@@ -244,8 +245,8 @@ impl Matrices {
         })
     }
 
-    /// Prefetched pages of a block were dropped untouched: the depth of the block is halved, or the
-    /// block is removed.
+    /// Reacts to wasted pages of a block (prefetched pages that were dropped untouched): halves the
+    /// depth of the block, or removes the block.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let Some(index) = self.blocks.iter().position(|block| block.id == id) else { return };
         let block = &mut self.blocks[index];

@@ -46,7 +46,7 @@ const GAP_MAX: u64 = 16;
 pub struct Streams {
     limits: Limits,
     table: Vec<Stream>,
-    /// Faults so far.
+    /// The number of faults so far, which is the time of the streams.
     now: u64,
     last_id: u32,
     /// Confidence of the stream of the last fault, if it suffices for a prefetch.
@@ -93,7 +93,7 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the stream.
+    /// Time of the last fault of the stream, in faults of all threads ([`Streams::now`]).
     last_fault: u64,
     /// The current run.
     run: Range<Page>,
@@ -168,7 +168,8 @@ impl Streams {
         Some(Prefetch { stream: stream.id, pages: next.collect(), map_early: vec![] })
     }
 
-    /// Prefetched pages of a stream were dropped untouched: the depth of the stream is halved.
+    /// Reacts to wasted pages of a stream (prefetched pages that were dropped untouched): halves
+    /// the depth of the stream.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let initial = self.limits.initial;
         self.throttle.on_wasted(pages.end - pages.start);

@@ -22,7 +22,7 @@ pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
     /// Number of equal ranges, keyed by their start and end.
     counts: BTreeMap<(Page, Page), u32>,
-    /// Upper bound of the length of a range.
+    /// Upper bound of the length of a range, pages.
     longest: u64,
     pages: u64,
 }
