@@ -255,7 +255,7 @@ mod tests {
             assert!((found.written_bytes - read / 2.0).abs() < 0.1, "{budget}: {found:?}");
         }
         assert_eq!(curve.at(128 * MIB), Traffic::default());
-        // Of several runs, that with the largest budget gives the traffic at larger budgets.
+        // Of several runs, the run with the largest budget gives the traffic at larger budgets.
         let curve = curve_of_runs(128 * MIB, &[point(96, 22.0), point(64, 72.0)], 0.0);
         assert!((curve.at(80 * MIB).read_bytes - 47.0).abs() < 0.1);
         assert!((curve.at(127 * MIB).read_bytes - 8.4).abs() < 0.1);
