@@ -31,7 +31,7 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) struct Child {
     program: String,
     process: process::Child,
-    /// `None` once stdin was closed.
+    /// The stdin of the process; `None` after it was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
     /// The number of answers read from stdout, for the line number in errors.

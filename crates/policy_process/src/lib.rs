@@ -112,7 +112,7 @@ impl PolicyProcesses {
 
 /// The policy of one domain: its decisions are the answers of the process.
 struct ProcessPolicy {
-    /// `None` after a failure or a request to stop.
+    /// The process; `None` after a failure or a request to stop.
     child: Option<Child>,
     start: Vec<f64>,
     processes: PolicyProcesses,
