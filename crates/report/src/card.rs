@@ -73,8 +73,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// The best point of a single card. For several cards, each other card's largest difference from
-/// the first card.
+/// The best point of a single card. If there are several cards, the largest difference of each
+/// further card from the first card.
 fn comparison(document: &CardDocument) -> String {
     let Some(first) = document.cards.first() else { return "no card was simulated".into() };
     let of = |card: &CardSettings| {
