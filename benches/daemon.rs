@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
         // `cargo bench` passes `--bench`, and the name of a benchmark if one was requested. If
-        // another benchmark was requested, this one ends.
+        // another benchmark was requested, the benchmark `daemon` ends.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }

@@ -53,10 +53,10 @@ enum How {
     Move,
 }
 
-/// The state of the fault handlers. It is static, because a handler of SIGBUS has no argument for
-/// it. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the memory that is
-/// touched and of its content. `BYTES` is the size of a piece, and `CALL` the number of the ioctl
-/// that maps a piece. `IS_OVER` ends the handling thread.
+/// The state of the fault handlers. The state is static, because a handler of SIGBUS gets no
+/// argument of the program. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the
+/// memory that is touched and of its content. `BYTES` is the size of a piece, and `CALL` the number
+/// of the ioctl that maps a piece. `IS_OVER` ends the handling thread.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
