@@ -125,7 +125,7 @@ fn follow() {
         return;
     }
     inside(|| {
-        // Only one thread at a time changes credentials, and none during a fork.
+        // Credentials are changed by one thread at a time, and not during a fork.
         let _start = state::hold_start();
         let threads = thread::running();
         if threads.is_empty() {

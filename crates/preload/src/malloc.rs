@@ -15,8 +15,8 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::ptr;
 
-/// The distance of a large block from the start of its first page, as in the C library, bytes. It
-/// is also the least alignment of a block.
+/// The distance of a large block from the start of its first page, as in the C library, bytes. This
+/// distance is also the least alignment of a block.
 const HEADER: usize = 16;
 
 /// Allocates a zeroed block from the pager. If the pager does not take the block, allocates by
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // A process that the pager does not serve does not have the block: nothing is freed.
+        // The pager does not serve this process, so the block is not mapped here: nothing is freed.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();

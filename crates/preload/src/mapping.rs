@@ -91,8 +91,8 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// Maps memory at addresses that overlap the address range of regions. The pager maps it if
-/// `can_extend` is true and all addresses are in that range, else the kernel.
+/// Maps memory at addresses that overlap the address range of regions. If `can_extend` is true and
+/// all addresses are in that range, the pager maps the memory. Otherwise the kernel maps it.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,
@@ -115,8 +115,8 @@ fn map_over(
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The pager's reservation occupies the addresses, so the kernel would not map them without
-        // replacement.
+        // The addresses are free for the program, but the pager's reservation occupies them. The
+        // kernel would therefore refuse to map them without replacement.
         return errno::unmapped(libc::ENOMEM);
     }
     pager.leave_to_kernel(&within);

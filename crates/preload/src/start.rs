@@ -143,7 +143,8 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // All unextended allocations together count as one large allocation.
+    // All unextended allocations together count as one large allocation, so their sum is compared
+    // with the minimum size too.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }
