@@ -216,7 +216,7 @@ impl Compared {
     }
 }
 
-/// The end of a run.
+/// The outcome of a run: its measurements, a signal, or its failure.
 enum RunEnd {
     Done(ComparedRun),
     Signal(i32),

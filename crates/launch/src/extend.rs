@@ -104,7 +104,7 @@ pub struct ExtendOptions {
     pub quiet: bool,
 }
 
-/// A command after its checks.
+/// A command, and the results of its checks.
 pub struct Prepared {
     /// The document of a dry run: the settings of the session, and the results of the checks.
     pub plan: ExtendPlanDocument,

@@ -20,7 +20,7 @@ const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 /// A configuration under which a command is run. The default runs the command unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
-    /// The name in results.
+    /// The name of the configuration in results.
     pub name: Option<String>,
     /// The whole configuration as the user wrote it.
     pub setting: String,
@@ -41,21 +41,21 @@ pub enum MemoryChoice {
     /// The placement is not changed.
     #[default]
     Unchanged,
-    /// `interleaf run --weights`.
+    /// Pages are interleaved by weights, as by `interleaf run --weights`.
     Weights { weights: Weights, nodes: Option<String> },
-    /// `interleaf run --policy`.
+    /// A policy steers the pages, as with `interleaf run --policy`.
     Policy(String),
-    /// `interleaf extend --dram`.
+    /// Large allocations are extended, as by `interleaf extend --dram`.
     Extended { dram: Bytes, store: PathBuf },
 }
 
 /// Transparent huge pages of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// For all memory that can have huge pages. If the machine's setting is `madvise`, only for
-    /// memory of glibc's `malloc`.
+    /// All memory that can have huge pages. If the machine's setting is `madvise`, only memory of
+    /// glibc's `malloc`.
     Always,
-    /// For no memory.
+    /// No memory has huge pages.
     Never,
 }
 
@@ -125,8 +125,8 @@ impl Configuration {
                 }
             }
         }
-        // A variable that the user sets overrides the value that `threads` or `huge_pages` gives
-        // it.
+        // A variable that the user sets has precedence over the value from `threads` or
+        // `huge_pages`.
         variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
         variables.extend(self.variables.iter().cloned());
         Ok(variables)

@@ -165,8 +165,8 @@ fn estimated(name: &str, run: Option<&Run>) -> String {
     format!("{name}: the time in DRAM {how}; give the measured time with --time-in-dram")
 }
 
-/// Returns the number of pages that threads waited for: the pages read without the prefetched ones,
-/// at most the number of major faults.
+/// Returns the number of pages that threads waited for: the pages read minus the prefetched pages,
+/// but at most the number of major faults.
 fn demand_reads(counts: &CountsDocument) -> f64 {
     let major = counts.faults.saturating_sub(counts.soft_faults) as f64;
     let demand = counts.read_bytes as f64 / PAGE_BYTES - counts.prefetched_pages as f64;
@@ -377,8 +377,9 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     Ok(curve_of_runs(footprint, &points, demand_share))
 }
 
-/// The drive of the runs: the measured stores, or else a drive whose rate is the traffic of the
-/// first run divided by the run's time beyond the compute time. Without a run, the rate is 1 GB/s.
+/// The drive of the runs: the measured stores. Without stores, a drive whose rate is the traffic of
+/// the first run divided by the time that the run took beyond its compute time, or 1 GB/s without a
+/// run.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);
@@ -401,7 +402,7 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     })
 }
 
-/// Budgets from an eighth of the footprint to all of it.
+/// Budgets up to the footprint, in steps of an eighth of the footprint.
 fn budgets(curve: &MissCurve) -> impl Iterator<Item = u64> {
     let footprint = curve.footprint_bytes();
     (1..=PARTS).map(move |part| footprint / PARTS * part)

@@ -68,7 +68,7 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
 }
 
 /// Returns the index in `chosen` of the node that is nearest to `node`: `node` itself if it is
-/// chosen. `all` has the nodes of the machine, in the order of the distances of a node.
+/// chosen. `all` has the nodes of the machine in the order of `Node::distances`.
 fn nearest(all: &[Node], node: &Node, chosen: &[(&Node, Option<u64>)]) -> usize {
     let distance = |to: &Node| {
         let column = all.iter().position(|other| other.id == to.id)?;
