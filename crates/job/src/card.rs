@@ -44,7 +44,7 @@ pub struct CardJob {
     /// True if the points become the curves of a platform. Default patterns and depths replace a
     /// missing load, and `fsync` is refused.
     pub for_curves: bool,
-    /// True if the options include `direct`.
+    /// True if the user gave fio's option `direct`, which bypasses the page cache.
     pub is_direct: bool,
 }
 

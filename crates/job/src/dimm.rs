@@ -17,8 +17,8 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The offered loads of a sweep, as fractions of the peak bandwidth. A point at the maximum load
-/// follows them.
+/// The offered loads of a sweep, as fractions of the peak bandwidth. The last point of the sweep is
+/// at the maximum load.
 const SWEEP: [f64; 19] = [
     0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
     0.82, 0.86,
@@ -213,8 +213,8 @@ impl DimmJob {
             let setup = Setup { mix: point.mix, ..self.setup.clone() };
             let of_part = |number: u32| {
                 check(progress)?;
-                // The accesses are divided evenly among the sub-channels. Each of the first
-                // sub-channels takes one access of the remainder.
+                // The accesses are divided evenly among the sub-channels. If there is a remainder,
+                // each of the first sub-channels gets one access more.
                 let rest = u64::from(u64::from(number) < self.requests % u64::from(parts));
                 let accesses = self.requests / u64::from(parts) + rest;
                 let mut energy = energy::CommandCounts::new(&setup.device);

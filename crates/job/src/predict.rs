@@ -44,9 +44,9 @@ pub enum Traffic<'a> {
 /// A prediction with all its options.
 #[derive(Clone, Debug)]
 pub struct PredictJob<'a> {
-    /// The machine.
+    /// The platform on which the traffic is predicted.
     pub platform: &'a Platform,
-    /// The traffic.
+    /// A mix or a workload.
     pub traffic: Traffic<'a>,
     /// The number of threads. Default: for a workload the threads of its runs, at most one for each
     /// core; for a mix as many as saturate the platform.

@@ -26,7 +26,7 @@ pub trait Cases: Sync {
     /// The number of cases.
     fn count(&self) -> usize;
 
-    /// The columns of a row. The last ones are the fingerprints.
+    /// The columns of a row. The last columns are the fingerprints.
     fn columns(&self) -> &'static [Column];
 
     /// The texts of everything that the rows depend on. Rows that were computed from another input
@@ -85,8 +85,8 @@ struct Head {
     schema: Spanned<String>,
 }
 
-/// The schema of a sweep file. `None` if the text cannot be parsed: the error appears when the
-/// whole file is read.
+/// The schema of a sweep file. `None` if the text cannot be parsed: the later parse of the whole
+/// file reports the error.
 fn head_of(text: &str) -> Option<Head> {
     toml::from_str(text).ok()
 }

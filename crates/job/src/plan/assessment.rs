@@ -85,8 +85,8 @@ fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Optio
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), rows[*at].cost]).collect();
-    // An unknown energy counts as infinite, so a configuration without it is never better in
-    // energy.
+    // An unknown energy counts as infinite, so a configuration with unknown energy is never better
+    // in energy.
     let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
     let by_energy: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), energy(&rows[*at])]).collect();

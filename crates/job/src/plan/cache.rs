@@ -27,8 +27,8 @@ use interleaf_model::{
 /// Number of budgets for which the miss curve has a point.
 const STEPS: u64 = 64;
 
-/// The share of the accesses that go to the hottest pages of the footprint. `pages` is the fraction
-/// of the footprint that these pages are, 0 to 1.
+/// The share of the accesses that go to the hottest pages of the footprint. `pages` is the size of
+/// these pages, as a fraction of the footprint, 0 to 1.
 fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,

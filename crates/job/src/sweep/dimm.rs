@@ -432,7 +432,8 @@ fn rows(
     document.points.iter().map(row).collect()
 }
 
-/// Formats a number with a decimal point. Without one, libraries may take its column for integers.
+/// Formats a number with a decimal point. Without the point, libraries may take its column for
+/// integers.
 fn decimal(value: f64) -> String {
     format!("{value:?}")
 }

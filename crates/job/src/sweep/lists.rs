@@ -83,7 +83,8 @@ pub(super) fn or_none<V, T>(
     values.iter().map(|value| read(value).map(Some)).collect()
 }
 
-/// The seeds of the list `seed`, or those from 1 to the number `seeds`; 1 without both.
+/// The seeds of the list `seed`, or the seeds from 1 to the number `seeds`. If the file has neither
+/// field, the only seed is 1.
 pub(super) fn seeds(
     toml: &TomlText<'_>,
     seed: &[Spanned<i64>],

@@ -133,7 +133,7 @@ pub enum Load {
     Scenario(Spanned<String>),
 }
 
-/// A policy of the file, with its weights.
+/// A policy that the sweep file lists, with its weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChoice {
     /// The policy.

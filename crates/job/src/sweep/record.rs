@@ -16,7 +16,7 @@ pub struct Record {
     target: Option<PathBuf>,
     /// The first line: the names of the columns.
     header: String,
-    /// Fingerprint of the sweep's input. Each row has it as a column.
+    /// Fingerprint of the sweep's input. A column of each row has this fingerprint.
     sweep: String,
     /// True for each case whose rows were in the file when the record was opened.
     before: Vec<bool>,

@@ -154,7 +154,7 @@ fn curve_error(case: &Case) -> f64 {
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
     let (task, done) = (&scenario.tasks[at], &outcome.tasks[at]);
     let optional = |value: Option<f64>| {
-        // Every number gets a decimal point. Without one, libraries may take the column for
+        // Every number gets a decimal point. Without the point, libraries may take the column for
         // integers.
         value.map_or(String::new(), |value| format!("{:?}", interleaf_record::rounded(value)))
     };
