@@ -10,8 +10,8 @@ use crate::qemu;
 pub enum Series {
     /// The latest installed release with this major and minor number.
     Of(u32, u32),
-    /// The latest installed release of all. It is at least 7.0, so that it differs from every other
-    /// tested series.
+    /// The latest of all installed releases. Its version must be at least 7.0, so that the kernel
+    /// differs from every other tested series.
     Newest,
 }
 

@@ -41,8 +41,8 @@ impl Unpacked {
         ]
     }
 
-    /// The folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). It has no
-    /// modules, because those of an installed QEMU are of another version.
+    /// The folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). The folder has
+    /// no modules, because the modules of an installed QEMU have another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")

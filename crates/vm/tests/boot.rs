@@ -133,8 +133,8 @@ fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// The weights are 32 pages, divided among the nodes by their shares of the bandwidth. The kernel
-/// rounds each weight down, and cancels common factors.
+/// The kernel divides 32 pages among the nodes by their shares of the bandwidth, rounds each weight
+/// down, and cancels common factors.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
@@ -407,8 +407,8 @@ fn a_panic_before_a_snapshot_is_reported() {
     assert!(why.contains("Unable to mount root"), "{why}");
 }
 
-/// Each guest gets the files that it alone has, in several blocks, and not those of another guest
-/// of the same snapshot.
+/// Each guest gets its own files, in several blocks, and no file of another guest that starts from
+/// the same snapshot.
 #[test]
 fn guests_of_a_snapshot_have_their_own_files() {
     for name in ["first", "second"] {

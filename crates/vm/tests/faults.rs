@@ -152,8 +152,8 @@ fn signals_end_the_daemon_and_settings_are_restored() {
     });
 }
 
-/// A killed daemon does not restore its settings. The next daemon restores them and continues.
-/// Without a next daemon, `--restore` restores them.
+/// A killed daemon does not restore its settings. The next daemon restores these settings, and
+/// continues. Without a next daemon, `--restore` restores the settings.
 #[test]
 fn settings_of_a_killed_daemon_are_restored() {
     let state = format!("read {ADMIN}/0/state");
@@ -296,7 +296,8 @@ fn the_protected_are_left_alone() {
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
     let of_all = "interleaf balance --stop-rivals --config /machine.toml";
-    // Two targets, because the pages pass 40:60 on their way from 60:40 to 20:80.
+    // The step waits for two targets, because the pages pass 40:60 on their way from 60:40 to
+    // 20:80.
     let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(

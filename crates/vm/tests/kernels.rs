@@ -344,7 +344,7 @@ fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Boots the kernel and compares the results with the page.
+/// Boots the kernel and compares the results with the page docs/kernels.md.
 #[expect(clippy::explicit_write, reason = "the test harness keeps what macros print")]
 fn holds(series: Series) {
     let Some(record) = harness::guest_record(series, "two-nodes-hmat", &steps()) else { return };

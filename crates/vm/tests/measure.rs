@@ -137,7 +137,8 @@ fn pages_are_placed_one_by_one() {
     });
 }
 
-/// After a signal, the points measured before it are on disk and the weights are restored.
+/// After a signal, the record has the points that were measured before the signal, and the weights
+/// are restored.
 #[test]
 fn a_signal_leaves_a_record_and_no_weights() {
     let start = format!(
@@ -161,7 +162,7 @@ fn a_signal_leaves_a_record_and_no_weights() {
     nothing_changed(&record);
 }
 
-/// A killed run cannot restore settings. The next run restores them, or `--restore` does.
+/// A killed run cannot restore settings. The next run or `--restore` restores them.
 #[test]
 fn settings_of_a_killed_measurement_are_restored() {
     let start = format!(

@@ -45,7 +45,7 @@ fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
 /// exact, because `touch` maps whole rounds of interleaving.
 fn weights_are_exact(series: Series) {
     let three = "run interleaf run --weights 3:1 -- touch 64MiB";
-    // 64 rounds of 258 pages.
+    // 66048 KiB are 64 rounds of 258 pages.
     let many = "run interleaf run --weights 3:255 -- touch 66048KiB";
     let turned = "run interleaf run --weights 3:1 --nodes 1,0 touch 64MiB";
     let even = "run interleaf run --weights 50:50 -- touch 64MiB";

@@ -129,10 +129,10 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
     Load::single(Group { access, depth, block_bytes: 4096, ..Group::default() }, ios)
 }
 
-/// The least and the greatest mean latency of simulations with as many I/Os as in the guest, each
-/// with different random offsets, and of a simulation with many I/Os. At a depth above 1, one
-/// interrupt of the guest may complete two I/Os. Each then takes half of the interrupt's
-/// instructions.
+/// The least and the greatest mean latency of several simulations. All but one have as many I/Os as
+/// the guest, each with different random offsets. The last simulation has many I/Os. At a depth
+/// above 1, one interrupt of the guest may complete two I/Os. Each I/O then takes half of the
+/// interrupt's instructions.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();

@@ -78,8 +78,8 @@ const TRANSFERS: &str = "\
     run drive check /dev/nvme0n1 512KiB 512KiB 7\n\
     run drive fill /dev/nvme0n1 511MiB 1MiB 8\n";
 
-/// Steps that reset the controller, reset the PCI function, and remove the device and find it
-/// again. The contents of the drive survive each of them.
+/// Steps that reset the controller, reset the PCI function, and remove the device and let the
+/// kernel find the device again. The contents of the drive survive each of these steps.
 const RESETS: &str = "\
     write /sys/class/nvme/nvme0/reset_controller 1\n\
     until /sys/class/nvme/nvme0/state live\n\
