@@ -111,7 +111,8 @@ pub struct Setting {
     pub threads: usize,
     /// The memory of the arrays.
     pub memory: Memory,
-    /// For stream: the only loop that runs. `None` runs triad, then the other three.
+    /// For stream: the only loop that runs. With `None`, triad runs, and then the other three
+    /// loops.
     pub only: Option<Loop>,
     /// For stride: bytes from one access to the next.
     pub stride: u64,

@@ -14,7 +14,7 @@ use std::{
 /// The source of the memory of arrays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The ordinary allocator. For a large array it maps new pages of zeros.
+    /// The ordinary allocator, which maps new pages of zeros for a large array.
     Heap,
     /// An anonymous mapping for each array, with a hint for the kernel.
     Anonymous(Hint),

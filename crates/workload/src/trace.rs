@@ -74,7 +74,7 @@ impl Trace {
 pub struct Size {
     /// Bytes of all arrays together.
     pub footprint: u64,
-    /// Floating-point operations of a round. For a polynomial, those at degree 1.
+    /// Floating-point operations of a round. For a polynomial, the operations at degree 1.
     pub flops: f64,
 }
 
@@ -117,7 +117,7 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // Workloads without a trace.
+        // The other workloads have no trace, so their operations are not counted.
         _ => whole(0.0),
     }
 }

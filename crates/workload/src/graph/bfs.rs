@@ -18,14 +18,14 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier has more than 1/`ALPHA` of the unexplored edges. It ends when
-/// the frontier shrinks to at most 1/`BETA` of the vertices. The figures are those of the paper and
-/// of the GAP suite.
+/// Bottom-up begins when the frontier has more than 1/`ALPHA` of the unexplored edges. Bottom-up
+/// ends when the frontier shrinks to at most 1/`BETA` of the vertices. The figures are those of the
+/// paper and of the GAP suite.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
-/// Set in the parent entry of an unreached vertex; the other bits of the entry are the degree of
-/// the vertex.
+/// The bit that marks the parent entry of an unreached vertex. The other bits of this entry are the
+/// degree of the vertex.
 const UNREACHED: u32 = 1 << 31;
 
 /// Vertices of a chunk of the bottom-up search: a multiple of 64, so that a chunk has whole words
@@ -91,8 +91,8 @@ impl Bfs {
                     }
                 }
                 // The bottom-up levels kept the frontier in a bitmap only, so its vertices are
-                // written to the queue again. They begin at index 0, because only from there the
-                // queue is sure to have room for them.
+                // written to the queue again. The vertices are written from index 0 on, because the
+                // queue may have too few free slots after its present tail.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -215,8 +215,8 @@ impl Algorithm for Bfs {
         Work { edges: self.reach.edges, ..Work::default() }
     }
 
-    /// A tree is right if the parent of each vertex is a neighbour that is one level nearer to the
-    /// source.
+    /// Checks the tree: the parent of each vertex must be a neighbour that is one level nearer to
+    /// the source.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let depths = depths(graph, self.source);
         for (vertex, parent) in graph.all().zip(self.parents.of::<u32>()) {

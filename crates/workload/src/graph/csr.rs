@@ -77,8 +77,8 @@ impl Csr {
         for start in offsets.of_mut::<u64>() {
             sum += std::mem::replace(start, sum);
         }
-        // This pass advances the start of each list to its end, which is the start of the next
-        // list.
+        // The second pass writes the neighbours, and advances the start of each list to its end,
+        // which is the start of the next list.
         let (ends, places) = (offsets.atomic_u64(), neighbours.atomic_u32());
         each_end(edges, &|from, to| {
             let at = ends[from as usize].fetch_add(1, Relaxed);

@@ -26,7 +26,7 @@ use std::{
 const DELTA: u32 = 2;
 
 /// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
-/// if they are fewer than this (bucket fusion).
+/// if the number of these vertices is below this limit (bucket fusion).
 const FUSED_MAX: usize = 1000;
 
 /// Distance of vertices that are not connected with the source.

@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_derivative_is_of_sixth_order() {
         // The derivative of a sine with one wave along the line is not divided by the scheme's
-        // factor here. It must be near the exact derivative.
+        // factor here. The derivative must be near the exact derivative.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;
