@@ -165,7 +165,7 @@ fn the_test_of_the_board() {
     let shown = text(&card(&[&["test"], &BOTH[..], &pattern, &["--debug"]].concat()));
     assert_eq!(shown.matches("read 0x80 0xBADC0FFE").count(), 2, "{shown}");
     assert_eq!(shown.matches("power cycle\n").count(), 2, "{shown}");
-    // March C- detects an inversion coupling fault, which walking ones cannot detect.
+    // The algorithm march-c- detects an inversion coupling fault, and walking-ones does not.
     let fault = ["--stop", "0xfffc", "--fault", "coupling-inversion:0x80.3/0x100.3=up", "--json"];
     for (algorithm, status) in [("march-c-", 1), ("walking-ones", 0)] {
         let args = ["test", "--card", "all-mram", "--algorithm", algorithm];

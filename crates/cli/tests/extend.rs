@@ -164,7 +164,8 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
     // Each process reports the DRAM that it had at its exit. The process that exited first shared
-    // the budget, so it had at most half. The other had at most the whole budget.
+    // the budget, so it had at most half. The process that exited last had at most the whole
+    // budget.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");

@@ -110,7 +110,7 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     }
 }
 
-/// Implausible ratings of the firmware are ignored. A warning names them.
+/// Implausible ratings of the firmware are ignored, and a warning names the ratings.
 #[test]
 fn implausible_ratings_are_reported() {
     let folder = tempfile::tempdir().unwrap();

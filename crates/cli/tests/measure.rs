@@ -216,8 +216,8 @@ fn a_dry_run_measures_nothing_and_prints_the_plan() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
-/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches, given as CPUs and
-/// KiB.
+/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches, each given as its
+/// CPUs and its size in KiB.
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");

@@ -321,7 +321,8 @@ fn an_invalid_demand_is_not_written() {
     assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
 }
 
-/// Ctrl-C and other signals are passed to the command. The samples taken before are written.
+/// Ctrl-C and other signals are passed to the command. The samples from before the signal are
+/// written.
 #[test]
 fn signals_are_passed_on_and_samples_so_far_are_written() {
     let folder = tempfile::tempdir().unwrap();

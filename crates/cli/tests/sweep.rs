@@ -102,7 +102,7 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The header, 8 cases with one row and 8 cases with two rows.
+    // The record has the header, 8 cases with one row, and 8 cases with two rows.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
@@ -191,7 +191,7 @@ fn an_altered_row_is_found() {
         assert!(said.contains(&place), "{said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
     }
-    // An editor may change the line endings of the rows. The sweep restores them.
+    // An editor may change the line endings of the rows. The sweep restores the line endings.
     fs::write(&path, whole.replace('\n', "\r\n").replacen("\r\n", "\n", 1)).unwrap();
     succeeded(&folder.sweep("altered.csv", "2"));
     assert_eq!(fs::read_to_string(&path).unwrap(), whole);
@@ -312,7 +312,7 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // A changed demand file makes the sweep a different one, so the existing rows are rejected.
+    // With a changed demand file the sweep is another sweep, so the existing rows are rejected.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
@@ -419,7 +419,7 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     assert_eq!(row["bandwidth_gbps"], point["bandwidth_gbps"].to_string());
     assert_eq!(row["latency_mean_ns"], point["latency_ns"]["mean"].to_string());
     assert_eq!(row["energy_pj_per_bit"], point["energy_pj_per_bit"].to_string());
-    // A changed module makes the sweep a different one, so the existing rows are rejected and kept.
+    // With a changed module the sweep is another sweep, so the existing rows are rejected and kept.
     fs::write(folder.path("own.toml"), MODULE.replace("ranks = 1", "ranks = 4")).unwrap();
     let output = folder.simulated("dimm", "modules.toml", "whole.csv", "2");
     assert_eq!(output.status.code(), Some(2));

@@ -5,7 +5,7 @@ use clap::Args;
 use interleaf_model::units::Time;
 use std::{net::SocketAddr, path::PathBuf};
 
-/// Options that exclude `--monitor`.
+/// Options that cannot be combined with `--monitor`.
 const ALONE: [&str; 16] = [
     "config",
     "restore",

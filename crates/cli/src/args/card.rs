@@ -47,7 +47,7 @@ pub(crate) enum CardVerb {
     Cost(CardCostArgs),
 }
 
-/// An example for a command without the required options.
+/// The example that the error about a missing option of the verb shows.
 pub(crate) fn hint(verb: &str) -> &'static str {
     match verb {
         "interleaf simulate card test" => {

@@ -3,7 +3,7 @@
 /// The memory of a pattern's arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
-    /// DRAM for the whole footprint: the reference of the other kinds.
+    /// DRAM for the whole footprint. The other kinds are compared with this kind.
     Dram,
     /// Extended memory, with the pager of `interleaf extend`.
     Pager,

@@ -77,8 +77,9 @@ fn verified_by_use(capability: &mut Capability) {
     };
 }
 
-/// Probes the features of DAMON. A refused probe is a finding. Wrong options and a probe that
-/// failed half-way are failures.
+/// Probes the features of DAMON. The inner error says that the kernel refused the probe, which
+/// `doctor` reports as a result. The outer error is a wrong option, or a probe that failed
+/// half-way.
 fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
         return Err(Failure::new(

@@ -59,8 +59,8 @@ impl Screen {
         let end = || Stdio::from(self.terminal().try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        // `command` still has copies of the terminal's descriptor. Replace them, so that they are
-        // closed.
+        // `command` still has copies of the terminal's descriptor. Replacing the copies closes
+        // them.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child
     }

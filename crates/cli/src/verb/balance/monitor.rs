@@ -26,16 +26,16 @@ use view::{BalanceView, Link};
 /// Interval between attempts to reconnect to a daemon.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Longest delay before a new period or a signal is handled while no key is pressed.
+/// Interval at which new periods and signals are handled while no key is pressed.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Size limit of a line from the daemon, bytes. A line is a period. On a machine with eight tiers
-/// it has about 1000 bytes.
+/// Size limit of a line from the daemon, bytes. A line has one period, which takes about 1000 bytes
+/// on a machine with eight tiers.
 const LINE_MAX: u64 = 1 << 16;
 
 /// A message of the thread that reads the socket.
 enum Message {
-    /// The connection is open. The daemon then sends its last periods again, before new ones.
+    /// The connection is open. The daemon sends its last periods again before it sends new periods.
     Connected,
     Period(Box<BalancePeriod>),
     /// A line that is not a valid period.

@@ -18,7 +18,7 @@ use std::{path::Path, process::ExitCode};
 /// evaluated, which may end the comparison.
 const ROUNDS_MAX: usize = 40;
 
-/// Defaults of the other options.
+/// Defaults of further options. The minimum difference is a fraction, the footprint is in bytes.
 const CONFIDENCE: f64 = 0.95;
 const MIN_DIFFERENCE: f64 = 0.02;
 const WARM_UP: usize = 1;

@@ -22,8 +22,8 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // If a period has other nodes, a tier was added or removed. The older periods are then
-        // useless.
+        // If the nodes of a period differ from those of the period before, a tier was added or
+        // removed. The older periods are then dropped, because their curves have other nodes.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }
@@ -33,7 +33,6 @@ impl History {
         }
     }
 
-    /// Returns the number of domains.
     pub(super) fn domains(&self) -> usize {
         self.domains.len()
     }

@@ -288,8 +288,8 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// The last period gives node0 95 % of the target in one view, and 20 % in the other. The
-    /// charts of the two views differ. Equal periods give equal charts.
+    /// In the last period, node0 has 95 % of the target in one view and 20 % in a second view. The
+    /// charts of the two views differ, and equal periods give equal charts.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {

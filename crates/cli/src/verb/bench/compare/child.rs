@@ -273,8 +273,8 @@ impl<'a> Comparison<'a> {
             Err(_) => {
                 let mut text = String::new();
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                // The OOM killer can end a group although swap has room: on Linux 6.18 it sometimes
-                // kills GEMM.
+                // The OOM killer can kill the processes of a group although swap has free space: on
+                // Linux 6.18 it sometimes kills the workload GEMM.
                 let is_killed = status.signal() == Some(Signal::KILL.as_raw());
                 let silent = match is_killed {
                     true => "killed, as by the kernel where a group has no memory left",

@@ -47,7 +47,8 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // Advice whose run failed is not repeated, because it would fail again.
+        // Advice (`madvise`) is not tried again if its run failed, because the run would fail
+        // again.
         self.best().into_iter().collect()
     }
 

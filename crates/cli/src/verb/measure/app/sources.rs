@@ -114,7 +114,8 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// Opens the hardware counters of the memory controllers. A dry run only plans them.
+/// Opens the hardware counters of the memory controllers. A dry run only plans which counters to
+/// open.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
@@ -244,7 +245,7 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of the cores' pipeline slots. A dry run only plans them.
+/// Opens the counters of the cores' pipeline slots. A dry run only plans which counters to open.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {

@@ -35,8 +35,8 @@ const SAVE: Duration = Duration::from_secs(10);
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// Minimum fraction of the time in which pipeline slots were counted. Below it, a warning reports
-/// that the counts are scaled up.
+/// Minimum fraction of the time in which pipeline slots were counted. Below this fraction, a
+/// warning reports that the counts are scaled up.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit of one wait for a signal. The thread then waits again.
+/// Time limit of one wait for a signal, after which the thread waits again.
 const WAIT: Duration = Duration::from_secs(3600);
 
 /// The rate of a sweep is considered known after this time.
@@ -96,8 +96,8 @@ impl Progress {
     }
 }
 
-/// Prints the number of cases of a sweep. If the rows go to a file, also prints that an
-/// interruption keeps them.
+/// Prints the number of cases of a sweep. If the rows go to a file, also prints that the rows are
+/// kept when the sweep is interrupted.
 pub(super) fn say_cases(cases: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
     let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
@@ -152,7 +152,7 @@ mod tests {
     fn a_long_sweep_is_told_of_other_engines() {
         let second = Duration::from_secs(1);
         // After 29 s the rate is not known yet, because the first cases may be slower than later
-        // ones. Without a completed case it is never known.
+        // cases. Without a completed case the rate is never known.
         assert_eq!(long(29 * second, 1, 1_000_000), None);
         assert_eq!(long(60 * second, 0, 1_000_000), None);
         // 1800 cases of a second each are not more than [`LONG`].
