@@ -95,7 +95,7 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// Time of the last fault of the thread, in faults of all threads ([`History::now`]).
+    /// Time of the last fault of the thread, in faults of all threads (`History::now`).
     last_fault: u64,
     /// Position of the last entry of the thread.
     last_entry: Option<LogPosition>,
@@ -106,7 +106,7 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// Time of the last correct prediction, in faults of all threads ([`History::now`]).
+    /// Time of the last correct prediction, in faults of all threads (`History::now`).
     last_hit: u64,
     /// Correct predictions, minus wrong predictions.
     confidence: u32,

@@ -83,7 +83,7 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the block, in faults of all threads ([`Matrices::now`]).
+    /// Time of the last fault of the block, in faults of all threads (`Matrices::now`).
     last_fault: u64,
     region: Range<Page>,
     /// First byte of row 0.
@@ -357,7 +357,8 @@ impl MatrixBlock {
             let rows = self.row - self.rows_behind..self.prefetched_to;
             let known: Vec<_> = rows.clone().map(|row| self.pages(row)).collect();
             self.widen(column);
-            // The new columns of the other rows will be touched soon, too: prefetch them.
+            // The other rows have the new columns too, and their pages will be touched soon:
+            // prefetch them.
             for (row, known) in rows.zip(known) {
                 let wider = self.pages(row);
                 let parts = [wider.start..known.start.max(wider.start), known.end..wider.end];

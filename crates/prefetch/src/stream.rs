@@ -66,7 +66,7 @@ enum Direction {
 struct Stride {
     /// From the first page of a run to the first page of the next run.
     distance: i64,
-    /// Pages of a run.
+    /// Number of pages of a run.
     run_length: u64,
 }
 
@@ -75,7 +75,7 @@ struct Stride {
 struct TileStride {
     /// From the first run of a tile to the first run of the next tile.
     distance: i64,
-    /// Runs of a tile.
+    /// Number of runs of a tile.
     runs: u64,
     /// Tiles with this stride so far.
     seen: u32,
@@ -93,7 +93,7 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the stream, in faults of all threads ([`Streams::now`]).
+    /// Time of the last fault of the stream, in faults of all threads (`Streams::now`).
     last_fault: u64,
     /// The current run.
     run: Range<Page>,
@@ -390,7 +390,7 @@ impl Stream {
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
         } else {
-            // A wrong prediction.
+            // A wrong prediction: the stream starts again with a confidence of 1.
             (self.confidence, self.cursor) = (1, None);
             self.untouched.clear();
         }
