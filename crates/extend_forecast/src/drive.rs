@@ -50,8 +50,8 @@ pub struct Drive {
     pub both_rate: f64,
     /// The latencies in order of the queue depth; at least one.
     pub pages: Vec<PageLatency>,
-    /// True if the figures come from a run of the program. They then include the time of its page
-    /// faults.
+    /// True if the figures come from a run of the program. The figures then include the time of the
+    /// program's page faults.
     pub is_of_run: bool,
     /// Pairs of the name of a figure and its source.
     pub sources: Vec<(String, String)>,

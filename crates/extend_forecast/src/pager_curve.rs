@@ -45,8 +45,8 @@ const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
 /// Mean size of the prefetched, unused pages, as a fraction of the maximum that
-/// [`PREFETCHED_DIVISOR`] gives. The fraction is below 1, because a stream fills its part of the
-/// maximum and then uses it up.
+/// [`PREFETCHED_DIVISOR`] gives. The fraction is below 1, because a stream prefetches up to the
+/// maximum, and then uses these pages before it prefetches again.
 const PREFETCHED_PART: f64 = 0.5;
 
 /// [`curve_of_runs`] adds this number of points to a curve, at budgets between the largest budget
