@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time for a process to end after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// The running process of a policy. It has a process group of its own. Its children can therefore
-/// be killed with it, and Ctrl-C in a terminal reaches Interleaf but not the policy.
+/// The running process of a policy. The process has a process group of its own. The process and its
+/// children can therefore be killed together, and Ctrl-C in a terminal reaches Interleaf but not
+/// the policy.
 pub(crate) struct Child {
     program: String,
     process: process::Child,
