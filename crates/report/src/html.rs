@@ -19,7 +19,7 @@ use interleaf_record::{
 
 const STYLE: &str = include_str!("html/page.css");
 
-/// The page of a document.
+/// The HTML page of a document.
 pub fn page(document: &Document) -> String {
     let (title, body) = contents(document);
     format!(

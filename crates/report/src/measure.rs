@@ -19,8 +19,8 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Draw only these figures. The others are bars or have many lines, so their tables are
-        // easier to read.
+        // Only these figures are drawn. The other figures have bars or many lines, so their tables
+        // are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = chart::text(&figure);
             if !drawn.is_empty() {

@@ -137,8 +137,8 @@ pub fn csv(document: &PredictDocument) -> String {
     table.csv()
 }
 
-/// The tables of the document as HTML: the shown rows, all rows if they are more, and the best
-/// weights by load if the document has them.
+/// The tables of the document as HTML: the shown rows; all rows, if not all are shown; and the best
+/// weights by load, if the document has them.
 pub fn html_tables(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let shown: Vec<&PredictRow> = shown_rows(document, false);

@@ -44,7 +44,7 @@ pub fn painted(meaning: Meaning, text: &str) -> String {
 }
 
 impl Screen {
-    /// Like [`painted`], on this screen.
+    /// The text in the colour of its meaning, if this screen has colours.
     pub fn painted(self, meaning: Meaning, text: &str) -> String {
         let code = match meaning {
             Meaning::Answer => "1",

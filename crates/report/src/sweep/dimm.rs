@@ -97,8 +97,8 @@ pub fn csv(document: &DimmSweepDocument) -> String {
 /// A function that returns a text of a row, such as its mix.
 type Text = fn(&DimmSweepRow) -> &str;
 
-/// A row for each combination of the settings that differ between the cases. The mean, the least
-/// and the most are over the seeds.
+/// A row for each combination of the settings that differ between the cases. Means, minima and
+/// maxima are over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
     let all = document.by_setting(metric);
     let first = all.first().map(|(row, _)| *row);
