@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
 
 impl Raised {
-    /// Takes the exception.
+    /// Returns the exception, and forgets it.
     pub(crate) fn take(&self) -> Option<PyErr> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -113,8 +113,8 @@ fn simulate_policy(
     }
 }
 
-/// Number of scenarios whose best static weights are kept. It is enough for a sweep, which has few
-/// scenarios with many policies and seeds each.
+/// Number of scenarios whose best static weights are kept. This number is enough for a sweep, which
+/// has few scenarios with many policies and seeds each.
 const KEPT: usize = 32;
 
 /// The best static weights of scenarios, in the order in which they were added.
