@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let group = Group { access, depth: next("256").parse()?, ..Group::default() };
     let outcome =
         Load::single(group, next("1000000").parse()?).run(&card, &Settings::default(), &mut ())?;
-    // The exit status depends on the result, because the compiler could remove a run whose result
-    // is not used.
+    // Make the exit status depend on the result. Otherwise the compiler could remove the run, whose
+    // result would be unused.
     std::process::exit(i32::from(outcome.iops() < 1.0));
 }

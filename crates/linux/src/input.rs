@@ -80,7 +80,7 @@ pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
     bytes(io::stdin().lock(), limit)
 }
 
-/// Reads a file as a whole; a file whose size exceeds `limit` is not read at all.
+/// Reads a file as a whole. A file of more than `limit` bytes is not read at all.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -96,8 +96,9 @@ fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a regular file or an anonymous pipe for reading. `open` opens the file with given flags.
-/// Opening a device can have effects, so the type is first checked on an `O_PATH` descriptor. It is
-/// checked again on the opened file, because the file may have been replaced in between.
+/// Opening a device can have effects, so the file type is first checked on an `O_PATH` descriptor.
+/// The type is checked again on the opened file, because another program may have replaced the file
+/// in between.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
@@ -135,7 +136,7 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
 }
 
 /// True when `path` exists below `folder`. Also true when a symlink on the way leads out of
-/// `folder`: a later read then reports this error.
+/// `folder`: a later read of `path` then fails with [`Refused::Leaves`].
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
     match below(folder, path, TYPE_ONLY) {
         Ok(_) => true,

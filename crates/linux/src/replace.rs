@@ -1,4 +1,4 @@
-//! Replaces files atomically, and opens the folders of files that a privileged process keeps.
+//! Replaces files atomically, and opens the folders in which a privileged process keeps its files.
 //!
 //! New contents are written to a temporary file beside the target. Once the temporary file is
 //! complete, it is renamed to the target. Readers therefore see the old or the new contents, never
@@ -79,8 +79,8 @@ pub struct FileId {
     inode: u64,
 }
 
-/// An open folder. Its files are opened relative to its descriptor, so renaming a parent folder
-/// does not lead an access to another folder.
+/// An open folder. Files in it are opened relative to its descriptor, so an access reaches this
+/// folder even after a parent folder was renamed.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -92,9 +92,9 @@ pub struct Folder(OwnedFd);
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
-/// planted the target. In a sticky folder that all users can write, such as `/tmp`, this is a file
-/// or symbolic link of another user. In other folders it is a symbolic link of another user, if
-/// this process is root.
+/// planted the target: in a sticky folder that all users can write, such as `/tmp`, a file or
+/// symbolic link of another user; in other folders, if this process is root, a symbolic link of
+/// another user.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -180,8 +180,8 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&folder, &name, AtFlags::empty())?)
 }
 
-/// Removes a file that [`kept`] wrote with the identity `id`. If another file has replaced it
-/// since, that file stays.
+/// Removes a file that [`kept`] wrote with the identity `id`. If another file is at `path` by now,
+/// that file stays.
 ///
 /// # Errors
 /// The errors of [`kept`].
@@ -262,8 +262,8 @@ fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(existing.st_mode & 0o7777))?)
 }
 
-/// True when a file cannot be replaced but may still be writable: its folder is read-only or
-/// sticky, its owner cannot be kept, or the file is a mount point.
+/// True when a file cannot be replaced but may still be overwritten in place: its folder is
+/// read-only or sticky, its owner cannot be kept, or the file is a mount point.
 fn is_irreplaceable(why: &io::Error) -> bool {
     let reasons = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY, Errno::XDEV];
     Errno::from_io_error(why).is_some_and(|why| reasons.contains(&why))
@@ -367,8 +367,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens the file `name`. If it does not exist, creates it, empty and accessible to this user
-    /// only. Fails if the file exists and another user can write to it.
+    /// Opens the file `name`. If the file does not exist, creates it, empty and accessible to this
+    /// user only. Fails if the file exists and another user can write to it.
     ///
     /// # Errors
     /// When the system refuses, or the name is a symbolic link.
@@ -386,7 +386,7 @@ impl Folder {
     /// When the file is not a regular file, another user can change it, or it is longer than
     /// `bytes_max`.
     pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
-        // `O_NONBLOCK`: without this flag, opening a FIFO would block.
+        // Without `O_NONBLOCK`, opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(self, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
@@ -519,8 +519,8 @@ impl Folder {
         done
     }
 
-    /// Overwrites a file in place. Its space is reserved first where the file system supports this,
-    /// so that a full file system leaves the file unchanged.
+    /// Overwrites a file in place. Space for the contents is reserved first where the file system
+    /// supports this, so that a full file system leaves the file unchanged.
     fn overwrite(&self, name: &OsStr, contents: &[u8], durability: Durability) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(self, name, flags, Mode::empty())?);
@@ -603,8 +603,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when the owner `uid` is root or this user. Both are trusted, because both could change this
-/// process's files in any case.
+/// True when the owner `uid` is root or this user. Both are trusted: each of them can change the
+/// files of this process anyway.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }

@@ -16,11 +16,12 @@ use std::{
 
 use interleaf_procfs::files::is_absent;
 
-/// Maximum size of a file of the kernel that is read, bytes: `smaps` of a process with a million
-/// mappings has 700 MB.
+/// Maximum size of a file of the kernel that is read, bytes. The largest known file is `smaps` of a
+/// process with a million mappings, 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
 
-/// Maximum size of a file of a captured machine that is read, bytes.
+/// Maximum size of a file of a captured machine that is read, bytes. Such a file may come from
+/// another user.
 const CAPTURED_FILE_MAX: u64 = 64 << 20;
 
 /// The root of a machine's files.
@@ -31,7 +32,7 @@ pub struct Root {
     /// user may have made.
     is_confined: bool,
     writes: Writes,
-    /// The content of each path that was read and that [`Root::capture`] copies.
+    /// The content of each path that was read so far. [`Root::capture`] copies these contents.
     found: RefCell<BTreeMap<String, PathContent>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,
@@ -112,15 +113,15 @@ impl RootError {
         }
     }
 
-    /// True when the file must not be read: it is not a regular file, is too large, or is outside
-    /// the root of a captured machine.
+    /// True when the file is not read for safety: it is not a regular file, is too large, or is
+    /// outside the root of a captured machine.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
         why.get_ref().is_some_and(|why| why.is::<input::Refused>())
     }
 
-    /// True when the kernel knows the file but not the written value (`EINVAL`). A kernel gives
-    /// this answer to keywords of later versions.
+    /// True when the kernel has the file but refuses the written value (`EINVAL`). Kernels refuse
+    /// keywords of later kernels in this way.
     pub fn is_not_taken(&self) -> bool {
         matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
     }
@@ -154,7 +155,7 @@ impl Root {
     /// A captured machine below `path`. Writes are recorded and not carried out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // Do not confine the root `/`, which is the running machine in a dry run: its /proc has
+        // Do not confine the root `/`. It is the running machine in a dry run, whose `/proc` has
         // magic links.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
@@ -444,8 +445,8 @@ fn without_last_newline(mut text: String) -> String {
     text
 }
 
-/// Maximum number of attempts on a busy file (`EBUSY`). DAMON's sysfs files do not wait for DAMON's
-/// lock (`mutex_trylock` in `mm/damon/sysfs.c`). Therefore a read or write fails while another
+/// Maximum number of attempts on a busy file (`EBUSY`). A read or write of DAMON's sysfs files does
+/// not wait for DAMON's lock (`mutex_trylock` in `mm/damon/sysfs.c`), but fails while another
 /// access holds the lock for a moment: a read of another file, or an update of the statistics.
 const TRIES_MAX: u32 = 200;
 

@@ -198,7 +198,7 @@ extern "C" fn note_sigpipe() {
 }
 
 /// The loader calls the functions in the section `.init_array` before `main` and before Rust's
-/// runtime, which ignores SIGPIPE.
+/// runtime. Rust's runtime ignores SIGPIPE, so the inherited disposition can be read only here.
 // SAFETY: the section holds addresses of functions of this type. The loader passes arguments, which
 // a function may ignore.
 #[used]

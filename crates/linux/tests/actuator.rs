@@ -32,8 +32,8 @@ fn live_below(top: &Path) -> Root {
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
-/// Two nodes of 512 MiB, with all anonymous memory on the first; two processes with 200 MiB and
-/// 8 KiB.
+/// The files of a machine with two nodes of 512 MiB, all anonymous memory on the first node, and
+/// two processes with 200 MiB and 8 KiB.
 const FILES: [(&str, &str); 9] = [
     ("proc/42/stat", "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0"),
     ("proc/42/statm", "51300 51200 0 0 0 0 0"),
@@ -148,7 +148,8 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
     assert_eq!(ranked.missing[0].to_string(), why);
 }
 
-/// All writes for processes on 6.17: `damon_stat` is stopped first, the state is written last.
+/// All writes for processes on 6.17, in order: `damon_stat` is stopped first, and the thread's
+/// state is written last.
 #[test]
 fn vaddr_is_written_in_order() {
     let goals = [goal(Order::Interleave, None)];
@@ -222,7 +223,7 @@ fn a_changed_goal_is_committed() {
     assert_eq!(one, expected, "a weight of 0 is none");
 }
 
-/// The writes for physical memory, which depend on the kernel's filters and goals.
+/// The writes for physical memory. They depend on which filters and goals the kernel has.
 #[test]
 fn paddr_is_written_as_the_kernel_has_it() {
     let goals = [goal(Order::Interleave, Some(8))];
@@ -309,8 +310,9 @@ fn planned_without(
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// A process that is protected, by its name or by its group, is not a target. In physical memory
-/// the pages of a protected group are filtered out and do not count.
+/// A process that is protected, by its name or by its group, is not a target of `vaddr`. In
+/// physical memory the pages of a protected group are filtered out, and do not count as memory of
+/// the scope.
 #[test]
 fn the_protected_are_left_alone() {
     let targets = |protected: &dyn Fn(&Path) -> Scope| {
@@ -345,8 +347,8 @@ fn the_protected_are_left_alone() {
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
-/// A control group is steered with its children: one filter for each group allows its pages, if the
-/// kernel supports filters that allow pages.
+/// A control group is steered with its descendants: one filter for each group allows the pages of
+/// that group, if the kernel supports filters that allow pages.
 #[test]
 fn a_group_is_steered_with_those_below_it() {
     let folder = machine(&GROUPS);
@@ -475,7 +477,8 @@ fn settings_that_other_processes_hold_are_refused() {
     let (holder, hint) = refused(&[module], false);
     assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // The permission to disable rivals covers only the kernel's own modules.
+    // The permission to disable rivals covers the kernel's own modules, not a thread of another
+    // program.
     let (holder, _) = refused(&thread, true);
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
@@ -486,7 +489,7 @@ fn another_process_of_interleaf_is_named() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
     let root = live_below(folder.path());
-    // Process 1 outlives this test.
+    // Use process 1, because it outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let other = format!(
         "{{\"schema\":\"interleaf.journal/1\",\"pid\":1,\"start_ticks\":{start},\
@@ -561,8 +564,8 @@ fn exit(folder: &Path, pid: u32) {
     fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// After the scan, ten processes exit one by one, one before each attempt. Each of them is dropped,
-/// and the remaining process is steered.
+/// After the scan, ten processes exit, one before each attempt to set the thread up. Each exited
+/// process is dropped, and the remaining process is steered.
 #[test]
 fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);
@@ -637,7 +640,7 @@ fn proc_is_read_once_per_scan() {
     let setting = Setting { protected, ..Setting::new(&root, journal, scope) };
     let before = root.reads();
     assert_eq!(setting.processes().unwrap().len(), count as usize);
-    // The reads are those of the folder, of processes 1, 42 and 43, and of the children.
+    // The reads: the folder `/proc`, and `stat` of processes 1, 42, 43 and each child.
     assert_eq!(root.reads() - before, u64::from(count) + 4);
 }
 

@@ -219,8 +219,8 @@ fn the_least_headroom_of_nested_groups_applies() {
     let read = [(max, "90\n"), (used, "60\n"), (stat, files)];
     assert_eq!(left_of(&read), "/a/b memory.max 45", "file pages and slab are reclaimed");
     assert_eq!(left_of(&[(max, "9\n"), (used, "12\n")]), "/a/b memory.max 0");
-    // In a container with its own cgroup namespace, and in one whose group is not mounted, the
-    // limit of the mount's root applies.
+    // The limit of the mount's root applies in a container with its own cgroup namespace, and in a
+    // container whose group is not mounted.
     let (top, of_top) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
     let limited = [(top, "9\n"), (of_top, "4\n")];
     assert_eq!(left(V2, "0::/\n", &limited), "/ memory.max 5");
@@ -341,7 +341,7 @@ fn not_tested(why: &str) {
     let text = format!("not tested: the group of this process: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // The text is written directly, because the test harness captures `eprintln`.
+    // Write to stderr directly, because the test harness captures `eprintln`.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
 }

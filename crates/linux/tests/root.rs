@@ -111,7 +111,8 @@ fn a_capture_reads_as_the_machine_does() {
     assert!(root.capture(&target).is_err(), "it is there already");
 }
 
-/// A hostile capture cannot make its reader wait, run out of memory, or show other files.
+/// A hostile capture cannot make its reader block, run out of memory, or show files outside the
+/// capture.
 #[test]
 fn a_captured_machine_has_only_regular_files_of_its_own() {
     let folder = machine();

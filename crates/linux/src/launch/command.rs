@@ -58,8 +58,8 @@ const SIGNALS: [i32; 13] = [
     libc::SIGPWR,
 ];
 
-/// Holds signals back: while this value exists, a signal of `SIGNALS` is reported as an [`Event`]
-/// and does not end the process.
+/// Handlers of the signals in `SIGNALS`. While this value exists, such a signal does not end the
+/// process, but is reported as an [`Event`].
 #[derive(Debug)]
 pub struct Signals {
     events: Receiver<Event>,
@@ -98,7 +98,7 @@ pub struct Resources {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub system: Duration,
-    /// Peak resident memory of the largest process, bytes.
+    /// Peak resident memory of the largest single process, bytes.
     pub resident_max: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -254,7 +254,8 @@ impl Signals {
         // Reset the policy of this process, which was set only for the command to inherit it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
-        // The send cannot fail, because the waiter thread waits for this process ID.
+        // The send cannot fail, because the waiter thread keeps the receiver until it has this
+        // process ID.
         let _ = waiter.send(pid(&child));
         Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
     }
@@ -265,13 +266,13 @@ impl Signals {
         let (sender, pid_of_child) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
-            // The sender is gone if no command was started.
+            // `recv` fails if no command was started: the sender was then dropped.
             let Ok(pid) = pid_of_child.recv() else { return };
             // `WNOWAIT`: `Running::status` reaps the process later. Its ID is therefore not reused
             // while signals are still sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
-            // The send fails when the `Signals` value no longer exists.
+            // The send fails when the `Signals` value was dropped: the event is then not needed.
             let _ = to.send(Event::Ended(Instant::now()));
         })?;
         Ok(sender)
@@ -294,8 +295,9 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
         // The terminal has hung up: the kernel sends SIGHUP to the session leader. The foreground
         // group, with the command, gets SIGHUP only when the leader has ended.
         SIGHUP => began_session(),
-        // A timer or resource limit of this process has expired. The program that ran in this
-        // process before exec may have set it.
+        // Other signals of the kernel come from a timer or a resource limit (SIGALRM, SIGXCPU) of
+        // this process alone. The program that ran in this process before exec may have set the
+        // timer or limit.
         _ => true,
     }
 }
@@ -365,7 +367,7 @@ impl Running<'_> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
-                // Does not happen, because `signals` holds a sender.
+                // Does not happen, because `signals` itself holds a sender of this channel.
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
         }

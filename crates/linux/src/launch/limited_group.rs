@@ -29,7 +29,8 @@ pub enum LimitedGroupError {
     /// Control groups cannot limit memory here.
     #[error("no cgroup with the controller `memory`")]
     Missing,
-    /// The journal cannot be written, so the group could remain after SIGKILL.
+    /// The journal cannot be written. No group is created, because nothing would remove the group
+    /// after SIGKILL.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

@@ -30,7 +30,7 @@ const CHUNK: usize = 1 << 20;
 /// Maximum number of file names that are tried for a new swap file.
 const NAMES: u32 = 1000;
 
-/// A swap file. The journal that records the file switches it off and removes it.
+/// A swap file. The journal that records the file switches the file off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
     /// While this descriptor is open, the file is locked, and other processes do not remove it.
@@ -46,7 +46,8 @@ pub enum SwapError {
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The journal cannot be written, so the file could stay in use after SIGKILL.
+    /// The journal cannot be written. No swap file is created, because nothing would switch the
+    /// file off after SIGKILL.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -54,12 +55,12 @@ pub enum SwapError {
 }
 
 impl SwapFile {
-    /// Creates a swap file of `bytes` in `folder` and switches it on, after removing the swap files
-    /// of processes that have ended.
+    /// Creates a swap file of `bytes` bytes in `folder` and switches it on. Before that, the swap
+    /// files of processes that have ended are removed.
     ///
     /// # Errors
     /// When space or permission is missing, or the swap file of an ended process cannot be removed.
-    /// The journal then removes whatever was created.
+    /// The journal then removes the new file.
     pub fn new(
         root: &Root,
         journal: &mut Journal<'_>,
@@ -78,8 +79,8 @@ impl SwapFile {
         Ok(Self { _lock: file })
     }
 
-    /// Like [`Self::new`], but the kernel uses this swap file before all other swap, and its blocks
-    /// are reserved and not written.
+    /// Like [`Self::new`], with two differences: the kernel uses this swap file before all other
+    /// swap, and its blocks are reserved (fallocate) but not written.
     ///
     /// # Errors
     /// The errors of [`Self::new`], and when the file system cannot reserve blocks.
@@ -99,8 +100,8 @@ impl SwapFile {
     }
 }
 
-/// Removes the swap files of ended processes from a folder. Then creates an empty, locked file
-/// there, whose name begins with `prefix`. Returns its path and the file.
+/// Removes the swap files of ended processes from `folder`. Then creates an empty, locked file in
+/// `folder`, whose name begins with `prefix`. Returns the path and the open file.
 fn begin(
     root: &Root,
     journal: &mut Journal<'_>,
@@ -176,8 +177,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// `/proc/swaps` lists an ordinary file as swap, so `swapoff` fails on this file, for root too.
-    /// The failure is reported, and the next journal tries again.
+    /// `swapoff` fails on an ordinary file that `/proc/swaps` lists as swap, even for root. The
+    /// failure is reported, and the next journal tries again.
     #[test]
     fn a_failed_swapoff_is_reported_and_retried_by_the_next_journal() {
         let (folder, root) = machine("");

@@ -91,7 +91,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Removes only this socket: another program may have replaced it since.
+        // Remove the path only if it still names this socket: another program may have replaced the
+        // socket.
         let _ = replace::remove_kept(&self.path, self.id);
     }
 }
@@ -117,7 +118,8 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
 }
 
 /// Sets the mode and group of the socket with the temporary name `making`, so that the users in
-/// `access` can connect. Then links the socket to `name`: at `name`, the socket is always ready.
+/// `access` can connect. Then links the socket to `name`. A program that finds the socket under
+/// `name` can therefore connect at once.
 fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
@@ -136,7 +138,7 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
     };
     let at = format!("/proc/self/fd/{}", node.as_raw_fd());
     chmodat(CWD, at, Mode::from_raw_mode(mode), AtFlags::empty())?;
-    // Unlike rename(2), link(2) fails when the name exists by now.
+    // Use link(2) and not rename(2): link(2) fails when another program has created `name` by now.
     linkat(folder, making, folder, name, AtFlags::empty())?;
     Ok(FileId::from_stat(&found))
 }

@@ -36,7 +36,8 @@ pub struct Damon {
     pub operations: Vec<String>,
     /// True when schemes have destinations; `None` where no scheme is set up.
     pub destinations: Option<bool>,
-    /// True when this user may not read some file: the other fields may then be incomplete.
+    /// True when this user lacks the right to read some file of DAMON. The other fields may then be
+    /// incomplete.
     pub hidden: bool,
 }
 
@@ -68,7 +69,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // In a capture, files that could not be read are empty, so an empty file counts as hidden.
+        // A capture stores an unreadable file as an empty file, so an empty file counts as hidden.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());

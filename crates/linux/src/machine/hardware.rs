@@ -87,8 +87,9 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The CPUs of `cpus` that share a last-level cache divide it evenly. Returns the largest of
-    /// these shares, bytes; `None` if the kernel lists no last-level cache of `cpus`.
+    /// The cache of a thread when one thread runs on each CPU of `cpus`: the CPUs that share a
+    /// last-level cache divide it evenly. Returns the largest of these shares, bytes; `None` if the
+    /// kernel lists no last-level cache of `cpus`.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -239,7 +240,8 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // Eight CPUs: two chiplets with three CPUs and 96 MiB each, and two CPUs with 32 MiB each.
+        // Eight CPUs with three last-level caches: two of 96 MiB with three CPUs each, and one of
+        // 32 MiB with two CPUs.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),

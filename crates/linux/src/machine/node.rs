@@ -43,7 +43,8 @@ pub struct Rated {
     pub read_ns: Option<u64>,
     /// Write latency, ns.
     pub write_ns: Option<u64>,
-    /// Figures that no memory can have, which count as unrated: `read_latency of 500000000 ns`.
+    /// Figures that no memory can have, such as `read_latency of 500000000 ns`. They count as
+    /// unrated.
     pub implausible: Vec<String>,
 }
 
@@ -101,7 +102,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
 /// Total and free memory of a node, bytes; 0 for a missing node.
 ///
 /// # Errors
-/// When `meminfo` cannot be read, or lacks the lines with these sizes.
+/// When `meminfo` cannot be read, or lacks the line `MemTotal` or `MemFree`.
 pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();

@@ -6,26 +6,29 @@ use crate::root::{Root, RootError};
 /// pages from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// The file that is true when reclaim demotes pages to a slower tier instead of swapping them out.
+/// The file `demotion_enabled`: true when reclaim demotes pages to a slower tier instead of
+/// swapping them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// The file with a number: above 0, the kernel reclaims on a full node before it allocates on
+/// The file `zone_reclaim_mode`: above 0, the kernel reclaims on a full node before it allocates on
 /// another node.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
-/// The file with the mode of transparent huge pages.
+/// The file with the mode of transparent huge pages (`always`, `madvise` or `never`).
 const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctls {
-    /// `None` on kernels without NUMA balancing.
+    /// The value of `numa_balancing` (see [`NUMA_BALANCING`]); `None` on kernels without NUMA
+    /// balancing.
     pub numa_balancing: Option<u64>,
-    /// `None` on kernels without demotion.
+    /// True when reclaim demotes pages to a slower tier; `None` on kernels without demotion.
     pub demotion: Option<bool>,
-    /// Above 0, the kernel reclaims on a full node before it allocates on another node; `None`
-    /// without the setting.
+    /// The value of `zone_reclaim_mode`: above 0, the kernel reclaims on a full node before it
+    /// allocates on another node. `None` on kernels without this setting.
     pub zone_reclaim: Option<u64>,
-    /// `always`, `madvise` or `never`; `None` without transparent huge pages.
+    /// The mode of transparent huge pages: `always`, `madvise` or `never`; `None` on kernels
+    /// without huge pages.
     pub huge_pages: Option<String>,
 }
 

@@ -23,8 +23,8 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. The sum of the sizes of the nodes
-    /// should equal `total_bytes`, but on some kernels the sum is smaller.
+    /// Memory that the kernel manages, bytes; `None` if unknown. On some kernels the sizes of the
+    /// nodes sum to less than `total_bytes`.
     pub total_bytes: Option<u64>,
     /// NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,

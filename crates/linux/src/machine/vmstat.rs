@@ -14,7 +14,8 @@ use crate::{
 /// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// Defines the structure of counters, with the kernel's names, and the functions over all of them.
+/// Defines the struct of counters, whose fields have the kernel's names, and the methods that treat
+/// all counters alike.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
         /// Counters since boot, or their growth between two samples, in base pages unless stated
@@ -30,9 +31,9 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// The growth since `earlier`. It is 0 where a counter fell, because the counters of a
-            /// node begin at 0 when the node is added again. `None` where one of the two samples
-            /// lacks the counter.
+            /// The growth since `earlier`, or `None` where one of the two samples lacks the
+            /// counter. A counter that fell gives 0: the counters of a node restart at 0 when the
+            /// node is added again.
             pub fn since(&self, earlier: &Self) -> Self {
                 let grown = |now: Option<u64>, then: Option<u64>| {
                     Some(now?.saturating_sub(then?))
@@ -85,7 +86,7 @@ counters! {
     pgpromote_candidate_nrl,
     /// Pages allocated on the intended node.
     numa_hit,
-    /// Pages allocated on this node because the intended node was full.
+    /// Pages allocated on this node because the intended node, another one, was full.
     numa_miss,
     /// Pages intended for this node and allocated on another node.
     numa_foreign,
@@ -154,8 +155,8 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
 /// When a file cannot be read, or a counter is not a number.
 pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     let mut counters = None;
-    // Both files count the same allocations; `vmstat` has more counters, and the oldest kernels
-    // lack it.
+    // Both files count the same allocations. `vmstat` has more counters, but is missing on the
+    // oldest kernels.
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {

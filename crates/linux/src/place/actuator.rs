@@ -75,8 +75,9 @@ pub struct Goal {
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// Pairs of nodes for demotion, one pair for each socket: its fastest near node, and its second
-    /// fastest. When the first node is nearly full, its cold pages migrate to the second.
+    /// Pairs of nodes for demotion, one pair for each socket: the fastest node near the socket, and
+    /// the second fastest. When the first node of a pair is nearly full, its cold pages migrate to
+    /// the second.
     pub demotions: Vec<(u32, u32)>,
     /// The limit of the migration rate, bytes per second; `None` for no limit.
     pub rate_limit_bytes_per_s: Option<u64>,
@@ -86,7 +87,7 @@ pub struct Goal {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActuatorState {
     /// Anonymous memory of the scope by node. `None` for a scope without memory, and in a period
-    /// without a sample, because sampling a large scope takes long.
+    /// without a sample: a large scope is sampled less often than once per period.
     pub on: Option<NodeBytes>,
     /// Distance to the goal: the largest difference between a node's share and its target share, in
     /// percentage points.
@@ -136,7 +137,7 @@ pub trait Actuator {
     fn update(&mut self) -> Result<ActuatorState, ActuatorError>;
 }
 
-/// Inputs common to all actuators: root, journal, scope, protected scopes.
+/// Inputs common to all actuators.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
     pub root: &'a Root,
@@ -145,8 +146,8 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages do not migrate, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// True when rivals may be disabled while pages are steered: the kernel's DAMON modules and its
-    /// NUMA balancing.
+    /// True when the actuator may disable rivals while it steers pages: the kernel's DAMON modules
+    /// and NUMA balancing.
     pub leave: bool,
     /// When this flag is set, long scans end early.
     pub stop: StopFlag,
@@ -174,7 +175,8 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails if the stop flag is set, because a scan that the flag has ended early is incomplete.
+    /// Fails if the stop flag is set: the flag has then ended a scan early, so its result is
+    /// incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
@@ -201,7 +203,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// The reason why a goal is not carried out.
+/// The reason why an actuator cannot carry out a goal.
 #[derive(Debug, thiserror::Error)]
 pub enum ActuatorError {
     /// The goal's nodes or weights are invalid.
@@ -231,7 +233,7 @@ pub enum ActuatorError {
         /// The purpose for which the file is needed.
         why: &'static str,
     },
-    /// A scan was stopped on request, which is no error.
+    /// The stop flag ended a scan. This is no failure.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]

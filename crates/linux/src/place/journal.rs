@@ -47,7 +47,7 @@ pub struct Journal<'a> {
     document: Document,
     /// The outcomes of earlier calls of [`Self::release`], except failures.
     undone: Vec<Undone>,
-    /// True once all changes were undone as far as possible.
+    /// True once the journal has tried to undo all changes.
     is_closed: bool,
 }
 
@@ -65,7 +65,7 @@ struct Document {
     claim: Option<Claim>,
 }
 
-/// A changed setting of the kernel.
+/// A setting of the kernel that this process has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -84,8 +84,8 @@ pub enum Undone {
     /// Another process of Interleaf still wants the new value, so the new value stays. The second
     /// field is the ID of the other process.
     Held(Change, u32),
-    /// Another program has changed the setting since. The second field is the program's value,
-    /// which stays.
+    /// Another program has changed the setting since. The second field is the value of that
+    /// program, which stays.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
@@ -98,7 +98,7 @@ pub enum Undone {
     },
 }
 
-/// A process that ended without undoing its changes.
+/// A process that ended without undoing its changes, such as a killed process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     pub pid: u32,
@@ -108,14 +108,14 @@ pub struct Leftover {
 /// The reason why a setting is not changed, or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The journal cannot be written, so nothing is changed.
+    /// The journal cannot be written, so no setting is changed.
     #[error("{path}: cannot be kept: {why}")]
     Keep { path: String, why: io::Error },
-    /// Other users can write to the folder of the journals.
+    /// Other users can write to the folder of the journals, so the journals are not trusted.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// The table of settings lacks the path or the value. The setting could not be restored, so it
-    /// is not written.
+    /// The table of settings lacks the path or the value. The setting is not written, because it
+    /// could not be restored.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf wants another value.
@@ -155,10 +155,10 @@ impl JournalError {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal of this process, after undoing older changes. Settings of processes that
-    /// have ended are restored. Changes that an earlier journal of this process could not undo are
-    /// tried again; those that fail again are kept in the new journal. Returns the journal and the
-    /// outcomes of undoing.
+    /// Opens the journal of this process. First undoes older changes: settings of processes that
+    /// have ended are restored, and changes that an earlier journal of this process could not undo
+    /// are tried again. Changes that cannot be undone now either are kept in the new journal.
+    /// Returns the journal and the outcomes of undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -379,8 +379,8 @@ impl Document {
         files::update(root, &self.name(), Some(&text))
     }
 
-    /// Undoes all changes, the last first, and ends the claim. The journal file keeps the changes
-    /// that cannot be undone; it is removed if there are none.
+    /// Undoes all changes, the last first, and ends the claim. Changes that cannot be undone stay
+    /// in the journal file; the file is removed if no change is left.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> =
             living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
@@ -398,7 +398,7 @@ impl Document {
 }
 
 /// Undoes a change. `others` are the journals of other running processes. If one of these processes
-/// holds the setting, the new value stays. `None` when the setting has its old value already.
+/// holds the setting, the new value stays. `None` when the setting had its old value already.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {

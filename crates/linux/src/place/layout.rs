@@ -20,8 +20,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Assumed latency of DRAM and of an expander without a rating by the firmware, ns. The layout
-/// requires a latency, but policies that depend on latency measure it.
+/// Assumed latency, ns, of DRAM and of an expander that the firmware does not rate. Policies that
+/// depend on latency measure it; the layout only requires some value.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
 /// A machine's domains and tiers.
@@ -74,8 +74,8 @@ impl HostLayout {
     }
 
     /// Converts a target to an actuator's goal. The goal has a whole percentage for each node near
-    /// the scope's domain. Nodes of other domains get no pages, because the target is only for the
-    /// traffic of this domain.
+    /// the scope's domain. Nodes of other domains get no pages, because a target covers only the
+    /// traffic of one domain.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();

@@ -15,13 +15,13 @@ const MODE_FLAGS: libc::c_int = 7 << 13;
 /// A policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// On the node of the allocating CPU while that node has free memory.
+    /// Allocates on the node of the allocating CPU while that node has free memory.
     Default,
-    /// On these nodes only, the nearest first.
+    /// Allocates on these nodes only, the nearest first.
     Bind(IdList),
-    /// On these nodes in turn, a page on each.
+    /// Allocates on these nodes in turn, a page on each.
     Interleave(IdList),
-    /// On these nodes in turn, on each as many pages as its weight.
+    /// Allocates on these nodes in turn, on each as many pages as its weight.
     WeightedInterleave(IdList),
 }
 
@@ -69,8 +69,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// True when the calling thread has a policy other than the default. The caller of this program has
-/// then chosen a policy.
+/// True when the calling thread has a policy other than the default. The policy is inherited, so
+/// the program that started this process has chosen the policy.
 ///
 /// # Errors
 /// When the kernel lacks memory policies.

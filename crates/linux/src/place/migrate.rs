@@ -10,9 +10,9 @@
 //! 4. move the pages in portions, at the requested rate;
 //! 5. locate the pages again.
 //!
-//! Passes repeat until a pass finds nothing to move, so pages are located after the last move.
-//! Pages that fail to move are tried again in the next pass, and other pages move in their place
-//! where possible.
+//! Passes repeat until a pass finds nothing to move. The last pass therefore shows the final
+//! placement. Pages that fail to move are tried again in the next pass, and other pages move in
+//! their place where possible.
 //!
 //! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
 //! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
@@ -70,7 +70,7 @@ pub struct Migrator {
 pub struct Progress<'a> {
     /// The index of the pass over all memory, 1-based.
     pub pass: u32,
-    /// The process whose pages are being processed.
+    /// The process whose pages are being migrated.
     pub process: &'a Process,
     /// Bytes processed in this pass.
     pub scanned_bytes: u64,
@@ -87,13 +87,14 @@ pub struct Forecast {
     pub bytes: NodeBytes,
     /// Bytes that would be migrated.
     pub planned_bytes: u64,
-    /// Bytes that would also have to be migrated, but are shared with other processes.
+    /// Bytes that are on the wrong node, but cannot be migrated because other processes map the
+    /// same pages.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
     /// Descendants of named processes that cannot be read or migrated. After [`Migrator::alone`],
     /// these are named processes instead.
     pub refused: Vec<Refusal>,
-    /// True when the caller stopped the forecast early.
+    /// True when `watch` ended the forecast early.
     pub stopped: bool,
 }
 
@@ -112,8 +113,9 @@ impl Migrator {
         Ok(Self { target, rate: None, memory })
     }
 
-    /// Limits the migration rate, bytes per second. The rate is an average over a tenth of a
-    /// second, or over the time that one huge page takes at this rate if that time is longer.
+    /// Limits the migration rate, bytes per second. The rate is kept on average over a tenth of a
+    /// second. If one huge page takes longer than that at this rate, the rate is kept on average
+    /// over the time of one huge page.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.rate = Some(bytes_per_s);
@@ -163,7 +165,7 @@ fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> 
     Ok(target.check(&has)?)
 }
 
-/// A process to migrate, with what was learned about its pages in earlier passes (`memo`) and the
+/// A process to migrate, with what earlier passes found out about its pages (`memo`) and the
 /// results so far (`moved`).
 struct Record {
     process: Process,
@@ -317,8 +319,8 @@ impl<M: Memory> Passes<'_, M> {
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Forget the busy pages, because they may be movable by now. Shared pages, and pages of a
-        // folio that is only partly resident (`Joined`), stay unmovable.
+        // Forget which pages were busy, because they may be movable by now. Shared pages, and pages
+        // of a folio that is only partly resident (`Joined`), stay unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
@@ -345,9 +347,10 @@ impl<M: Memory> Passes<'_, M> {
         (tally, halt)
     }
 
-    /// Adds the named processes `pids` and their descendants to `records`, if they are not there
-    /// yet. Marks the recorded processes that have ended. In pass 1, a named process that does not
-    /// exist is an error, unless the processes are migrated independently ([`Memory::is_alone`]).
+    /// Adds the named processes `pids` and their descendants to `records`, except processes that
+    /// are in `records` already. Marks the recorded processes that have ended. In pass 1, a named
+    /// process that does not exist is an error, unless the processes are migrated independently
+    /// ([`Memory::is_alone`]).
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();
@@ -376,9 +379,8 @@ impl<M: Memory> Passes<'_, M> {
 
     /// Records that a process cannot be migrated.
     ///
-    /// # Errors
-    /// When the process is a named process, and [`Memory::is_alone`] is false: a named process that
-    /// is refused then ends the migration.
+    /// When the process is a named process and [`Memory::is_alone`] is false. The migration of all
+    /// processes then ends.
     fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
@@ -419,8 +421,8 @@ impl ProcessOutcome {
             self.left = tally.left;
             return;
         }
-        // A pass that ended early has located only some of the pages. Apply only the changes of
-        // these pages to `after`, which has the placement from the pass before.
+        // A pass that ended early has located only some of the pages. `after` still has the
+        // placement from the pass before. Apply to `after` only the changes of the located pages.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }

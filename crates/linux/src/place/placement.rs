@@ -1,5 +1,5 @@
-//! The placement of pages by weights: the pages of each node in a round of interleaving, the memory
-//! policy, and the settings that the policy needs.
+//! Placements of pages by weights: the number of pages on each node in a round of interleaving, the
+//! memory policy, and the settings that the policy needs.
 //!
 //! Weights are given for the tiers of a machine or for its nodes. Each tier gets the share of its
 //! weight, divided evenly among the nodes of the tier. Example: `3:1` on two sockets, each with
@@ -28,9 +28,10 @@ pub struct Placement {
 pub enum Means {
     /// The kernel's weighted interleaving, since Linux 6.9.
     Weighted,
-    /// Interleaving without weights, which suffices for equal weights.
+    /// The kernel's interleaving without weights. It suffices for equal weights.
     Interleave,
-    /// Even interleaving at the first touch, then migration: for kernels before Linux 6.9.
+    /// Interleaving without weights at the first touch, then migration to the weights: for kernels
+    /// before Linux 6.9.
     Moved,
 }
 
@@ -45,7 +46,7 @@ pub struct SettingChange {
 /// The reason why weights cannot be placed on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
-    /// The machine has only one node with memory.
+    /// The machine has only one node with memory, so weights have no effect.
     #[error("all memory is on node {node}: {weights} has nothing to interleave")]
     OneNode {
         /// The only node.
@@ -184,8 +185,9 @@ impl Placement {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // Writing a weight also disables automatic weights. A separate change disables them first,
-        // because changes are undone in reverse order: weights first, then automatic weights.
+        // A separate change disables automatic weights before the weights are written, although
+        // writing a weight disables them too. Changes are undone in reverse order: the weights are
+        // restored first, then automatic weights.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {
@@ -270,8 +272,8 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
-/// Removes nodes with a weight of 0. If a weight exceeds `max`, the weights become the smallest
-/// whole numbers of the same ratio.
+/// Removes nodes with a weight of 0. If a weight exceeds `max`, all weights are divided by their
+/// greatest common divisor.
 fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
     let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();
     let common = match nodes.iter().all(|(_, weight)| *weight <= max) {

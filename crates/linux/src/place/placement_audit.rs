@@ -1,10 +1,10 @@
 //! Placement audit: the memory of a program that follows the placement, and the memory that
 //! bypasses the placement, with the cause.
 //!
-//! Memory can bypass a memory policy: a launcher resets the policy for its children, and a library
-//! binds its own buffers. A mapped file was placed by the process that read it first, and pages for
-//! a full node are allocated on another node. `/proc/PID/numa_maps` shows these cases, because it
-//! has the policy and the nodes of each mapping. It does not show the policies of threads other
+//! Memory bypasses a memory policy in four cases. A launcher resets the policy for its children. A
+//! library binds its own buffers. A mapped file was placed by the process that read it first. Pages
+//! for a full node are allocated on another node. `/proc/PID/numa_maps` shows these cases, because
+//! it has the policy and the nodes of each mapping. It does not show the policies of threads other
 //! than the first.
 
 use crate::{
@@ -43,9 +43,10 @@ pub struct Bypass {
 /// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process does not have the policy that it was started with, but this policy.
+    /// The process has this policy, and not the policy that it was started with.
     Reset(String),
-    /// The process has the placement's policy, but chose this other policy for some mappings.
+    /// The process has the placement's policy, but has set this other policy for some mappings
+    /// (mbind(2)).
     Bound(String),
     /// Pages of files: the page cache, placed by the process that read them first.
     File,
@@ -104,7 +105,8 @@ impl PlacementAudit {
         Ok(audit)
     }
 
-    /// Adds the mappings of a process to the placed memory or, by cause, to the bypasses.
+    /// Adds each mapping of a process either to the placed memory or, with the cause, to the
+    /// bypasses.
     pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
         self.processes += 1;
         let nodes = placement.node_list();

@@ -17,14 +17,14 @@ use std::{
 };
 
 /// The minimum memory of a process that is steered, bytes: monitoring a smaller process would cost
-/// more time than it can save. The process joins once it has grown.
+/// more time than steering could save. A small process joins the scope once it has grown.
 pub const JOINS_BYTES: u64 = 1 << 20;
 
 /// Process 1, the ancestor of all other processes except the kernel's threads.
 const INIT: u32 = 1;
 
-/// The placement of a process with at least this many resident bytes is sampled. From this size on,
-/// a sample is cheaper than `numa_maps`, for which the kernel walks all pages of the process.
+/// A process with at least this many resident bytes is sampled: a sample is then cheaper than
+/// reading `numa_maps`, for which the kernel walks all pages of the process.
 const LARGE_BYTES: u64 = 1 << 30;
 
 /// The processes whose pages are steered.
@@ -111,7 +111,8 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // The process has changed its user: continue with the other processes.
+                        // The process now belongs to another user, so its memory cannot be read:
+                        // continue with the other processes.
                         Err(why) if why.is_permission() => None,
                         on => on?,
                     };

@@ -20,8 +20,8 @@ pub struct Available {
     pub limit: Option<Headroom>,
 }
 
-/// The fraction of the available memory that may be requested, in sixteenths: one sixteenth is left
-/// to other programs.
+/// The fraction of the available memory that may be requested, in sixteenths. The last sixteenth is
+/// left to other programs.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {

@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 /// mounted there.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The file that lists the mounts without their mounted folders, for machines that lack
-/// `mountinfo`.
+/// The file that lists the mounts, but not the mounted folder of each file system. It is read on
+/// machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
 /// The mounted tree of control groups that has a given controller.
@@ -39,7 +39,8 @@ pub struct Tree {
     pub controller: &'static str,
     /// The mount point, such as `/sys/fs/cgroup/memory`.
     pub mount: String,
-    /// The group at the mount point: `/`, or in a container the container's group.
+    /// The group that is mounted at the mount point: `/`, or in a container the group of the
+    /// container.
     pub top: String,
 }
 
@@ -118,8 +119,8 @@ impl Headroom {
     }
 }
 
-/// The smallest headroom among all groups of the calling process; if several are equal, that of the
-/// group nearest to the process. `None` where no group limits memory.
+/// The smallest headroom among the group of the calling process and its ancestors. If several are
+/// equal, the group nearest to the process is returned. `None` where no group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -150,7 +151,8 @@ impl Trees {
                 has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
             for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
             {
-                // A tree may be mounted several times, or in part; the first mount is the system's.
+                // A tree may be mounted several times, or in part. Use the first mount, which is
+                // the system's.
                 if tree.is_none() && has.contains(&controller) {
                     let (version, mount, top) =
                         (mount.version, mount.at.clone(), mount.top.clone());
@@ -163,8 +165,8 @@ impl Trees {
 }
 
 impl Tree {
-    /// The group with this path below the mount point; `/` is the group at the mount point. The
-    /// group need not exist.
+    /// The group with the path `name` below the mount point; `/` is the group at the mount point.
+    /// The group need not exist.
     pub fn group(&self, name: &str) -> Group {
         Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
     }
@@ -416,7 +418,7 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
 }
 
 /// Parses rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version
-/// 1). `unit` is what a count of 1 stands for, bytes: a page in version 1, 1 byte in version 2.
+/// 1). `unit` is the unit of the counts, bytes: a page in version 1, 1 byte in version 2.
 fn numa_stat(
     path: &str,
     text: &str,

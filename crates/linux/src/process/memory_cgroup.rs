@@ -14,8 +14,8 @@ use std::{thread, time::Duration};
 /// The prefix of the names of Interleaf's groups; the process ID of a group's creator follows.
 const PREFIX: &str = "interleaf-bench-";
 
-/// Maximum number of attempts to remove a group whose last process is just exiting, and the pause
-/// between attempts.
+/// Maximum number of attempts to remove a group whose last process is just exiting (`TRIES`), and
+/// the pause between two attempts.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// Policies whose name has a space.
 const NAMES_WITH_SPACES: [&str; 2] = ["weighted interleave", "prefer (many)"];
 
-/// Prefixes of names of shared memory that is not on a disk.
+/// Prefixes of the names that `numa_maps` shows for shared memory.
 const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
 /// A mapping of a process.
@@ -48,8 +48,9 @@ pub enum Kind {
 }
 
 impl Mapping {
-    /// True for memory that has a file name although it is not in a file: shared memory, and pages
-    /// of hugetlbfs, which are larger than the machine's `page_bytes`.
+    /// True for memory that has a file name in `numa_maps` although it is not in a file: shared
+    /// memory, and pages of hugetlbfs. The latter are larger than `page_bytes`, the machine's base
+    /// page.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
         self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
@@ -189,9 +190,9 @@ pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }
 
-/// Memory of mappings with anonymous pages, by node. A private mapping of a file with written pages
-/// counts as a whole, because the kernel does not separate its anonymous pages and file pages by
-/// node.
+/// Memory of the mappings with anonymous pages, by node. A private file mapping with written pages
+/// counts as a whole, because the kernel does not report anonymous pages and file pages separately
+/// by node.
 pub fn anonymous(mappings: &[Mapping]) -> NodeBytes {
     mappings.iter().filter(|mapping| mapping.anonymous_bytes > 0).map(|it| &it.bytes).collect()
 }

@@ -22,15 +22,15 @@ use crate::{
 use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
-/// The count of pages drawn in total from all processes that are sampled together. With many
-/// processes the total is larger: see [`STRATA_MIN`].
+/// The number of pages drawn in total from all processes that are sampled together. With many
+/// processes the total is larger, because each process gets at least [`STRATA_MIN`] pages.
 const STRATA: u64 = 1 << 14;
 
 /// The least count of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
-/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident. If fewer are, most memory
-/// is reserved but unused, and the sample is too small.
+/// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident. If fewer are resident,
+/// most of the mapped memory is unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
 /// Estimated anonymous memory of a process by node. `processes` is the count of processes that are
@@ -47,8 +47,8 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     let strata = (STRATA / processes.max(1) as u64).max(STRATA_MIN);
     let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
-    // The call fails if the process belongs to another user or has ended. The caller learns which
-    // of the two by reading `numa_maps`.
+    // The call fails if the process belongs to another user or has ended. The caller then reads
+    // `numa_maps`, which shows which of the two is the case.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
         return Ok(None);
     }

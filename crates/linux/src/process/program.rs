@@ -1,6 +1,6 @@
-//! Inspects a command: its executable, the scripts that lead to the executable, and the linkage of
-//! the executable. The linkage decides whether a library can be preloaded between the program and
-//! its C library.
+//! Inspects a command: its executable, the scripts that lead to the executable, and how the
+//! executable is linked. The linkage decides whether a library can be preloaded (LD_PRELOAD) to
+//! replace functions of the C library.
 
 use elf::{ElfStream, abi, endian::AnyEndian, file::Class};
 use std::{
@@ -19,7 +19,7 @@ use std::{
 /// Maximum number of nested scripts: the kernel accepts five.
 const SCRIPTS_MAX: usize = 5;
 
-/// Bytes of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
+/// Bytes of a script's beginning that the kernel reads (`BINPRM_BUF_SIZE`).
 const LINE_MAX: u64 = 256;
 
 /// A program behind a command.
@@ -37,8 +37,8 @@ pub struct Program {
     /// True for a Go program, whose runtime allocates memory by its own system calls, not through
     /// the C library.
     pub is_go: bool,
-    /// True when the program gains rights that its caller lacks: the loader then ignores
-    /// LD_PRELOAD.
+    /// True when the program gains rights that its caller lacks (set-user-ID, capabilities). The
+    /// loader then ignores LD_PRELOAD.
     pub is_privileged: bool,
 }
 
@@ -135,14 +135,14 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let first = words.next()?;
-    // `env` executes its first argument that is neither an option nor a variable.
+    // `env` executes its first argument that is neither an option nor an assignment of a variable.
     let is_env = first.ends_with(b"/env");
     let found = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
     let reader = found.filter(|_| is_env).unwrap_or(first);
     Some(OsString::from_vec(reader.to_vec()))
 }
 
-/// The linkage of a program, its loader, and its libraries.
+/// The linkage of a program, the path of its dynamic loader, and the libraries that it names.
 fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
@@ -171,7 +171,7 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;
-    // A Go program without a section table is not recognised.
+    // A Go program whose section table was removed is not recognised.
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
@@ -206,7 +206,7 @@ fn is_privileged(path: &Path) -> io::Result<bool> {
     let is_other = |bit: u32, owner: u32, own: u32| file.mode() & bit != 0 && owner != own;
     let changes = is_other(0o4000, file.uid(), user.as_raw())
         || is_other(0o2010, file.gid(), group.as_raw()) && file.mode() & 0o2010 == 0o2010;
-    // A file's capabilities give root no right that root lacks.
+    // A capability of the file gives root no right that root lacks.
     let mut value = [0_u8; 64];
     let has = rustix::fs::getxattr(path, "security.capability", &mut value[..]);
     Ok(changes || !user.is_root() && has.is_ok_and(|length| length > 0))

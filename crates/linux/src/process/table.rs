@@ -126,7 +126,7 @@ impl ProcessTable {
 
     fn tree_of(&self, pid: u32) -> Vec<&Process> {
         let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
-        // The parents in a captured machine may form a cycle, so each process is visited once.
+        // A captured machine may have a cycle of parents, so visit each process only once.
         let mut seen = BTreeSet::from([pid]);
         let mut at = 0;
         while let Some(parent) = found.get(at) {
@@ -147,7 +147,7 @@ fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     }
 }
 
-/// The processes of a machine at one moment: `/proc` is read when the table is first requested, and
+/// The processes of a machine at one moment. `/proc` is read when the table is first requested, and
 /// not again.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
@@ -177,7 +177,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// One process. Reads one file, or no file if the table was already read.
+    /// One process. Reads only the file of this process, or no file if the table was already read.
     ///
     /// # Errors
     /// When the process's file cannot be read.

@@ -14,7 +14,8 @@
 use super::{ADMIN, COUNT, words};
 use crate::root::{Root, RootError};
 
-/// Actions of schemes. An action that the kernel does not know costs only one write.
+/// Actions of schemes that the probe tries. An action that the kernel does not know costs only one
+/// failed write.
 const ACTIONS: [&str; 11] = [
     "willneed",
     "cold",
@@ -29,7 +30,7 @@ const ACTIONS: [&str; 11] = [
     "stat",
 ];
 
-/// Metrics that a quota can be tuned to.
+/// Metrics of quota goals that the probe tries.
 const GOALS: [&str; 10] = [
     "user_input",
     "some_mem_psi_us",
@@ -43,10 +44,10 @@ const GOALS: [&str; 10] = [
     "node_ineligible_mem_bp",
 ];
 
-/// The kernel's algorithms (tuners) that tune a quota to its goal.
+/// The kernel's algorithms (tuners) that adjust a quota to its goal.
 const TUNERS: [&str; 2] = ["consist", "temporal"];
 
-/// Types of filters.
+/// Types of filters that the probe tries.
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
@@ -187,7 +188,8 @@ fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
     }
     root.write(&format!("{folder}/nr_goals"), "1")?;
     let metric = format!("{folder}/0/target_metric");
-    // The first kernels with goals (6.8 and 6.9) have one metric, and no file for it.
+    // The first kernels with quota goals (6.8 and 6.9) have one metric, and no file that selects
+    // the metric.
     if root.has(&metric) { accepted(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
 }
 
@@ -248,7 +250,7 @@ impl<'a> Setup<'a> {
             return Ok(());
         }
         // A count other than 1 means that another program has replaced the list of threads since.
-        // Its threads stay.
+        // Leave that program's threads in place.
         if self.root.number(COUNT)? != Some(1) {
             return Ok(());
         }
@@ -258,8 +260,8 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // The thread is still set up only after an error, which is reported already. Reporting a
-        // second error would hide the first.
+        // `is_set_up` is still true only after an error, which is reported already. A second error
+        // from the removal would hide the first, so it is ignored.
         _ = self.removed();
     }
 }

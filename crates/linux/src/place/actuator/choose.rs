@@ -64,7 +64,8 @@ impl ActuatorKind {
         }
     }
 
-    /// The reason why a kernel and a scope support this kind, or, as the error, why they do not.
+    /// Decides whether a kernel and a scope support this kind. Returns the reason, as `Ok` if they
+    /// support it, else as the error.
     fn judge(
         self,
         kernel: Option<&Probed>,

@@ -55,8 +55,8 @@ pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
     pub to: Destination,
-    /// The least and the greatest access count of a region, in an aggregation, for which the scheme
-    /// acts on the region. `None` matches no region.
+    /// The least and the greatest access count, in an aggregation, of the regions that the scheme
+    /// acts on. `None` matches no region.
     pub accesses: Option<(u32, u32)>,
     /// The minimum age of a region, in aggregations.
     pub age_min: u32,
@@ -64,7 +64,7 @@ pub struct Scheme {
     pub quota: Option<Quota>,
     /// The goal to which the kernel tunes the quota, with `quota` as its upper limit.
     pub goal: Option<EligibleGoal>,
-    /// The scheme acts on pages that no filter excludes.
+    /// Filters that select pages. The scheme acts only on pages that no filter rejects.
     pub filters: Vec<PageFilter>,
 }
 
@@ -78,14 +78,16 @@ pub enum Destination {
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate in a window, successfully or not. The
-/// priority weights of the quota stay 0. With other weights the kernel would prefer the hottest
-/// regions. If these are on the destination already, they would use up the quota of every window.
+/// priority weights of the quota stay 0: with other weights the kernel would prefer the hottest
+/// regions, and hot regions that are on the destination already would use up the quota of every
+/// window.
 ///
-/// The quota is written in whole pages. The kernel saves the address at which the next window
-/// resumes only when the last byte of the quota is used. It tries whole pages, so a remainder of
-/// less than a page is never used, and each window would begin at the first address again. With
-/// such a quota, Linux 6.12 and 6.17 tried the first 20 MiB of the machine for minutes, with
-/// `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz remaining quota as empty", 2026).
+/// The quota is written in whole pages. At the end of a window the kernel saves the address at
+/// which the next window resumes, but only if the last byte of the quota was used. The kernel tries
+/// whole pages, so a remainder of less than a page is never used, and each window would begin at
+/// the first address again. With such a quota, Linux 6.12 and 6.17 tried the first 20 MiB of the
+/// machine for minutes, with `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz remaining
+/// quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -166,7 +168,8 @@ impl Context {
 }
 
 impl Quota {
-    /// The bytes rounded down to whole pages. At least one page, because 0 would mean no limit.
+    /// The quota in bytes, rounded down to whole pages, but at least one page, because DAMON takes
+    /// 0 as no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -231,10 +234,11 @@ impl Scheme {
     }
 }
 
-/// Writes the filters `all` to `folder`. A filter rejects the pages that match it, or, since Linux
-/// 6.14 (`can_allow`), allows them. The first filter that a page matches decides. A page that
-/// matches no filter is rejected if the last filter allows. Therefore several groups are selected
-/// by one allowing filter for each group. Filters that only reject can select a single group.
+/// Writes the filters `all` to `folder`. A filter rejects the pages that match the filter, or,
+/// since Linux 6.14 (`can_allow`), allows them. The first filter that a page matches decides about
+/// the page. A page that matches no filter is rejected if the last filter allows. Therefore several
+/// groups are selected by one allowing filter for each group. On kernels whose filters only reject,
+/// only a single group can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;

@@ -16,7 +16,7 @@ use crate::{
 
 /// Demotion begins when less than this fraction of the node is free, or less than [`BEGIN_BYTES`].
 /// The prototype of the policy `dmi` begins at 1 % and ends at 2 % (docs/model.md). Small nodes
-/// need the limit in bytes, because a node of 512 MiB that the kernel treats as full still has 5 %
+/// need the limit in bytes: the kernel already treats a node of 512 MiB as full when 5 % of it are
 /// free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;

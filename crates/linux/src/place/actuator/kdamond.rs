@@ -32,12 +32,12 @@ pub struct Kdamond<'a> {
 const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
-/// has just ended. In this case the next attempt starts the thread again.
+/// has just ended: the next attempt then starts the thread again.
 const SAME_MAX: u32 = 2;
 
-/// Maximum number of refusals in total. Each rebuilt context omits the processes that have ended by
-/// then. A commit takes an aggregation, so short-lived processes are gone after two or three
-/// attempts.
+/// Maximum number of refusals in total. After each refusal the context is rebuilt without the
+/// processes that have ended by then. A commit takes an aggregation, so short-lived processes are
+/// gone after two or three attempts.
 const TRIES_MAX: u32 = 50;
 
 /// Statistics of a scheme since its set-up, bytes.
@@ -66,7 +66,7 @@ impl<'a> Kdamond<'a> {
         &self.kernel
     }
 
-    /// True after a set-up of the DAMON thread, which may have ended since.
+    /// True after a set-up of the DAMON thread, even if the thread has ended since.
     pub fn is_set_up(&self) -> bool {
         !self.settings.is_empty()
     }
@@ -158,8 +158,8 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count replaces the folders that it counts by empty folders, so their files
-            // have to be written again.
+            // Writing a count (`nr_...`) replaces the counted folders by empty folders. Forget what
+            // was written below them, so that their files are written again.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -230,8 +230,8 @@ impl<'a> Kdamond<'a> {
         self.settings.set(COUNT, "1")
     }
 
-    /// Adds one message to `notes` when NUMA balancing is on, because NUMA balancing undoes the
-    /// work of this thread.
+    /// Adds one message to `notes` when NUMA balancing is on, because NUMA balancing migrates pages
+    /// back that the DAMON thread has migrated.
     ///
     /// # Errors
     /// When the setting cannot be read.
@@ -257,7 +257,7 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Statistics of each scheme at the kernel's last update, in the order of the schemes; empty
-    /// while the thread does not run. Kernels since 6.17 update them periodically.
+    /// while the thread does not run. Kernels since 6.17 update the statistics periodically.
     ///
     /// # Errors
     /// When the statistics cannot be read.

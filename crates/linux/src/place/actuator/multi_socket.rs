@@ -1,8 +1,9 @@
 //! One actuator for several sockets, each with a goal of its own.
 //!
-//! A policy decides for each socket among its near tiers. Only one DAMON thread can be used, so a
-//! single actuator serves all sockets, with their goals combined into one goal. Pages should not
-//! move to another socket, so each socket keeps its share of the scope's pages.
+//! A policy chooses, for each socket, the shares of the tiers near that socket. Only one DAMON
+//! thread can be used, so a single actuator serves all sockets, with their goals combined into one
+//! goal. Pages should not move to another socket, so each socket keeps its share of the scope's
+//! pages.
 //!
 //! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The goals 80:20 and 60:40 of
 //! the sockets combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1.
@@ -13,7 +14,7 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-/// The one actuator of the machine, with the state that the sockets share.
+/// The single actuator that all sockets share, with the state of the sockets.
 struct SharedActuator<'a> {
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -33,8 +34,8 @@ struct SocketActuator<'a> {
     at: usize,
 }
 
-/// Divides an actuator among `sockets`, each given by its near nodes; `nodes` are all nodes of the
-/// machine, the fastest first.
+/// Divides the actuator `whole` among `sockets`, each given by its near nodes. `nodes` are all
+/// nodes of the machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -97,8 +98,9 @@ impl SharedActuator<'_> {
     }
 }
 
-/// The share of the scope's pages that each socket has. Without pages, the shares are equal. The
-/// pages on a node near several sockets are divided evenly among these sockets.
+/// For each socket, the share of the scope's pages that are near it, 0 to 1. Without pages, the
+/// shares are equal. The pages on a node near several sockets are divided evenly among these
+/// sockets.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();

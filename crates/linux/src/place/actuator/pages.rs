@@ -21,9 +21,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum duration of a portion, which is the migration during one call of `update`. The
-/// duration counts from the moment at which [`LEAST_BYTES`] have moved. `update` is called about
-/// once a second, so its caller has the rest of the second.
+/// The maximum duration of a portion. A portion is the migration during one call of `update`, and
+/// its duration counts from the moment at which [`LEAST_BYTES`] have moved. `update` is called
+/// about once a second, so half of each second is left to the caller.
 const PORTION: Duration = Duration::from_millis(500);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
@@ -75,9 +75,9 @@ impl<'a> Pages<'a> {
         let (mut moved, mut scanned_bytes) = (0, 0);
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
-        // Measure the duration of a portion from the moment at which `LEAST_BYTES` have moved. The
-        // time before is not counted, because each run first locates the pages that need not move,
-        // and tries one page of each mapping.
+        // Measure the duration of a portion only from the moment at which `LEAST_BYTES` have moved.
+        // The time before that moment is a fixed cost: each run first locates the pages that need
+        // not move, and tries one page of each mapping.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =

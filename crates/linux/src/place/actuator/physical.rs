@@ -5,9 +5,9 @@
 //! [`QuotaController`] derives the amount from the measured placement of anonymous memory. Which
 //! hot pages move is random, so the ratio holds over all hot pages and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2). With this goal,
-//! the kernel stops the migration even if the next call of the controller is late. The goal alone
-//! does not suffice, because the kernel's own estimate lags: without the controller the ratio
+//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so that the
+//! kernel stops the migration at the goal even if the next call of the controller is late. The goal
+//! alone does not suffice, because the kernel's own estimate lags: without the controller the ratio
 //! oscillates between 15:85 and 98:2. If the migrations that the controller requests have no effect
 //! ([`Push::level`] above 0), the goal is omitted, because the kernel may have stopped too early.
 //! `quota` is `paddr` without the goal (since Linux 6.11).
@@ -70,7 +70,7 @@ impl<'a> Physical<'a> {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Gives DAMON a context for `goal` and `push`, the migration that the controller requested
+    /// Gives DAMON a context for `goal` and for `push`, the migration that the controller requested
     /// last.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;

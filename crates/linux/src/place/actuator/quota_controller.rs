@@ -22,8 +22,9 @@
 //! the quota therefore grows: up to the missing bytes, and from level 1 ([`Push::level`]) on up to
 //! `GAIN_MAX` times the missing bytes. The quota falls back as soon as pages move.
 //!
-//! If there are no attempts, no region matches the allowed access counts. A larger quota would then
-//! only migrate more pages at once later, so pages with fewer accesses are allowed instead.
+//! If DAMON tries no page, no region matches the allowed access counts. A larger quota would not
+//! help: once a region matches, more pages would migrate at once. Therefore pages with fewer
+//! accesses are allowed instead.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
@@ -32,9 +33,9 @@ use interleaf_model::machine::Order;
 /// The fraction of the bytes missing on a node that a quota window may move.
 const GAIN: f64 = 0.3;
 
-/// Upper bound of the gain, which rises above [`GAIN`] while no page moves. The bound holds from
-/// [`Push::level`] 1 on; at level 0 it is 1. At a gain of 2 or more, the placement would oscillate
-/// around the goal.
+/// Upper bound of the gain, the quota divided by the missing bytes. The gain rises above [`GAIN`]
+/// while no page moves. The bound holds from [`Push::level`] 1 on; at level 0 the bound is 1. At a
+/// gain of 2 or more, the placement would oscillate around the goal.
 const GAIN_MAX: f64 = 1.5;
 
 /// Migration stops within this distance of the goal, percentage points.
@@ -65,8 +66,8 @@ const HOT: u32 = ACCESSES_MAX / 2;
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Chooses the next [`Push`], a migration by DAMON, from the placement and DAMON's statistics of
-/// the last push.
+/// Chooses the next [`Push`], a migration by DAMON, from the measured placement and from DAMON's
+/// statistics of the last push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -259,8 +260,8 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// All memory is on node 0, and the goal is 1:1. Returns the pushes if each window tries
-    /// `tries_mib` MiB and no page moves.
+    /// All memory is on node 0, and the goal is 1:1. Returns the pushes of the controller if each
+    /// window tries `tries_mib` MiB and no page moves.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));

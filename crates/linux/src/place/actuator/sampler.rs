@@ -11,13 +11,13 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// The reciprocal of the largest fraction of time that sampling may take while pages move.
+/// While pages move, sampling takes at most 1 / `ONE_IN` of the time.
 const ONE_IN: u32 = 20;
 
-/// While pages are at rest, because their placement is at the goal, sampling takes 1 /
-/// `ONE_IN_AT_REST` of the time. The pause after a sample is at most `PAUSE_AT_REST`, because
-/// another program may move pages, and at least the pause by [`ONE_IN`]. Example: a sample of 3000
-/// processes takes some 0.4 s, so the pause is almost seven minutes.
+/// While pages are at rest, sampling takes 1 / `ONE_IN_AT_REST` of the time. The pause after a
+/// sample is at most `PAUSE_AT_REST`, because another program may move pages, and at least the
+/// pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause
+/// is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
@@ -25,7 +25,7 @@ const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 /// points.
 const REST_POINTS: f64 = 2.0;
 
-/// Samples placement at intervals in proportion to the duration of a sample.
+/// Samples placement. The pause between two samples is in proportion to the duration of a sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
     /// The end of the last sample, and its duration.
@@ -101,8 +101,8 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Returns a message when a node that should have more pages has become full; `None` if there
-    /// is no such node, or it was reported last.
+    /// Returns a message when a node that should have more pages has become full; `None` if no such
+    /// node is full, or the full node was reported last.
     fn note_full_node(
         &mut self,
         root: &Root,
@@ -156,8 +156,8 @@ pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), Actuato
     Ok(())
 }
 
-/// Adds a message about `processes` to `notes`. `verb` says in the singular and in the plural what
-/// they did: [`JOINED`] or [`ENDED`].
+/// Adds a message about `processes` to `notes`. `verb` is the verb of the message in the singular
+/// and in the plural: [`JOINED`] or [`ENDED`].
 pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
     let [one, many] = verb;
     match processes {
@@ -173,8 +173,8 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// The earliest time at which an expensive task may run again. The task thereby takes at most the
-/// fraction 1 / [`ONE_IN`] of the time.
+/// The earliest time at which an expensive task may run again, chosen so that the task takes at
+/// most 1 / [`ONE_IN`] of the time.
 #[derive(Debug, Default)]
 pub(super) struct TimeShareLimit(Option<Instant>);
 

@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The reciprocal of the largest fraction of CPU time that scans may take.
+/// Scans take at most 1 / `ONE_IN` of the CPU time of one core.
 const ONE_IN: u32 = 1000;
 
 /// The longest pause between scans.
@@ -52,7 +52,7 @@ impl Scan {
     }
 
     /// Compares the processes of a scope with the steered processes `known`. A process joins if the
-    /// last scan found it too, and it has at least `least_bytes` of memory.
+    /// last scan found it too, and the process has at least `least_bytes` of memory.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

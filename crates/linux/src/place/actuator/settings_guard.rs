@@ -9,7 +9,8 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True after NUMA balancing was reported as on, until it is off again.
+    /// True after NUMA balancing was reported as on, until NUMA balancing is off again: it is
+    /// reported only once.
     is_held: bool,
 }
 
@@ -33,14 +34,14 @@ impl<'a> SettingsGuard<'a> {
             self.setting.journal.borrow_mut().set(path, text)?;
         } else {
             // Do not use the journal, which first reads the old value: on a captured machine most
-            // files of DAMON do not exist before its set-up.
+            // files of DAMON do not exist, because DAMON was not set up.
             self.setting.root.write(path, text)?;
         }
         self.paths.push(path.into());
         Ok(())
     }
 
-    /// Disables NUMA balancing if that is permitted, because it migrates pages back.
+    /// Disables NUMA balancing if that is permitted, because NUMA balancing migrates pages back.
     pub(super) fn disable_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {

@@ -1,9 +1,9 @@
 //! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
 //!
 //! A page's address determines its node, as under weighted interleaving, so pages on their target
-//! node do not migrate again. All hot pages reach the ratio exactly and then rest (Linux 6.17.13
-//! and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). Changes of the goal or of the
-//! processes are written and committed while the thread runs.
+//! node do not migrate again. All hot pages reach the ratio exactly, and migration then stops
+//! (Linux 6.17.13 and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). A changed goal or
+//! set of processes is written to DAMON's files and committed while the thread runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
 //! one page. With weights of 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node.
@@ -16,7 +16,7 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! If a block has an additional page at some weight, it keeps this page at all larger weights.
+//! A block that has an additional page at some weight keeps this page at all larger weights.
 //! Therefore a step of two percentage points moves only two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] needs no destinations by address: it migrates hot pages to a node, or
@@ -50,9 +50,9 @@ const RESET_MS: u64 = 1000;
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block. Counts of pages are rounded up in the blocks with the lowest ranks.
-/// Blocks with consecutive ranks are far apart, so the blocks with an additional page are spread
-/// evenly.
+/// The rank of each block. When a node's pages cannot be divided evenly among the blocks, the
+/// blocks with the lowest ranks get an additional page. Blocks with consecutive ranks are far
+/// apart, so these blocks are spread evenly.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// The actuator `vaddr`, which migrates the pages of processes with DAMON.
@@ -92,7 +92,8 @@ impl<'a> Vaddr<'a> {
     /// Scans for processes that joined or left the scope, if a scan is due, and reports them in
     /// `state`.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
-        // DAMON's thread ends with the last of its processes. In this case scan at once.
+        // DAMON's thread ends with the last of its processes. If the thread has ended, scan at
+        // once.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
         if !self.scan.is_due() && !has_ended {
             return Ok(());
@@ -189,8 +190,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             filters: vec![],
         },
     };
-    // With several sockets there is no demotion: DAMON on addresses of processes does not know
-    // which socket a cold page is near.
+    // With several sockets there is no demotion: `vaddr` monitors addresses of processes, so DAMON
+    // does not know which socket a cold page is near.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],
@@ -200,8 +201,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
-/// Destinations in the order of a mapping's pages: each is a node, and the count of consecutive
-/// pages that it gets.
+/// Destinations in the order of a mapping's pages. Each destination is a node and the count of
+/// consecutive pages that the node gets.
 fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
     let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
     let nodes: Vec<(u32, u32)> = nodes.collect();

@@ -40,8 +40,8 @@ impl Claim {
     }
 
     /// True when two claims overlap: one scope is the machine, one control group contains the
-    /// other, or a name, a process ID or a running process is in both claims. A claim does not
-    /// overlap with another claim that protects its whole scope.
+    /// other, or a name, a process ID or a running process is in both claims. Two claims do not
+    /// overlap if one of them protects the whole scope of the other.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {
@@ -66,7 +66,7 @@ impl Claim {
 }
 
 impl ClaimedScope {
-    /// True when the scope contains all of `other`, regardless of the running processes.
+    /// True when the scope contains all of `other`, regardless of which processes run now.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -78,7 +78,7 @@ impl ClaimedScope {
         }
     }
 
-    /// True when the scopes have a part in common, regardless of the running processes.
+    /// True when the scopes have processes in common, regardless of which processes run now.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,

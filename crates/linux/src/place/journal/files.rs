@@ -18,7 +18,7 @@ use std::{
 /// The folder of the journals, below the root.
 pub(super) const FOLDER: &str = "/run/interleaf";
 
-/// The lock file. Only the process that holds its lock changes settings.
+/// The lock file. Only the process that holds the lock on this file changes settings.
 pub(super) const LOCK: &str = "lock";
 
 /// Suffix of the names of damaged journals.
@@ -72,8 +72,8 @@ pub(super) fn read_all(root: &Root) -> Result<Vec<JournalFile>, JournalError> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Checks that the file `name`, whose content is `text`, is a valid journal; `None` when the file
-/// has been removed since.
+/// Parses the content `text` of the file `name` in the folder of the journals as a journal, valid
+/// or damaged. `None` when the file has been removed since.
 fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalFile> {
     let damaged =
         |why, rest| JournalFile::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });

@@ -23,8 +23,8 @@ const LIMITED: &str = "limits the memory of a command";
 /// of its processes follows.
 const ABSENT: &str = "no group: its processes are from ";
 
-/// Attempts to remove a group whose last process is just leaving or exiting, and the pause between
-/// attempts.
+/// Attempts to remove a group whose last process is just leaving or exiting (`TRIES`), and the
+/// pause between two attempts.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -39,7 +39,8 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// The name of the group that `change` records; `None` if it is not [`PREFIX`] and a process ID.
+/// The name of the group that `change` records; `None` if the name is not [`PREFIX`] and a process
+/// ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
@@ -61,7 +62,7 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let (Some(name), Some(former)) = (name(change), former(change)) else { return Ok(false) };
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
-    // The path in a forged journal must not lead to another folder.
+    // The path comes from a journal, which may be forged. Do not remove any other folder.
     if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }
@@ -82,7 +83,8 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     root.remove_folder(&group.folder()).map(|()| true)
 }
 
-/// Removes the limit of a group, so that the pages of its running processes can be swapped in.
+/// Removes the limit of a group. Otherwise pages of its running processes may not fit in memory,
+/// and could not be swapped in.
 fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
     let unlimited = match group.tree.version {
         Version::One => "-1",

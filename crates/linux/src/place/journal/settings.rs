@@ -34,7 +34,7 @@ fn values(path: &str) -> Option<Values> {
         && let Some(number) = name.strip_prefix(NODE)
     {
         let node: u32 = number.parse().ok()?;
-        // The comparison refuses numbers such as `+1` and `01`.
+        // Compare the whole path, because `parse` also accepts numbers such as `+1` and `01`.
         return (path == weights::node_path(node)).then_some(Values::UpTo(255));
     }
     if controller::is_controller(path) {

@@ -66,8 +66,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {
-        // swapoff reads the pages into memory, within the limit of the ended run's control group.
-        // Therefore the group is removed first.
+        // swapoff(8) reads the swapped pages into memory. The control group of the ended run still
+        // limits this memory, so the group is removed first.
         let _ = memory_cgroup::remove_leftovers(root);
         run_tool("swapoff", path)?;
     }
@@ -75,8 +75,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     Ok(true)
 }
 
-/// True when the kernel swaps to a file. The name suffices for the search, because names of
-/// Interleaf's swap files have no spaces, which `/proc/swaps` would escape.
+/// True when the kernel swaps to the file `path`. Its name alone can be searched in `/proc/swaps`:
+/// names of Interleaf's swap files have no spaces, which `/proc/swaps` would escape.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();

@@ -34,9 +34,9 @@ fn now(root: &Root) -> [String; 2] {
 }
 
 /// Writes a journal of process 1, which runs. If `lives` is false, the journal has a wrong start
-/// time, so its process counts as ended.
+/// time, so that process 1 counts as ended.
 fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
-    // Process 1 outlives this test.
+    // Use process 1, because it outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let change = |(path, was, set): &(&str, &str, &str)| Change {
         path: path.to_string(),
@@ -197,8 +197,8 @@ fn others_can_neither_write_journals_nor_keep_us_waiting() {
     assert_eq!(mode(&root.at(FOLDER).join(journal.document.name())) & 0o022, 0);
 }
 
-/// A valid journal of an ended process is beside a damaged file: each text of `texts` in turn. The
-/// valid journal is undone, and the damaged file is renamed.
+/// The folder has a valid journal of an ended process and a damaged file with each text of `texts`
+/// in turn. The valid journal is undone, and the damaged file is renamed.
 #[test]
 fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
@@ -226,7 +226,7 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
         fs::write(root.at(FOLDER).join(&name), &text).unwrap();
         assert_eq!(damaged(&root).unwrap().len(), 1, "{text}");
         assert_eq!(leftovers(&root).unwrap().len(), 1, "{text}");
-        // A starting daemon opens the journal this way.
+        // `Journal::open` undoes the journals too, as when a daemon starts.
         let (_journal, undone) = Journal::open(&root).unwrap();
         let [first, second] = &undone[..] else { panic!("{undone:?}") };
         let (Undone::Restored(change), Undone::SetAside { damaged, aside }) = (first, second)

@@ -15,16 +15,17 @@ pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
     /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
-    /// memory is in transparent huge pages. In the second case each huge page is located once and
-    /// not 512 times. If a huge page is split during a pass, the next pass finds its parts.
+    /// memory is in transparent huge pages, else of a base page. With transparent huge pages, each
+    /// huge page is located once and not 512 times. If a huge page is split during a pass, the next
+    /// pass finds its base pages.
     pub(super) page_bytes: u64,
     /// The number of adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
-    /// True for shared memory, whose pages `pagemap` does not distinguish from pages of files.
+    /// True for shared memory. Its pages cannot be distinguished from pages of files in `pagemap`.
     pub(super) is_shared: bool,
 }
 
-/// The facts about a mapping that only `smaps` has, a value of the map that [`extents`] returns.
+/// Facts about a mapping that only `smaps` has. The function [`extents`] returns a map of them.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
@@ -43,7 +44,8 @@ pub(super) fn areas(
 ) -> Vec<Area> {
     let extents = extents(smaps);
     let area = |mapping: &Mapping| {
-        // A mapping in only one of the two files was added or removed between the two readings.
+        // `extents` lacks the mapping if it was added between the reading of the two files. Skip
+        // the mapping.
         let extent = extents.get(&mapping.start)?;
         let is_hugetlb = mapping.page_bytes > page_bytes;
         let is_shared = is_hugetlb || mapping.is_named_memory(page_bytes);

@@ -13,7 +13,7 @@ use std::{io, ops::Range};
 /// call negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
-/// A page that is resident, or was a moment ago.
+/// A page that was resident when `pagemap` was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) address: u64,
@@ -82,9 +82,9 @@ impl Batch {
         bytes
     }
 
-    /// The units that migrate as one. A unit is a page, or, in an area with `unit_pages` above 1,
-    /// an aligned block of so many pages that are all resident on one node. `is_stuck` is true for
-    /// the address of a page that failed to migrate.
+    /// Divides the batch into units that migrate as one. A unit is a page, or, in an area with
+    /// `unit_pages` above 1, an aligned block of `unit_pages` pages that are all resident on one
+    /// node. `is_stuck` is true for the address of a page that failed to migrate.
     pub(super) fn units(
         &self,
         areas: &[Area],
@@ -113,7 +113,7 @@ impl Batch {
         all
     }
 
-    /// The count of pages, from the page with the index `first` on, that migrate as one.
+    /// The number of pages that migrate as one, beginning with the page at the index `first`.
     fn block(&self, first: usize, area: &Area) -> usize {
         let count = area.unit_pages as usize;
         let page = &self.pages[first];
@@ -122,13 +122,14 @@ impl Batch {
             return 1;
         };
         let last = pages[count - 1].address;
-        // Pages are in order: if the last page is at its expected index, no page is missing.
+        // Pages are in order of their addresses: if the last page has the expected address, no page
+        // of the block is missing.
         let whole = last - page.address == area.page_bytes * (count as u64 - 1);
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }
 
-    /// The indices of the pages in the aligned block of `bytes` that contains the page with the
-    /// index `at`. Pages of other areas are left out.
+    /// The indices of the pages in the aligned block of `bytes` bytes that contains the page with
+    /// the index `at`. Pages of other areas are left out.
     pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
         let Page { address, area, .. } = self.pages[at];
         let block = address / bytes;

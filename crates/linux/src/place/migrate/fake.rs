@@ -1,5 +1,5 @@
-//! A simulated machine that migrates pages as `mm/migrate.c` of the kernel does: in groups, up to
-//! the first group that does not migrate as a whole.
+//! A simulated machine for tests. It migrates pages as `mm/migrate.c` of the kernel does: in
+//! groups, up to the first group that does not migrate as a whole.
 
 use super::{area::Area, memory::Memory};
 use crate::{machine::id_list::IdList, process::Process, root::RootError};
@@ -18,13 +18,13 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) enum Hold {
     /// The page migrates.
     Free,
-    /// The page cannot be isolated from its LRU list for this many attempts.
+    /// The page cannot be isolated from its LRU list in this many attempts, and then migrates.
     Busy(u32),
     /// The page is isolated and then fails to migrate.
     Pinned,
     /// Another process maps the page, according to the kernel.
     Shared,
-    /// The page is reported as migrated, but stays on its node.
+    /// The kernel reports the page as migrated, but the page stays on its node.
     Lies,
 }
 
@@ -39,18 +39,19 @@ pub(super) struct Fake {
     pub(super) processes: Vec<Process>,
     pub(super) areas: BTreeMap<u32, Vec<Area>>,
     pub(super) pages: BTreeMap<(u32, u64), FakePage>,
-    /// The size of a folio in pages: the pages of an aligned block of this size migrate as one. 0
-    /// counts as 1.
+    /// The size of a folio in pages. The pages of an aligned block of this size migrate as one. 0
+    /// means single pages, like 1.
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
     /// True when each named process is migrated independently of the others, without its
     /// descendants.
     pub(super) alone: bool,
-    /// Processes of other users.
+    /// IDs of the processes of other users, whose pages must not be migrated.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// The ID of a process that ends, and the count of calls that migrate pages before its end.
+    /// The ID of a process that ends, and the number of calls of [`Memory::move_to`] before its
+    /// end.
     pub(super) ends: Option<(u32, u32)>,
     /// True when the process in `ends` still exists after its end, without memory.
     pub(super) ends_slowly: bool,
@@ -58,7 +59,7 @@ pub(super) struct Fake {
     pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
-    /// The number of calls that migrate pages.
+    /// The number of calls that migrate pages ([`Memory::move_to`]).
     pub(super) calls: u32,
     /// The number of addresses in these calls.
     pub(super) requests: u64,
@@ -115,8 +116,8 @@ impl Fake {
         near.map(|((_, address), _)| *address).collect()
     }
 
-    /// The error of `move_pages` for a process that has ended: `EINVAL` if it still exists without
-    /// memory.
+    /// The error of `move_pages` for a process that has ended: `EINVAL` if the process still exists
+    /// without memory, else `ESRCH`.
     fn gone(&self, pid: u32) -> io::Error {
         let is_there = self.processes.iter().any(|process| process.pid == pid);
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
@@ -145,9 +146,9 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Isolates a page from its LRU list before it migrates to `node`. `group` has the addresses of
-    /// the pages that are isolated already. The error is the status of a page that is not to
-    /// migrate.
+    /// Isolates a page from its LRU list before the page migrates to `node`. `group` has the
+    /// addresses of the pages that are isolated already. Returns as the error the status of a page
+    /// that is not to migrate.
     fn isolate(
         &mut self,
         pid: u32,

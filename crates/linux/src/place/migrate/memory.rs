@@ -33,8 +33,8 @@ pub(super) trait Memory {
     /// Nodes with memory, and their free bytes.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// The process tree of each of these processes, from one pass over `/proc`; empty for a missing
-    /// process.
+    /// The process tree of each process of `pids`, from one pass over `/proc`. The tree is empty
+    /// for a missing process.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
     /// True when each named process is migrated independently of the others. Its descendants are
@@ -181,7 +181,8 @@ impl Memory for Live {
     }
 
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError> {
-        // The first number is the size of the address space: 0 once `exit_mm` has released it.
+        // The first number of `statm` is the size of the address space. It is 0 once the exiting
+        // process has released its memory (`exit_mm`).
         let statm = self.root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
         Ok(statm.split_whitespace().next().is_some_and(|pages| pages != "0"))
     }
@@ -203,8 +204,8 @@ impl Memory for Live {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
                 to.extend(found.filter(is_first));
             }
-            // The kernel has no pagemaps, or hides them. Any page could be resident, so all pages
-            // are added.
+            // `pagemap` is missing or hidden. Any page could be resident, so add all pages of the
+            // range.
             None => {
                 let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));
@@ -223,8 +224,7 @@ impl Memory for Live {
         node: u32,
         status: &mut [i32],
     ) -> io::Result<u64> {
-        // A node ID that does not fit into an `i32` does not exist. It becomes -1, which the kernel
-        // refuses.
+        // No node has an ID above `i32::MAX`. The ID becomes -1, which the kernel refuses.
         let node = i32::try_from(node).unwrap_or(-1);
         syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
     }

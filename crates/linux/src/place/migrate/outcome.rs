@@ -25,16 +25,16 @@ pub struct ProcessOutcome {
     pub pid: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
-    /// Placement of the pages in the first pass over the process, when each page was first located.
+    /// Placement of the pages when each page was first located, in the first pass over the process.
     /// `after` can have more pages, because the process may allocate during the migration.
     pub before: NodeBytes,
-    /// Placement when pages were last located, after the last move. Only `after` shows whether the
-    /// migration succeeded: the kernel may have migrated pages back since, or reported moves that
+    /// Placement when pages were last located, after the last move. Use `after`, not `moved_bytes`,
+    /// to judge the success: the kernel may have migrated pages back since, or reported moves that
     /// did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,
-    /// Bytes that should have been migrated and could not be, for each reason.
+    /// Bytes that were on the wrong node and could not be migrated, for each reason.
     pub left: BTreeMap<Reason, u64>,
     /// True when the process has ended during the migration: `after` is then meaningless.
     pub ended: bool,
@@ -56,7 +56,8 @@ impl Outcome {
         self.processes.iter().map(|process| process.moved_bytes).sum()
     }
 
-    /// Bytes that should have been migrated and could not be, for each reason.
+    /// Bytes that were on the wrong node and could not be migrated, for each reason, summed over
+    /// the processes that did not end.
     pub fn left(&self) -> BTreeMap<Reason, u64> {
         let mut sum = BTreeMap::new();
         for (reason, bytes) in self.alive().flat_map(|process| &process.left) {
@@ -77,14 +78,14 @@ pub enum Reason {
     Busy,
     /// The page is mapped by another process too (`EACCES`).
     Shared,
-    /// The page belongs to a folio of which only a part is mapped here. Moving one page of the
-    /// folio moves its other pages too, so all of them stay on their node.
+    /// Only a part of the page's folio is mapped by this process. Moving one page of the folio
+    /// moves its other pages too, so no page of the folio is moved.
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),
-    /// The kernel reported a move, but the page was on another node a moment later.
+    /// The kernel reported a move, but the page was on another node when it was located afterwards.
     Returned,
-    /// Another error number.
+    /// `move_pages` failed for the page with this other error number.
     Other(i32),
 }
 

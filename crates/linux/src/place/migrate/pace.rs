@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// A rate limiter: after each portion the caller waits until the portion would have been done at
-/// the given rate. Idle time gives no credit.
+/// A rate limiter. After each portion the caller waits for as long as the portion takes at the
+/// given rate. Idle time gives no credit for later portions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// Bytes per second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// The time, on the caller's clock, from which the next portion may begin: the time at which
-    /// the bytes so far would be done at the rate.
+    /// The time, on the caller's clock, from which the next portion may begin: all bytes so far are
+    /// then paid for at the rate.
     done: Duration,
 }
 
@@ -28,14 +28,14 @@ impl Pace {
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;
-            // The limit of 1e9 s is longer than any wait, and short enough for a `Duration`.
+            // Limit the time to 1e9 s, which is longer than any wait and fits into a `Duration`.
             let takes = Duration::try_from_secs_f64(seconds.min(1e9)).unwrap_or_default();
             self.done = self.done.max(now).saturating_add(takes);
         }
     }
 
-    /// The size of a portion, bytes: the bytes of a tenth of a second at the rate, but at most
-    /// `most`. Small portions keep the rate even, and a request to stop takes effect soon.
+    /// The size of a portion, bytes: as much as migrates in a tenth of a second at the rate, but at
+    /// most `most`. Small portions keep the rate even, and a stop takes effect soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }

@@ -110,7 +110,7 @@ pub enum PageLocation {
     NotResident,
     /// On this node.
     OnNode(u32),
-    /// On this node; migrating the unit fails.
+    /// On this node, and migrating the unit has failed.
     Unmovable(u32),
 }
 
@@ -135,20 +135,21 @@ pub struct Move {
     pub to: u32,
 }
 
-/// Plans one range of addresses after another, and carries the remainders of rounding into the next
-/// range.
+/// Plans moves for one range of addresses after another. The remainders of rounding are carried
+/// into the next range.
 ///
-/// Once the moves of a plan were made, a new planner plans no moves for the same ranges.
+/// After the moves of a plan have been made, a new planner plans no moves for the same ranges.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
     /// The target's nodes, followed by other nodes on which pages were found.
     nodes: Vec<u32>,
-    /// The sequence of nodes in proportion to the weights, at its beginning.
+    /// The sequence of nodes in proportion to the weights, at its beginning. `turns` begins with
+    /// copies of it.
     fresh: Sequence,
     /// For each size of units, in base pages, the sequence of nodes at its present position. Each
-    /// size has a sequence of its own, because the few small units of the next window cannot
-    /// compensate for the remainder of large units.
+    /// size has a sequence of its own: otherwise the remainder of a huge page would be made up by
+    /// base pages, and a window may have too few of these.
     turns: BTreeMap<u32, Sequence>,
 }
 
@@ -165,7 +166,8 @@ struct NodeUnits {
     leaving: u64,
     /// Unmovable units that should leave the node.
     unmovable: u64,
-    /// Error accumulator for spreading the leaving units evenly over the movable units.
+    /// Error accumulator (as in Bresenham's algorithm) that spreads the leaving units evenly over
+    /// the movable units.
     spread: u64,
 }
 
@@ -178,14 +180,14 @@ impl Planner {
         Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
     }
 
-    /// Plans units in the order of their addresses. A range should consist of whole windows: a
-    /// window on the border of two ranges counts as two.
+    /// Plans moves for units, which must be in the order of their addresses. A range should consist
+    /// of whole windows: a window that two ranges share is planned as two windows.
     pub fn plan(&mut self, units: &[Unit]) -> Plan {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Neighbouring units mostly have the same size. Therefore the map is searched only at a
-            // change of size.
+            // Look up the map only when the size changes: neighbouring units mostly have the same
+            // size.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;
@@ -227,8 +229,8 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // As many units are lacking on some nodes as are leaving or unmovable on the others, so
-        // each move has a target.
+        // The units that some nodes lack are as many as the units that leave, or should leave, the
+        // other nodes. So each move has a target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
             match units[*at].location {
@@ -274,7 +276,7 @@ impl Planner {
         parts
     }
 
-    /// The index of a node in `nodes`, or the length of `nodes` if the node is not there. A linear
+    /// The index of a node in `nodes`, or the length of `nodes` if the node is not in it. A linear
     /// search suffices, because `nodes` is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())

@@ -38,8 +38,9 @@ impl Sequence {
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // A member is eligible as soon as its share of all turns exceeds the turns that it has had.
-        // Its deadline is the turn at which its share reaches one turn more than it has had.
+        // A member is eligible as soon as its share of all turns so far, the next turn included,
+        // exceeds the turns that it has had. Its deadline is the turn at which its share is one
+        // turn more than it has had.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)

@@ -13,8 +13,8 @@ fn target(weights: &[u32]) -> Target {
     Target::new((0..).zip(weights.iter().copied())).unwrap()
 }
 
-/// A machine with two nodes, and a process whose pages are on the nodes `nodes`, one entry for each
-/// page, in the order of the addresses.
+/// A machine with two nodes, and a process. `nodes` has the node of each page of the process, in
+/// the order of the addresses.
 fn one(nodes: &[u32]) -> Fake {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
@@ -52,11 +52,13 @@ fn pages_go_where_they_should_and_no_others() {
 fn huge_pages_are_asked_for_once() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
-    // A part of a huge page, 100 whole huge pages, and another part.
+    // One mapping: 100 base pages of a huge page, 100 whole huge pages, and 100 base pages of
+    // another huge page.
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
-    // The parts at the ends look like small pages, but the pages of a part still migrate as one.
+    // At both ends only a part of a folio is mapped. Its pages look like base pages in `smaps`, but
+    // migrate as one.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
     assert!(fake.requests < 1000, "{} asked for", fake.requests);
@@ -108,7 +110,7 @@ fn pages_that_do_not_move_are_reported() {
         let mut fake = one(&[0; 2048]);
         fake.hold(hold, |page| page % 4 != 0);
         let outcome = all(&mut fake, &[1, 1]);
-        // A quarter of the pages can migrate, and half of all pages should.
+        // Only a quarter of the pages can migrate, although half of all pages should.
         assert_eq!(fake.counts(), [1536, 512], "{hold:?}");
         assert_eq!(left(&outcome), [(reason, 512)], "{hold:?}");
         assert_eq!(pages(&outcome.after()), [(0, 1536), (1, 512)], "{hold:?}");
@@ -137,8 +139,8 @@ fn a_full_node_is_reported_and_not_retried() {
 
 #[test]
 fn pages_that_leave_a_full_node_make_room() {
-    // All pages of a window of the planner (512 pages) are on one node, and windows alternate
-    // between the nodes. One node is full, or both are nearly full.
+    // All pages of a window of the planner (512 pages) are on one node, and successive windows
+    // alternate between the nodes. In each case one node is full, or both are nearly full.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
         let mut fake = one(&nodes);
@@ -164,7 +166,8 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
     }
 }
 
-/// The memory of a process is gone between two readings. The process counts as ended, not as empty.
+/// The memory of a process is released between two readings of its files. The process counts as
+/// ended, not as a process without pages.
 #[test]
 fn a_process_whose_memory_is_gone_has_ended() {
     let mut fake = one(&[0; 1000]);
@@ -198,8 +201,8 @@ fn children_are_moved_and_foreign_ones_reported() {
     assert_eq!(message, format!("process 42 (program-42): {expected}"));
 }
 
-/// Named processes are independent of each other (`alone`). A process that has ended, that ends, or
-/// that may not be migrated does not stop the others.
+/// Named processes are migrated independently (`alone`). A process that has ended before, that ends
+/// during the migration, or that may not be migrated does not stop the others.
 #[test]
 fn ended_and_refused_processes_do_not_stop_the_others() {
     let mut fake = one(&[0; 100]);
@@ -245,7 +248,7 @@ fn a_rate_is_kept() {
     let target = target(&[1, 1]);
     run(&mut fake, &target, rate, &[ONE], &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(fake.counts(), [1000, 1000]);
-    // No wait follows the last portion or precedes the first.
+    // The rate limit adds no wait before the first portion and after the last.
     let seconds = fake.paused.as_secs_f64();
     assert!((9.8..10.1).contains(&seconds), "{seconds} s for 1000 pages at 100 a second");
 }
@@ -288,9 +291,9 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Pages have any faults ([`Hold`]), and nodes have any amount of free memory. `before` and
-    /// `after` match the simulated machine. `left` has at least as many pages as nodes have above
-    /// their shares, except for rounding.
+    /// Property: pages have any faults ([`Hold`]), and nodes have any amount of free memory.
+    /// `before` and `after` match the simulated machine. The pages that nodes have above their
+    /// shares are listed in `left`, except for rounding.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),
@@ -311,7 +314,7 @@ proptest! {
         }
         if folio > 0 {
             fake.folio = 1 << folio;
-            // The parts of a large page are on one node.
+            // Put all pages of a folio on one node.
             let mut nodes = BTreeMap::new();
             for ((_, address), page) in &mut fake.pages {
                 page.node = *nodes.entry((address / PAGE) >> folio).or_insert(page.node);

@@ -1,8 +1,9 @@
 //! Migrates the pages of one process: locate, plan, move, locate again.
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
-//! - The call stops at the first group of pages that it cannot move as a whole, and does not report
-//!   the pages after this group. These pages are requested again until a call makes no progress.
+//! - The call stops at the first group of pages that it cannot move as a whole, and reports nothing
+//!   about the pages after this group. These pages are requested again until a call makes no
+//!   progress.
 //! - When a node is full, the call returns an error, even if it has moved pages before.
 //! - A page of a large folio (THP) migrates with the whole folio. If other pages of the folio are
 //!   also requested, the call reports them as busy. Therefore only the first address of a huge page
@@ -29,9 +30,8 @@ use std::{
     time::Duration,
 };
 
-/// A batch is processed once it has at least this many pages. Memory is read in slices, which are
-/// ranges of addresses in one area. A slice has at least this many base pages, except at the end of
-/// an area.
+/// A batch is processed once it has at least this many pages. Memory is read in slices: ranges of
+/// addresses in one area. A slice has at least this many base pages, except at the end of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The number of units in the planner's largest window. The length of a slice is a multiple of this
@@ -46,11 +46,11 @@ const MOVE_BYTES: u64 = 32 << 20;
 /// failed, or continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
-/// Work on a batch ends after this many consecutive plans of which no page has moved.
+/// Work on a batch ends after this many consecutive plans without a moved page.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
-/// Maximum number of bytes that a batch moves, as a multiple of the bytes of its first plan. The
-/// limit ends the work on pages that another program moves back.
+/// Maximum number of bytes that a batch moves, as a multiple of the bytes of its first plan. This
+/// limit ends the work if another program keeps moving the pages back.
 const MOVES_MAX_FACTOR: u64 = 3;
 
 /// Maximum number of calls for the same pages: pages that the kernel did not try are requested
@@ -73,7 +73,7 @@ pub(super) enum Halt {
     Refused(RefusalReason),
 }
 
-/// Observations about the migration of a process, which are kept from pass to pass.
+/// What passes found out about the pages of a process. A memo is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     /// The reason why a page did not migrate. The key is the page's address.
@@ -173,7 +173,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Count the pages that migrated before a stop, too.
+        // After a stop, too, count the pages that have migrated.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -200,8 +200,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // Pages that can migrate have migrated in earlier rounds, so the remaining pages
-                // count as busy. In a forecast, these are all pages that would move.
+                // Pages that can migrate have migrated in earlier rounds, so the pages still
+                // planned to move count as busy. A forecast migrates no page, so all planned pages
+                // count as busy.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -233,8 +234,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Removes all moves but one in each area whose folio size is not known yet. The pages that
-    /// migrate together with the page of the remaining move show the folio size.
+    /// Keeps only one move in each area whose folio size is not known yet, as a trial. The pages
+    /// that migrate together with the page of this move show the folio size.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
@@ -250,8 +251,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// Carries out moves, from the nodes with the least free memory first, so that memory becomes
-    /// free there.
+    /// Carries out moves. Moves from the node with the least free memory come first, because they
+    /// free memory on that node.
     fn carry_out(
         &mut self,
         batch: &mut Batch,
@@ -305,8 +306,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // If only the first page of a unit has migrated, the unit is not a huge page: request its
-        // other pages.
+        // If only the first page of a unit has migrated, the unit is not one folio: request its
+        // other pages, too.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
@@ -331,7 +332,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // If the move of a page failed, but the page is no longer on the node `from`, another
+            // Record a reason only if the page is still on the node `from`. Otherwise another
             // program has migrated the page, or the page was freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
@@ -399,8 +400,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // Exclude a folio of which only a part is resident. Its pages are planned one by one,
-            // but each move takes all of them along, so they would migrate back and forth.
+            // Exclude a folio that is only partly resident. Its pages would be planned one by one,
+            // but each move takes all of them along, so the pages would migrate back and forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -411,8 +412,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 
     /// The length, in pages, of the smallest aligned block that contains the pages with the indices
-    /// `at` and `other`. `None` if the two pages did not migrate as parts of one folio: the block
-    /// is larger than a huge page, or its pages are now on several nodes.
+    /// `at` and `other`. `None` if the two pages cannot have migrated as parts of one folio: the
+    /// block is larger than a huge page, or its pages are now on several nodes.
     fn common_block_pages(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);
@@ -458,7 +459,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
 /// The reason to end the work on a process after a failed call of `move_pages`.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
-        // `EINVAL`: a process that is about to end has freed its memory already.
+        // `EINVAL`: the process is about to end and has released its memory already.
         Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
         Some(libc::EPERM) => Halt::Refused(RefusalReason::Permission),
         _ => Halt::Refused(RefusalReason::System(why)),

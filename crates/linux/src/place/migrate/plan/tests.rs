@@ -194,9 +194,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// The moves of a plan are carried out. A node that ends with fewer units loses exactly the
-    /// difference, and a node that ends with more units loses none: no plan reaches these counts
-    /// with fewer moves.
+    /// After the moves of a plan, a node that ends with fewer units has lost exactly the
+    /// difference, and a node that ends with more units has lost none. Therefore no plan reaches
+    /// these counts with fewer moves.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
