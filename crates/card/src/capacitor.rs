@@ -20,10 +20,10 @@
 //! # Ageing
 //!
 //! At the end of its life a super-capacitor has lost 30 % of its capacitance, and its ESR has
-//! doubled. Data sheets give the life at one temperature. Each 10 degrees below this temperature
-//! double the life, by the Arrhenius rule of thumb of data sheets. In the model, capacitance and
-//! ESR change linearly with the time in use. In makers' tests the capacitance falls faster at
-//! first, so the model is optimistic in the middle of the life and exact at its end.
+//! doubled. Data sheets give the life at one temperature, and as a rule of thumb (Arrhenius) the
+//! life doubles for each 10 degrees below this temperature. In the model, capacitance and ESR
+//! change linearly with the time in use. In makers' tests the capacitance falls faster at first, so
+//! the model overestimates the capacitance in the middle of the life and is exact at its end.
 
 /// A super-capacitor with its converter: the fields of section `[capacitor]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct CapacitorSpec {
     pub charged_v: f64,
     /// Voltage at the terminals at which the converter stops, V.
     pub cut_off_v: f64,
-    /// Output power of the converter divided by its input power.
+    /// Output power of the converter divided by its input power, 0 to 1.
     pub efficiency: f64,
     /// Life at `life_celsius`, years.
     pub life_years: f64,
@@ -65,7 +65,7 @@ impl CapacitorSpec {
         self.life_years * libm::exp2((self.life_celsius - self.celsius) / 10.0)
     }
 
-    /// The capacitor at an age of `years`: it has less capacitance and more ESR.
+    /// The capacitor at an age of `years`: with less capacitance and more ESR than when new.
     pub fn aged(&self, years: f64) -> Self {
         let part = years / self.life_in_use();
         Self {
@@ -89,7 +89,7 @@ impl CapacitorSpec {
     /// terminals drops below the cut-off at once.
     pub fn usable_j(&self, watts: f64) -> f64 {
         let drawn = watts / self.efficiency;
-        // The inner voltage, before the ESR, at which the terminals reach the cut-off voltage.
+        // The voltage before the ESR at which the terminals reach the cut-off voltage, V.
         let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
         if stop >= self.charged_v {
             return 0.0;

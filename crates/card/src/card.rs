@@ -33,15 +33,15 @@ pub struct Card {
     pub energy: EnergySpec,
 }
 
-/// A base address register through which the host reads and writes the memory, and the flow control
-/// credits of the card's port for writes to it.
+/// A base address register through which the host reads and writes the memory. Writes through the
+/// BAR use flow control credits of the card's port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSpec {
     /// Bytes of the address range that the BAR maps.
     pub bytes: u64,
     /// Bytes of a page, the unit in which the host maps the range.
     pub page: u32,
-    /// Posted header credits (PH) of the card's port.
+    /// Posted header credits (PH) of the card's port, one for each packet.
     pub posted_headers: u32,
     /// Posted data credits (PD) of the card's port, 16 bytes each.
     pub posted_data: u32,
@@ -60,7 +60,7 @@ pub struct LinkSpec {
     pub max_read_request: u32,
     /// Read completion boundary (RCB), bytes: 64 or 128.
     pub read_completion_boundary: u32,
-    /// Delay of a packet from one end of the link to the other, without its transmission time.
+    /// Delay of a packet from one end of the link to the other, without its transmission time, fs.
     pub delay_fs: u64,
     /// Mean number of ACK DLLPs per TLP.
     pub acknowledgements: f64,
@@ -68,11 +68,11 @@ pub struct LinkSpec {
     pub credit_updates: f64,
     /// Maximum number of outstanding read requests of the card.
     pub read_tags: u32,
-    /// Posted header credits (PH) of the host's port.
+    /// Posted header credits (PH) of the host's port, one for each packet.
     pub posted_headers: u32,
     /// Posted data credits (PD) of the host's port, 16 bytes each.
     pub posted_data: u32,
-    /// Non-posted header credits (NPH) of the host's port.
+    /// Non-posted header credits (NPH) of the host's port, one for each packet.
     pub non_posted_headers: u32,
 }
 
@@ -91,8 +91,8 @@ pub struct NvmeSpec {
     pub arbitration_burst: u32,
     /// The number of completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
-    /// The longest time for which a completion waits for others to share its interrupt; 0 for no
-    /// coalescing.
+    /// The longest time for which a completion waits for others that share its interrupt, fs; 0 for
+    /// no coalescing.
     pub coalescing_time_fs: u64,
     /// Atomic write unit at power failure (AWUPF), bytes.
     pub atomic_write: u32,
@@ -105,9 +105,9 @@ pub struct NvmeSpec {
 pub struct ControllerSpec {
     /// Processor cores that execute the firmware.
     pub cores: u32,
-    /// Time that a core works on each command before its data transfer.
+    /// Time that a core works on each command before its data transfer, fs.
     pub command_fs: u64,
-    /// Time that a core works on each command after its data transfer.
+    /// Time that a core works on each command after its data transfer, fs.
     pub completion_fs: u64,
     /// Maximum number of commands that the controller has fetched and not yet completed.
     pub commands: u32,
@@ -117,7 +117,7 @@ pub struct ControllerSpec {
     pub dma_engines: u32,
     /// Size of all data buffers together, bytes.
     pub buffer_bytes: u32,
-    /// Latency of the error correction, for encoding or decoding.
+    /// Latency of the error correction, for encoding or decoding, fs.
     pub ecc_fs: u64,
 }
 
@@ -147,16 +147,17 @@ pub struct MemorySpec {
 /// The times that the host takes for an I/O.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSpec {
-    /// Time that a processor works to submit an I/O, including the write of its doorbell.
+    /// Time that a processor works to submit an I/O, including the write of its doorbell, fs.
     pub submit_fs: u64,
-    /// Time that a processor works to complete an I/O.
+    /// Time that a processor works to complete an I/O, fs.
     pub completion_fs: u64,
-    /// Time from the arrival of an MSI-X write to the start of its handler on an idle processor.
+    /// Time from the arrival of an MSI-X write to the start of its handler on an idle processor,
+    /// fs.
     pub interrupt_fs: u64,
     /// Time from the arrival of a read request at the root complex until the root complex has the
-    /// data.
+    /// data, fs.
     pub memory_read_fs: u64,
-    /// Time from the arrival of a write at the root complex to the release of its credits.
+    /// Time from the arrival of a write at the root complex to the release of its credits, fs.
     pub memory_write_fs: u64,
 }
 

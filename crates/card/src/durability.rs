@@ -23,16 +23,16 @@
 //!   most the atomic write unit is one piece. A larger write is cut at the multiples of the unit,
 //!   and each part is a piece. NVMe promises whole or absent only for writes of at most the unit
 //!   (section 6.4.2, AWUPF), so the rule for larger writes is stricter than NVMe.
-//! - *block*: an aligned range of the medium. All blocks of a run have the same size. It is the
-//!   largest power of two that divides the start and the end of every piece, but at most the atomic
-//!   write unit.
+//! - *block*: an aligned range of the medium. All blocks of a run have the same size: the largest
+//!   power of two that divides the start and the end of every piece, but at most the atomic write
+//!   unit.
 //! - *lost*: a write that was acknowledged, and whose block contains older data. A completed FLUSH
 //!   or FUA makes a stronger promise for a write, which a card with a volatile write cache must
 //!   keep as well (sections 6.8 and 6.15).
 //! - *torn*: a piece that is partly new, and partly old or undefined.
 //!
-//! Two outstanding writes of the same block have no order: the block may contain the data of
-//! either.
+//! Two outstanding writes of the same block have no order: afterwards the block may contain the
+//! data of the first or of the second.
 
 mod history;
 
@@ -122,8 +122,8 @@ pub struct Timeline {
     /// in which pieces reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
-    /// The blocks that a power failure damages, each with the span of time in which it does, sorted
-    /// by the start of the span.
+    /// The damage of blocks: each entry is a block, and the span of time in which a power failure
+    /// damages the block. Sorted by the start of the span.
     intervals: Vec<DamageInterval>,
     /// Element `i` is the latest end of the intervals `0..=i`.
     latest_ends: Vec<u64>,
@@ -154,7 +154,7 @@ impl TimelineBuilder {
         Self { rules, writes: vec![], flushes: vec![], pieces: vec![], limit: u64::MAX }
     }
 
-    /// Adds a write and returns its 1-based number. `segments` cover the bytes of the write; a part
+    /// Adds a write and returns its 1-based number. `segments` cover the bytes of the write. Bytes
     /// without a segment never reached the card.
     pub fn write(&mut self, times: WriteTimes, segments: &[SegmentTimes]) -> u32 {
         self.writes.push(times);
@@ -176,7 +176,7 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the timeline at `limit` fs, because not all writes after this time are known.
+    /// Ends the timeline at `limit` fs. Needed if not all writes after this time are known.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
@@ -236,9 +236,9 @@ impl TimelineBuilder {
     }
 }
 
-/// Returns for each write the moment from which its durability is promised. For a write with FUA it
-/// is the acknowledgement of the write. For other writes it is the earliest acknowledgement of a
-/// flush that was submitted after the write was acknowledged (NVMe 1.4, section 6.8).
+/// Returns for each write the moment from which its durability is promised. A write with FUA is
+/// promised at its own acknowledgement. Other writes are promised at the earliest acknowledgement
+/// of a flush that was submitted after the write was acknowledged (NVMe 1.4, section 6.8).
 fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec<u64> {
     flushes.sort_unstable_by_key(|flush| flush.submitted);
     // Element `i` is the earliest acknowledgement of the flushes `i..`.
@@ -323,8 +323,8 @@ impl Timeline {
         firsts.into_iter().collect()
     }
 
-    /// The last acknowledged write of each block that overlaps `range` (bytes of the medium): pairs
-    /// of the 0-based index of the block and the 1-based number of the write. The last one is the
+    /// For each block that overlaps `range` (bytes of the medium), the newest acknowledged write:
+    /// pairs of the 0-based index of the block and the 1-based number of the write. Newest is the
     /// write that was submitted last, among the writes acknowledged up to `moment`.
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self

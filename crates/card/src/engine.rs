@@ -9,9 +9,9 @@
 //! completion ◀── host processor ◀── interrupt ◀── link ◀── completion queue entry, MSI-X
 //! ```
 //!
-//! Link, cores and memory channels are servers in the sense of queueing: a server computes the end
-//! of a piece of work as soon as the work arrives. Buffers, tags, DMA engines and credits are
-//! pools. A write is acknowledged when all its data are safe: in DRAM that is saved on a power
+//! Link, cores and memory channels are servers in the sense of queueing: the end of a piece of work
+//! is computed as soon as the work arrives at the server. Buffers, tags, DMA engines and credits
+//! are pools. A write is acknowledged when all its data are safe: in DRAM that is saved on a power
 //! failure, or in STT-MRAM whose row is precharged.
 //!
 //! Units in names: `at` and `now` are femtoseconds since the start.
@@ -64,10 +64,10 @@ pub trait WriteObserver {
     }
 
     /// The controller decided at `at` to complete a command; a core builds the completion next.
-    /// `safe` is the time from which the data of the command are safe. `safe` is at most `at`,
-    /// except on a card that acknowledges early ([`Settings::acknowledge_early`]). Data that become
-    /// safe only while the core works would be an error, because a faster core would acknowledge
-    /// them before they are safe.
+    /// `safe` is the time from which the data of the command survive a power failure. `safe` is at
+    /// most `at`, except on a card that acknowledges early ([`Settings::acknowledge_early`]). A
+    /// `safe` after `at` is an error even if it is before the end of the core's work, because a
+    /// faster core would acknowledge unsafe data.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
@@ -256,8 +256,8 @@ pub struct Engine {
     tags: Pool,
     /// The number of chunks that a DMA engine requests at once.
     burst: u32,
-    /// The time of the scheduled retry of requests for data, at which a buffer is free again;
-    /// `u64::MAX` if no retry is scheduled.
+    /// The time at which requests for data are retried, because a buffer is free again; `u64::MAX`
+    /// if no retry is scheduled.
     retry: u64,
     memory: Memory,
 }

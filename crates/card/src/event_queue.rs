@@ -12,7 +12,7 @@ use crate::ring::Ring;
 /// The number of lanes: a power of two.
 pub(crate) const LANES: usize = 16;
 
-/// The value of `EventQueue::first` for an empty lane.
+/// The time in `EventQueue::first` that marks an empty lane.
 const NEVER: u64 = u64::MAX;
 
 /// An event: its time, its lane, and the payload that the engine stored with it.

@@ -68,7 +68,7 @@ const SYNCHRONOUS: [&str; 6] = ["mmap", "psync", "pvsync", "pvsync2", "sync", "v
 pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
 
 /// Maximum number of outstanding requests of a job: the entries of the largest NVMe queue (NVMe
-/// 1.4, 3.1.1, CAP.MQES) less the entry that stays empty.
+/// 1.4, 3.1.1, CAP.MQES), less one entry, because a full ring keeps one entry empty.
 pub const DEPTH_MAX: u32 = 65_535;
 
 /// Maximum number of jobs of a group: the maximum number of I/O queues of an NVMe controller (NVMe
@@ -154,7 +154,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options, replaced by those that `over` sets.
+    /// These options, except that an option that `over` sets has the value of `over`.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),

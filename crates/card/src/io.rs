@@ -14,7 +14,7 @@ pub enum Operation {
     Flush,
     /// Makes a range zero, without data from the host.
     WriteZeroes,
-    /// Deallocates a range (dataset management), which has no content afterwards.
+    /// Deallocates a range (dataset management): the content of the range is discarded.
     Deallocate,
 }
 

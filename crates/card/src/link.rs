@@ -9,15 +9,15 @@
 //! | header | 12 with an address of 32 bits and for completions, 16 with an address of 64 bits |
 //! | LCRC | 4 |
 //!
-//! Data link layer packets (ACK, UpdateFC) have 8 bytes with their framing. A DLLP answers packets
-//! of the other direction, and takes time in its own direction.
+//! Data link layer packets (DLLPs: ACK, UpdateFC) have 8 bytes with their framing. A DLLP answers
+//! packets of one direction, and takes time in the opposite direction.
 //!
 //! Example: 8 lanes at 8 GT/s with 128b/130b encoding carry 7.877 GB/s, less one SKP ordered set in
 //! 371 blocks. A completion with 256 bytes of data has 276 bytes: 92.8 % of it is data.
 
 use crate::card::LinkSpec;
 
-/// Bytes of framing, sequence number and LCRC of a TLP.
+/// Bytes of framing, sequence number and LCRC around a TLP.
 const AROUND: u64 = 8;
 /// Bytes of a DLLP.
 const DLLP: u64 = 8;
@@ -81,8 +81,8 @@ impl Packets {
     }
 
     /// The number of completions for a read of `bytes` from `address`. The first completion ends at
-    /// a read completion boundary. Each further one has the maximum payload, except that the last
-    /// may be shorter.
+    /// a read completion boundary. Each later completion has the maximum payload, except that the
+    /// last may be shorter.
     #[inline]
     pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
         let head = (self.boundary - address % self.boundary) % self.boundary;

@@ -96,7 +96,7 @@ pub struct Group {
     /// `norandommap`: random offsets with repetition. Without this option each block is used once
     /// before any block is used again. Default: false.
     pub repeats: bool,
-    /// True if writes have force unit access. Default: false.
+    /// True if writes have force unit access (FUA). Default: false.
     pub force_unit_access: bool,
 }
 
@@ -177,8 +177,8 @@ pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
 }
 
 impl Load {
-    /// A load of one group that ends after `ios` counted I/Os. Before they are counted, a ramp time
-    /// of 100 us fills the queues.
+    /// A load of one group that ends after `ios` counted I/Os. The count begins after a ramp time
+    /// of 100 us, which fills the queues.
     pub fn single(group: Group, ios: u64) -> Self {
         Self { groups: vec![group], ramp_fs: 100_000_000_000, stop: Stop::Ios(ios), seed: 1 }
     }

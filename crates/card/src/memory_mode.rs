@@ -19,8 +19,8 @@
 //! merged: each segment opens its row, and waits for the row cycle of its bank. All requests pass
 //! one direction of the link, so their order on the link is the order at the memory channel.
 //!
-//! Not modelled: a core has only 10 to 16 line fill buffers. No processor can run a load whose
-//! threads have more outstanding lines each (`outstanding * bytes / 64`).
+//! Not modelled: a core has only 10 to 16 line fill buffers. A real processor could not run a load
+//! whose threads each have more outstanding lines than that (`outstanding * bytes / 64`).
 
 mod run;
 
@@ -51,8 +51,9 @@ impl Initiator {
         }
     }
 
-    /// The time from the initiator to the port of the link and back, fs. Assumed: 100 ns in a
-    /// processor and its root complex; 300 ns for a second link and a switch or root complex.
+    /// The time from the initiator to the port of the link and back, fs. The values are assumed:
+    /// 100 ns for a processor and its root complex; 300 ns for a peer, with a second link and a
+    /// switch or root complex.
     const fn round_trip_fs(self) -> u64 {
         match self {
             Self::Processor => 100_000_000,
@@ -83,8 +84,8 @@ pub struct MemoryLoad {
     pub repeats: bool,
     /// The number of bytes that are used, from the start of the BAR; `None` for all.
     pub size: Option<u64>,
-    /// The number of stores after which a thread reads back, because the read makes its stores
-    /// persistent; 0 if it never reads back.
+    /// The number of stores after which a thread reads back, which makes the stores persistent; 0
+    /// if threads never read back.
     pub persist_every: u32,
     /// Time of the run before the measurement begins, fs.
     pub ramp_fs: u64,

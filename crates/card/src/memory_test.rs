@@ -33,8 +33,8 @@
 //! | random, one cycle | some | some | all | some | some | some | none |
 //!
 //! The rows of MATS+ and March C- are from van de Goor, chapter 4, quoted from memory. Walking ones
-//! and address in address are from Barr, Software-Based Memory Testing (2000): the first tests data
-//! lines, the second tests address lines. A random background has different values at two addresses
+//! (a test of data lines) and address in address (a test of address lines) are from Barr,
+//! Software-Based Memory Testing (2000). A random background has different values at two addresses
 //! with a probability above 0.999.
 
 mod algorithm;

@@ -18,9 +18,9 @@
 //! called: at once, after real time, or after the time of the engine of this crate. Data move at
 //! completion: until then the blocks of a write keep their old contents.
 //!
-//! Nothing that a guest does makes the controller panic: each invalid command is completed with
-//! the status code of the specification, each invalid doorbell is an asynchronous event, and queues
-//! in memory that does not exist set `CSTS.CFS`.
+//! No action of a guest makes the controller panic. An invalid command is completed with the status
+//! code of the specification, an invalid doorbell raises an asynchronous event, and a queue in
+//! memory that does not exist sets `CSTS.CFS`.
 //!
 //! Sections refer to NVM Express Base Specification 1.4; [`NvmeVersion`] lists the differences of
 //! 1.1.

@@ -1,12 +1,12 @@
 //! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
 //!
-//! The time of a return may be known in advance. Such returns wait in a queue in order of time
-//! until the next request for units, so the engine needs no event for them.
+//! The time at which units are returned may be known in advance. Such returns wait in a queue in
+//! order of time until the next request for units, so the engine needs no event for them.
 
 use crate::ring::Ring;
 
-/// A tick is 2^`TICK` femtoseconds. `Pool::held` is in ticks, so that it does not overflow within
-/// hours.
+/// A tick is 2^`TICK` femtoseconds. `Pool::held` counts ticks, because a count of femtoseconds
+/// would overflow within hours.
 const TICK: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // A return has at least one unit, so `total` entries suffice. The ring of a pool of more
-        // than 4096 units may grow.
+        // Each return has at least one unit, so a ring of `total` entries never grows. The ring of
+        // a pool with more than 4096 units may grow.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }
@@ -48,7 +48,7 @@ impl Pool {
     }
 
     /// If `units` units are free at the time `now` (fs), takes them and returns true. Otherwise
-    /// returns false, and the time of waiting begins.
+    /// returns false, and the wait of the request begins.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -76,8 +76,8 @@ impl Pool {
         }
     }
 
-    /// Takes units at the first time from `now` at which enough are free, and returns that time.
-    /// The time of return must be known for all units in use.
+    /// Takes units at the first time from `now` on at which enough units are free, and returns that
+    /// time, fs. The time of return must be known for all units in use.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
         let (mut at, units) = (now, units.min(self.total));
@@ -120,7 +120,8 @@ impl Pool {
         let used = u64::from(self.total - self.free) - returning;
         let held = self.held.wrapping_add(used * (now >> TICK));
         let held = held.wrapping_sub(self.returns.iter().map(future).sum());
-        // Rounding to ticks may make the sum negative, by at most one tick for each unit.
+        // Rounding to ticks may make the sum slightly negative (by at most one tick for each unit).
+        // Use 0 instead.
         let held = if held > u64::MAX / 2 { 0 } else { held };
         (held / u64::from(self.total.max(1))) << TICK
     }

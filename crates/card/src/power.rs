@@ -2,25 +2,26 @@
 //!
 //! # Cards that save
 //!
-//! A card of DRAM copies its memory to NAND while a capacitor powers it; at the next start it
+//! A card of DRAM copies its memory to NAND while a capacitor powers the card. At the next start it
 //! copies the memory back, erases the NAND, and then accepts commands. Data in the controller's
-//! buffers are saved too. The save is complete if the capacitor, at its age, has the energy for it:
-//! controller, memory devices in self-refresh between reads, and NAND draw power. If the energy
-//! does not suffice, the order of pages ([`SaveOrder`]) decides which pages are lost.
+//! buffers are saved too. The save is complete if the aged capacitor has enough energy for the
+//! controller, the memory devices (in self-refresh between reads) and the NAND. If the energy does
+//! not suffice, the order of pages ([`SaveOrder`]) decides which pages are lost.
 //!
 //! # Cards of STT-MRAM
 //!
-//! A row is durable once it is precharged. For a hold-up of some microseconds after the failure the
-//! controller completes the atomic units that it has begun to write. Data that are only in its
-//! buffers are lost; their writes have not been acknowledged.
+//! A row is durable once it is precharged. During a hold-up of some microseconds after the failure,
+//! the controller completes the atomic units that it has begun to write. Data that are only in its
+//! buffers are lost. The writes of these data have not been acknowledged, so the loss breaks no
+//! promise.
 //!
 //! # Evaluation
 //!
 //! [`PowerFailures`] evaluates moments of one observed run ([`crate::durability`]). A result has
 //! the number of acknowledged writes, the lost and torn writes with their blocks, and the energy
-//! and time of the save. The [`Cause`] tells losses that the card itself reports (energy exhausted,
-//! no good block, uncorrectable page) from losses that only a comparison with the acknowledged
-//! writes shows.
+//! and time of the save. Some losses the card itself reports: energy exhausted, no good block,
+//! uncorrectable page. Other losses are found only by a comparison with the acknowledged writes.
+//! [`Cause`] distinguishes the two kinds.
 
 mod failure;
 mod file;

@@ -5,15 +5,15 @@
 /// A queue of entries, each with a time and a value of 64 bits.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
-    /// The slots of the ring, each with a time and a value. Their number is a power of two, so that
-    /// a mask computes the index of a slot.
+    /// The slots of the ring, each with a time and a value. The number of slots is a power of two,
+    /// so that a mask computes the index of a slot.
     entries: Vec<(u64, u64)>,
     head: usize,
     count: usize,
 }
 
 impl Ring {
-    /// An empty ring with room for `capacity` entries; it grows when it is full.
+    /// An empty ring with room for `capacity` entries. The ring grows when it is full.
     pub(crate) fn new(capacity: usize) -> Self {
         let entries = vec![(0, 0); capacity.next_power_of_two().max(2)];
         Self { entries, head: 0, count: 0 }

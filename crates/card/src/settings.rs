@@ -17,7 +17,7 @@ pub enum HostMode {
 /// The priority class of a submission queue (NVMe 1.1, 4.11.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// The class is served before all other classes.
+    /// The class is served before all other classes, without a weight.
     Urgent,
     /// A weighted class. Its weight is at index 0 of the weights of [`Arbitration::Weighted`].
     High,

@@ -162,8 +162,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let link = reader.link(&parsed.link)?;
     let nvme = reader.nvme(&parsed.nvme)?;
     let controller = reader.controller(&parsed.controller, &parsed.link)?;
-    // Each DMA engine keeps an atomic write unit in the buffers until the unit's last chunk
-    // arrives.
+    // The buffers need one atomic write unit for each DMA engine: an engine keeps the chunks of a
+    // unit in the buffers until the last chunk of the unit arrives.
     let least = u64::from(controller.dma_engines) * u64::from(nvme.atomic_write);
     if u64::from(controller.buffer_bytes) < least {
         let problem = format!(

@@ -11,7 +11,7 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// A card to compare.
+/// The properties of a card that the comparison needs.
 #[derive(Clone, Debug)]
 pub struct CostInputs {
     /// The name of the card.
@@ -22,7 +22,7 @@ pub struct CostInputs {
     pub channels: u32,
     /// The capacity, bytes.
     pub capacity: u64,
-    /// Bytes of an access to one row.
+    /// Bytes that an access transfers from or to one row.
     pub segment_bytes: u32,
     /// Time that a core of the controller works on a command and its completion, fs.
     pub command_fs: u64,
@@ -32,7 +32,7 @@ pub struct CostInputs {
     pub power: PowerSpec,
 }
 
-/// The use for which cards are compared.
+/// The I/Os, the writes and the power failures for which cards are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostSettings {
     /// Bytes of an I/O.
@@ -46,8 +46,8 @@ pub struct CostSettings {
 }
 
 impl Default for CostSettings {
-    /// Assumed values to compare cards by: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths
-    /// go to 1 MiB, as in the log of a database; one power failure a month.
+    /// Assumed values: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths go to 1 MiB, as in
+    /// the log of a database; one power failure a month.
     fn default() -> Self {
         Self {
             io_bytes: 4096,
@@ -212,7 +212,8 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // If the price of an item is missing, the sum is too low, so there is no price per GB.
+        // A price per GB is shown only if the price of every item is known. Otherwise it would be
+        // too low.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -150,7 +150,8 @@ impl CardEnergy {
     }
 }
 
-/// The span of time for which energies are computed, clocks of the host: longer than any row cycle.
+/// The time for which energies are computed, in clocks of the host. It must be longer than any row
+/// cycle.
 const CLOCKS: u64 = 1 << 16;
 
 fn seconds(device: &Device) -> f64 {
@@ -168,8 +169,8 @@ const fn command(kind: Kind, at: u64) -> Command {
     Command { at, kind, pseudo: 0, rank: 0, bank_group: 0, bank: 0, row: 0, column: 0 }
 }
 
-/// The commands of an access to one row: an activation and `bursts` accesses, of which the last is
-/// `last`, an access with auto-precharge.
+/// The commands of an access to one row: an activation, then `bursts` accesses. The last of these
+/// accesses is `last`, which has auto-precharge; the others are `access`.
 fn row(access: Kind, last: Kind, bursts: u32) -> Vec<Command> {
     let mut commands = vec![command(Kind::Activate, 0)];
     commands.extend((1..bursts).map(|_| command(access, 100)));

@@ -58,7 +58,7 @@ fn wear_follows_rate_and_locality() {
     let expected = years(1e9 * GIB as f64 / 1e9);
     assert!((wear.levelled_years(1e9) / expected - 1.0).abs() < 1e-12);
     assert!((wear.unlevelled_years(1e9, Locality::Uniform) / expected - 1.0).abs() < 1e-12);
-    // One row is written 10,000 times a second.
+    // One row of 512 bytes is written 10,000 times a second.
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);

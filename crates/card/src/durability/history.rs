@@ -40,7 +40,8 @@ pub(super) struct Piece {
     pub(super) begun: u64,
     /// The moment from which a power failure leaves the whole piece, fs.
     pub(super) whole: u64,
-    /// The position in the memory's order of writes: a later piece overwrites an earlier one.
+    /// The position of the piece in the order in which the memory writes pieces: a later piece
+    /// overwrites an earlier one.
     pub(super) order: u64,
 }
 
@@ -112,7 +113,7 @@ enum Change {
 /// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
 /// are the moments from which a flush covers each write. The content of the block is the last piece
 /// whose transfer to the memory has begun. The block has lost data if a newer write has been
-/// acknowledged. A newer write is one that was submitted after the write of the content was
+/// acknowledged, that is, a write that was submitted after the write of the content was
 /// acknowledged.
 pub(super) fn damage_of_block(
     entries: &[Entry],

@@ -60,7 +60,7 @@ fn an_acknowledgement_before_durability_is_a_loss_until_then() {
     let timeline = builder.finish();
     let interval = |from, until, damage| DamageInterval { from, until, block: 16, damage, write };
     assert_eq!(timeline.damage(), [interval(20, 30, Damage::Lost), interval(30, 50, Damage::Torn)]);
-    // On a card that saves its buffers, the same times do no harm.
+    // On a card that saves its buffers, a write with the same times is not lost.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
     assert_eq!(builder.finish().damage(), []);
@@ -116,11 +116,12 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
 #[test]
 fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
-    // The second unit arrives much later, and each unit is whole or absent.
+    // The second atomic unit arrives much later than the first. Neither unit is torn, because each
+    // of them arrives as a whole.
     let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
     timed(&mut builder, (0, 8192), (0, 120), units);
     assert_eq!(builder.finish().damage(), []);
-    // A unit is torn while one part of it is in the array and another part has not arrived.
+    // A single unit is torn while one part of it is in the array and another part has not arrived.
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
     let write = timed(&mut builder, (0, 4096), (0, 120), halves);

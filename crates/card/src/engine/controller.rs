@@ -1,4 +1,4 @@
-//! The controller: it fetches commands, its cores decode them, and it completes them.
+//! The controller fetches commands, decodes them on its cores, and completes them.
 
 use super::{
     COALESCED, DECODED, ENTRIES_ARRIVED, ENTRIES_READ, Engine, FINISHED, INTERRUPT, SAFE,
@@ -27,8 +27,8 @@ impl Engine {
             }
             let queues = &self.queues;
             let next = self.arbiter.next(burst.min(room), |queue| {
-                // One read of entries ends at the end of the ring of the submission queue. Entries
-                // that follow at the start of the ring are read next.
+                // One read fetches entries only up to the end of the ring. A further read fetches
+                // the entries that follow at the start of the ring.
                 let Some(queue) = queues.get(queue) else { return 0 };
                 queue.visible.min(entries - queue.head)
             });
@@ -49,7 +49,7 @@ impl Engine {
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
-        // A packet takes its credits when it is sent.
+        // A packet takes its credits when the packet is sent.
         let start = self.credits[2].take_from(self.up.starts(self.now), requests);
         let bytes = u64::from(requests) * READ_REQUEST;
         let sent = self.up.send(start, bytes, requests);

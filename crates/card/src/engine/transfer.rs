@@ -51,7 +51,8 @@ impl Engine {
         self.start_engines(observer);
     }
 
-    /// Bytes of the list of a command in host memory: its PRP list, or the range of a deallocation.
+    /// Bytes of the list of a command in host memory: the PRP list, or the list of ranges to
+    /// deallocate.
     fn list_bytes(&self, slot: u32) -> u32 {
         let io = &self.flights[slot as usize].io;
         match io.operation {
@@ -102,8 +103,8 @@ impl Engine {
         self.request_bursts(1 - first, observer);
     }
 
-    /// Requests bursts for the commands of `active[kind]`: reads and writes of zeroes (0), or
-    /// writes (1). Returns true if at least one burst was requested.
+    /// Requests bursts for the commands of `active[kind]`: reads and writes of zeroes (`kind` 0),
+    /// or writes (`kind` 1). Returns true if at least one burst was requested.
     fn request_bursts<O: WriteObserver>(&mut self, kind: usize, observer: &mut O) -> bool {
         let limit = self.card.chunk_bytes();
         let mut has_requested = false;
@@ -143,10 +144,10 @@ impl Engine {
         has_requested
     }
 
-    /// The length of the next burst of a command, at most `bytes`. A burst of a write that reaches
-    /// past the end of an atomic write unit is cut there. The reason is that the buffers are
-    /// certain to hold only one unit for each DMA engine: a burst into a second unit might never
-    /// get its buffers. A write of at most `unit` bytes is never cut.
+    /// The length of the next burst of a command, at most `bytes`. If the command is a write of
+    /// more than `unit` bytes, its bursts end at the end of an atomic write unit. The reason is
+    /// that the buffers are certain to hold only one unit for each DMA engine: a burst that also
+    /// needs buffers for the next unit might never get them.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -209,7 +210,7 @@ impl Engine {
         }
     }
 
-    /// The host has read the data of a burst, and sends them.
+    /// The host has read the data of a burst from its memory, and sends them.
     pub(super) fn data_read(&mut self, slot: u32, bytes: u32) {
         let flight = &mut self.flights[slot as usize];
         let mut offset = flight.io.offset + u64::from(flight.sent);
@@ -329,12 +330,12 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Handles the event that the DMA engine has moved all data of the command in `slot`. If `slot`
-    /// is [`RETRY`], the event only tells that a buffer is free again.
+    /// The DMA engine has moved all data of the command in `slot`. If `slot` is [`RETRY`], there is
+    /// no command: a buffer is free again, so requests for data are retried.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
-                // Another retry has replaced this one, because a buffer came back earlier.
+                // An earlier retry has replaced this retry, because a buffer was returned earlier.
                 return;
             }
             self.retry = u64::MAX;

@@ -10,11 +10,11 @@ pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
     /// The time for which each component was busy, in the order of [`Component::ALL`], fs. For the
-    /// host's processors it is the time of the busiest one; for cores, channels and pools, the mean
-    /// over their units.
+    /// host's processors: the time of the busiest processor. For cores, channels and pools: the
+    /// mean over their units.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
-    /// pools. For credits it is the time for which the link was idle while a packet waited.
+    /// pools. For credits: the time for which the link was idle while a packet waited for credits.
     pub waited: [u64; Component::ALL.len()],
     /// Bytes on the link with all packets, from the card and to the card.
     pub link_bytes: [u64; 2],
@@ -34,8 +34,8 @@ pub struct Utilisation {
 
 /// A server is the bottleneck from this utilisation on.
 const BOUND: f64 = 0.97;
-/// If no server reaches `BOUND`, a pool is the bottleneck when requests wait for its units for at
-/// least this fraction of the time.
+/// The fraction of the time for which requests wait for units of a pool, from which on the pool is
+/// the bottleneck. Pools are examined only if no server reaches `BOUND`.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {

@@ -258,7 +258,7 @@ fn every_listed_option_is_accepted() {
 }
 
 proptest! {
-    /// No text makes a parser panic, and an error names a line of the file.
+    /// Any text is parsed or refused without a panic, and an error names a line of the file.
     #[test]
     fn any_text_is_read_or_refused(
         lines in prop::collection::vec(

@@ -7,8 +7,8 @@ use core::{ops::RangeInclusive, str::FromStr};
 /// The longest simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
-/// The units of sizes, each with its factor, a power of two. With its default `kb_base` of 1024,
-/// fio reads `Ki` as 1000, so IEC prefixes are refused here.
+/// The units of sizes, each with its factor, a power of two. IEC prefixes are refused, because fio,
+/// with its default `kb_base` of 1024, reads `Ki` as 1000.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
     ("kb", 1 << 10),
@@ -136,11 +136,11 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// Reads the size of an access, and returns it in bytes. A size of an I/O is a size that [`block`]
-/// accepts. A size of a load or store is a power of two from 8 to 4096.
+/// Reads the size of an access, and returns it in bytes. A load or store has a power of two from 8
+/// to 4096 bytes. An I/O has a size that [`block`] accepts.
 ///
 /// # Errors
-/// When `text` is neither.
+/// When `text` is the size of neither a load or store nor an I/O.
 pub fn access(text: &str) -> Result<u32, ValueError> {
     let [least, most] = ACCESS_BYTES;
     match u32::try_from(size(text)?) {
@@ -216,8 +216,8 @@ pub struct Depths(pub Vec<u32>);
 impl FromStr for Depths {
     type Err = ValueError;
 
-    /// Reads a list of depths and ranges: `1,2,4` or `1..256`. A range doubles from its first to
-    /// its last depth.
+    /// Reads a list of depths and ranges: `1,2,4` or `1..256`. The depths of a range double from
+    /// the first to the last.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let allowed =
             || format!("depths from 1 to {DEPTH_MAX} as a list 1,2,4 or a doubling range 1..256");

@@ -5,8 +5,8 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The number of rounds of the Feistel network of [`Permutation`]: enough to make the results of
-/// neighbouring indices unrelated.
+/// The number of rounds of the Feistel network of [`Permutation`]: enough that the results of
+/// neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
 /// Advances `seed` and returns it as the seed of the next thread. The advance is a step of a linear
@@ -23,7 +23,7 @@ pub(super) enum Blocks {
     Sequential,
     /// Uniformly random blocks, with repetition.
     Random,
-    /// Blocks in random order. In a pass over all blocks, each is used once.
+    /// Blocks in random order. Each block is used once in a pass over all blocks.
     Permuted(Permutation),
 }
 

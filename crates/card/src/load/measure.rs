@@ -8,8 +8,7 @@ use hdrhistogram::Histogram;
 
 /// Femtoseconds of a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
-/// The largest latency of the histogram, ns: 1000 s. The histogram counts longer latencies as 1000
-/// s.
+/// The largest latency of the histogram, ns (1000 s). Longer latencies are counted as 1000 s.
 const NS_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits of percentiles.
 const DIGITS: u8 = 3;
@@ -124,8 +123,8 @@ impl DirectionResult {
         sum / f64::max(ios, 1.0)
     }
 
-    /// Adds the measurements of `other`, which come from the same span of time, so that rates add
-    /// up.
+    /// Adds the measurements of `other`, which must be of the same span of time, because rates are
+    /// added.
     pub fn add(&mut self, other: &Self) {
         self.ios += other.ios;
         self.bytes += other.bytes;

@@ -195,8 +195,8 @@ impl Threads {
         }
     }
 
-    /// Each thread whose rate demands an I/O up to the time `due` submits it. A thread without a
-    /// free tag submits as soon as one of its I/Os completes.
+    /// Submits the I/Os that the rates of threads demand up to the time `due`. A thread whose tags
+    /// are all in use submits as soon as one of its I/Os completes.
     fn submit_due(&mut self, engine: &mut Engine, due: u64) {
         while let Some(Reverse((at, thread))) = self.paced.peek().copied() {
             if at > due {
@@ -279,7 +279,7 @@ impl Threads {
         let thread = &mut self.threads[io.thread as usize];
         thread.idle.push(completion.tag);
         // A thread without a rate submits at each completion. A thread with a rate submits only if
-        // its next I/O is overdue and all its tags were in use.
+        // its next I/O is overdue, that is, if all its tags were in use when the I/O was due.
         let waits = thread.interval.is_none() || thread.due <= now && thread.idle.len() == 1;
         if waits {
             self.submit(engine, now, io.thread);

@@ -188,7 +188,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests the row segment at `address` of a load or a read-back from the card.
+    /// Requests from the card the row segment at `address`, for a load or a read-back.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -206,8 +206,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Writes the row segment at `address` of a store to the card, once credits for all its packets
-    /// are free.
+    /// Writes to the card the row segment at `address` of a store. The write waits until credits
+    /// for all its packets are free.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {
@@ -246,8 +246,8 @@ impl<'a> Run<'a> {
     }
 
     /// Counts a row segment as complete. `number` is the index of the access in `slots`. The last
-    /// segment of an access completes the access. The latency of the access is recorded if
-    /// `counted` is true, that is, after the ramp time.
+    /// segment completes the access. The latency of the access is recorded if `counted` is true,
+    /// which means that the ramp time is over.
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;

@@ -74,8 +74,8 @@ fn a_larger_access_has_a_row_for_each_segment() {
         let of = |bytes, percent| MemoryLoad { bytes, ..load(percent, 1) };
         let mean = |bytes| run(name, &of(bytes, 100)).loads.lat.mean_ns();
         let (line, segment, page) = (mean(64), mean(512), mean(4096));
-        // Compared with an access of a line of 64 bytes, a segment of 512 bytes has 8 requests and
-        // 8 completions in place of one, and 7 more bursts in its row.
+        // An access of one segment (512 bytes) has 8 requests and 8 completions, where an access of
+        // one line (64 bytes) has one of each. The segment also has 7 more bursts in its row.
         assert!(
             segment - line > 448.0 / 7.8557 && segment < 1.6 * line,
             "{name}: {line} {segment}"
@@ -114,7 +114,7 @@ fn accesses_of_the_ramp_are_not_counted() {
 }
 
 /// The throughput rises when the component `expected` is made infinitely fast. It does not rise
-/// when another component is made so.
+/// when any other component is made infinitely fast.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

@@ -14,9 +14,9 @@ pub enum Algorithm {
     MatsPlus,
     /// March C-, whose elements are in the documentation of the [module](super).
     MarchCMinus,
-    /// Each word contains its own address, then the inverse.
+    /// Each word contains its own address, then the inverse of its address.
     AddressInAddress,
-    /// Alternating bits, which are inverted from word to word; then the inverse of each word.
+    /// Alternating bits, inverted from word to word; then the inverse of this pattern.
     Checkerboard,
     /// Random values that depend on seed, address and cycle.
     Random,
@@ -64,7 +64,7 @@ pub enum TestOperation {
     Write(Background),
 }
 
-/// A step of an algorithm.
+/// A step of an algorithm: a march element or a power cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestStep {
     /// The same operations at each address, in one direction.
@@ -147,8 +147,8 @@ impl Algorithm {
         }
     }
 
-    /// The fraction of the faults of the class that one cycle finds, under three conditions: all
-    /// words were 0 before, the fault is the only one, and coupled cells are in different words.
+    /// The fraction of the faults of the class that one cycle finds. Assumes that all words were 0
+    /// before, that the fault is the only one, and that coupled cells are in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

@@ -25,9 +25,9 @@ pub struct TestArray {
     random: Pcg64Mcg,
 }
 
-/// The words that an address accesses; a faulty address decoder makes them none or two. A read of
-/// no word returns `reads`. A read of two words returns their OR if `by_or` is true, and their AND
-/// otherwise.
+/// The words that an address accesses: one word, or none or two words if the address decoder is
+/// faulty. A read of no word returns `reads`. A read of two words returns their OR if `by_or` is
+/// true, and their AND otherwise.
 enum Accessed {
     None { reads: u32 },
     One(usize),
@@ -38,14 +38,14 @@ const fn mask(cell: MemoryCell) -> u32 {
     1 << cell.bit
 }
 
-/// Returns `value` with the bit of a cell set or cleared.
+/// Returns `value` with the bit of `cell` set or cleared.
 const fn with(value: u32, cell: MemoryCell, is_set: bool) -> u32 {
     if is_set { value | mask(cell) } else { value & !mask(cell) }
 }
 
 impl TestArray {
-    /// Words from `start` to `stop`, both included. Their content after power-up is random; `seed`
-    /// decides it.
+    /// Words from `start` to `stop`, both included. Their content after power-up is pseudo-random,
+    /// from `seed`.
     ///
     /// # Panics
     /// If a fault has an address outside of the range. [`super::run()`] checks this.
@@ -137,8 +137,8 @@ impl TestArray {
         self.words[word] = with(self.words[word], cell, value);
     }
 
-    /// Stores `value` in the word with the index `word`, changed by the faults of its cells. Then
-    /// applies the coupling faults whose aggressors changed.
+    /// Stores `value` in the word with the index `word`, as the faults of its cells allow. Then
+    /// applies the coupling faults whose aggressors have changed.
     fn store(&mut self, word: usize, value: u32) {
         let old = self.words[word];
         let mut new = value;
@@ -178,7 +178,7 @@ impl TestArray {
         }
     }
 
-    /// Returns the word with the index `word`. First applies the faults that change a word at each
+    /// Returns the word with the index `word`, after applying the faults that change a word at each
     /// read.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {

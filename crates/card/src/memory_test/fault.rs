@@ -20,11 +20,11 @@ pub enum FaultClass {
     Transition,
     /// AF: an address accesses no word, another word, or several words.
     AddressDecoder,
-    /// CFin: a change of one cell inverts another.
+    /// CFin: a change of one cell inverts another cell.
     CouplingInversion,
-    /// CFid: a change of one cell forces another to a value.
+    /// CFid: a change of one cell forces another cell to a value.
     CouplingIdempotent,
-    /// CFst: one cell has a certain value while another cell is in a certain state.
+    /// CFst: one cell is forced to a value while another cell is in a certain state.
     CouplingState,
     /// A cell loses its content without power.
     Retention,

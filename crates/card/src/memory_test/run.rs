@@ -100,7 +100,7 @@ pub struct MemoryTestResult {
     pub first: Vec<ReadMismatch>,
     /// The log of the debug mode.
     pub log: Vec<LogEntry>,
-    /// The number of operations that are not in the log, because it was full.
+    /// The number of operations that are missing in the log, because the log was full.
     pub log_dropped: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct MemoryTestError {
 }
 
 impl AccessTimes {
-    /// The times of accesses by firmware without queues, which issues one access after the other.
+    /// The times of accesses by firmware that issues one access after the other, without queues.
     /// Each access therefore activates and precharges its row. Refreshes lengthen the times.
     /// `power_cycle_s` is the time of a save and a restore, s.
     pub fn of(device: &Device, power_cycle_s: f64) -> Self {
@@ -136,10 +136,10 @@ impl MemoryTest {
     pub const LISTED_MAX: usize = 1000;
     /// Maximum number of operations in the log.
     pub const LOG_MAX: usize = 10_000;
-    /// Maximum number of words of a test (256 MiB). It limits the memory and the time of the
+    /// Maximum number of words of a test (256 MiB). Bounds the memory and the time of the
     /// simulation.
     pub const WORDS_MAX: u64 = 1 << 26;
-    /// Maximum number of accesses of a test. It limits the time of the simulation.
+    /// Maximum number of accesses of a test. Bounds the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
 
     /// Checks the fields against a memory of `capacity` bytes.

@@ -124,8 +124,8 @@ fn march_c_misses_coupling_within_a_word_for_one_background() {
     let cell = |bit| MemoryCell { address: 0x80, bit };
     let (aggressor, victim) = (cell(3), cell(7));
     let fault = |up, value| InjectedFault::CouplingIdempotent { aggressor, victim, up, value };
-    // Aggressor and victim are in one word, so a write changes both. The fault is not seen if it
-    // forces the victim to the value that the write gives it anyway.
+    // Aggressor and victim are in one word, so one write changes both. The fault is not detected if
+    // it forces the victim to the value that this write stores anyway.
     assert_eq!(mismatches(Algorithm::MarchCMinus, &[fault(true, true)]), 0);
     assert!(mismatches(Algorithm::MarchCMinus, &[fault(true, false)]) > 0);
 }
@@ -141,7 +141,8 @@ fn a_mismatch_names_address_expected_and_read_value() {
     // March C- reads 0 three times at each address, so a cell that is stuck at 1 gives 3
     // mismatches.
     assert_eq!((result.mismatches, result.failed_words), (3, 1));
-    // 8 words: 5 reads and 5 writes at each, and the initialisation.
+    // There are 8 words: 5 reads and 5 writes of each, and one more write of each in the
+    // initialisation.
     assert_eq!((result.reads, result.writes), (40, 48));
 }
 

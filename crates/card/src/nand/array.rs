@@ -40,8 +40,8 @@ pub struct ProgramFailure {
     pub position: u64,
     /// The page that failed.
     pub address: PageAddress,
-    /// True if the plane had a good block left for this page. If false, the later pages of the
-    /// plane have no block either.
+    /// True if the plane had a good block left for this page. If false, the plane has no block for
+    /// its later pages either.
     pub remapped: bool,
 }
 
@@ -78,8 +78,8 @@ pub struct ProgrammedImage {
     exhausted: Vec<u64>,
 }
 
-/// An event of a lower probability is taken as impossible, because a card has fewer than 10^15
-/// pages and blocks.
+/// Events of a lower probability never occur in the simulation. The limit is safe, because a card
+/// has fewer than 10^15 pages and blocks.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
@@ -90,7 +90,7 @@ pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -
     if probability >= 1.0 {
         return (0..count).collect();
     }
-    // The distance to the next occurrence has a geometric distribution.
+    // The distance to the next occurrence has a geometric distribution, so it is drawn directly.
     let scale = 1.0 / libm::log1p(-probability);
     let mut found = vec![];
     let mut at = 0_u64;
@@ -191,8 +191,8 @@ impl NandArray {
                 (good * per_block).saturating_sub(skipped[lane])
             })
             .collect();
-        // The number of steps in which a die programs pages of the image. In the last step, some
-        // dies may have no page.
+        // The number of steps in which a die programs pages of the image. Some dies may have no
+        // page in the last step.
         let steps = |die: usize| pages.saturating_sub(die as u64 * planes).div_ceil(lanes);
         let finish = |die: usize, count: u64| self.finish_fs(die, count, &retries[die]);
         let dies = 0..retries.len();
@@ -221,8 +221,8 @@ impl NandArray {
         failed.into_iter().filter(|position| image.has(*position)).collect()
     }
 
-    /// The location in the NAND of the page at `position` of `image`; `None` if its plane has no
-    /// good block for it.
+    /// The location in the NAND of the page at `position` of `image`; `None` if the plane has no
+    /// good block for the page.
     pub fn address(&self, image: &ProgrammedImage, position: u64) -> Option<PageAddress> {
         let lane = position % image.lanes;
         let failed = image.failures.iter().map(|failure| failure.position);
@@ -234,8 +234,8 @@ impl NandArray {
         Some(PageAddress { page: self.page_in_block(place), ..block })
     }
 
-    /// The index in its block of the page `place`, where `place` counts the pages of all good
-    /// blocks of a plane.
+    /// The index in its block of the page `place`. `place` counts the pages of all good blocks of a
+    /// plane.
     fn page_in_block(&self, place: u64) -> u32 {
         (place % u64::from(self.spec.pages)) as u32
     }
@@ -304,7 +304,8 @@ impl ProgrammedImage {
             && step < self.exhausted[lane as usize]
     }
 
-    /// True if the page at `position` had no good block left, even with unlimited energy.
+    /// True if the plane of the page at `position` had no good block left, so that even unlimited
+    /// energy would not have saved the page.
     pub fn is_without_block(&self, position: u64) -> bool {
         position / self.lanes >= self.exhausted[(position % self.lanes) as usize]
     }
@@ -324,7 +325,7 @@ impl ProgrammedImage {
         self.pages - self.missing().count() as u64
     }
 
-    /// A position in the image before which no page is missing.
+    /// A position in the image before which every page was programmed.
     fn missing_from(&self) -> u64 {
         let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
         steps.saturating_mul(self.lanes).min(self.pages)

@@ -74,8 +74,8 @@ fn a_plane_without_good_blocks_is_found() {
     for block in 0..8 {
         array.mark_bad(PageAddress { channel: 0, die: 0, plane: 0, block, page: 0 });
     }
-    // The plane has two good blocks of 4 pages, so of its 10 pages of the image the last 2 have no
-    // block.
+    // The plane has two good blocks of 4 pages each, and the image has 10 pages for this plane. So
+    // the last 2 pages have no block.
     let image = array.program(80, u64::MAX, 1);
     let missing: Vec<u64> = image.missing().collect();
     assert_eq!(missing, [64, 72]);
@@ -182,8 +182,8 @@ fn occurrences_have_their_probability() {
 }
 
 proptest! {
-    /// Pages are programmed or missing, more time never programs fewer pages, and each page of an
-    /// image has a location of its own in a good block.
+    /// Each page is either programmed or missing; more time never programs fewer pages; and each
+    /// page of an image has a location of its own in a good block.
     #[test]
     fn images_are_consistent(
         pages in 1_u64..320,

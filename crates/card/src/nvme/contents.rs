@@ -83,9 +83,9 @@ pub struct MemoryContents {
 }
 
 impl MemoryContents {
-    /// Splits the range of `bytes` bytes from `offset` on at page boundaries. A piece is the index
-    /// of the page, the offset of the piece in the page, and the start and the (excluded) end of
-    /// the piece in the data.
+    /// Splits the range of `bytes` bytes from `offset` on at page boundaries. Each piece has the
+    /// index of its page, its offset in the page, and the start and the (excluded) end of its range
+    /// in the data.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;
         std::iter::from_fn(move || {

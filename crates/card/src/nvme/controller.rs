@@ -47,8 +47,8 @@ pub struct NvmeController {
     arbitration: Arbitration,
     /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
-    /// The submission queue whose turn it is in the arbitration, and the number of commands that
-    /// may still be fetched from it in this turn.
+    /// The submission queue that arbitration has chosen last, and the number of commands that may
+    /// still be fetched from this queue in its turn.
     turn: (usize, u32),
     slots: Vec<CommandSlot>,
     free: Vec<u16>,
@@ -63,9 +63,9 @@ pub struct NvmeController {
     buffers: [Vec<u8>; 2],
 }
 
-/// A slot for a command that waits for its completion. The generation tells the command from
-/// earlier commands in the same slot, because the caller of [`NvmeController::complete`] may still
-/// hold the tags of earlier commands.
+/// A slot for a command that waits for its completion. The caller of [`NvmeController::complete`]
+/// may still hold tags of earlier commands in the same slot. The generation distinguishes the
+/// command from these earlier commands.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
@@ -117,7 +117,7 @@ impl NvmeController {
         self.resets
     }
 
-    /// True if the host must reset the controller (`CSTS.CFS`).
+    /// True if the controller has failed (`CSTS.CFS`), so that the host must reset it.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.registers.status & registers::FATAL != 0
@@ -237,8 +237,8 @@ impl NvmeController {
         self.registers.status |= registers::SHUTDOWN_COMPLETE;
     }
 
-    /// Sets the fatal status (CSTS.CFS). The cause is that the memory of a queue does not exist.
-    /// The host must then reset the controller.
+    /// Sets the fatal status (CSTS.CFS), because the memory of a queue does not exist. The host
+    /// must then reset the controller.
     fn fail(&mut self) {
         self.registers.status |= registers::FATAL;
     }
@@ -263,8 +263,8 @@ impl NvmeController {
         match written {
             None => self.raise(EventKind::InvalidDoorbellRegister, attached),
             Some(Err(_)) => self.raise(EventKind::InvalidDoorbellValue, attached),
-            // The host has rung the doorbell of a completion queue, so entries are free for waiting
-            // completions.
+            // The host rang the doorbell of a completion queue: it has freed entries, so waiting
+            // completions can be written.
             Some(Ok(())) if number % 2 == 1 => self.post(queue as u16, attached),
             Some(Ok(())) => {}
         }
@@ -294,8 +294,8 @@ impl NvmeController {
         self.turn = (0, 0);
     }
 
-    /// Fetches commands in the order of arbitration until an I/O command is valid, and returns that
-    /// command. Executes the admin commands and completes the invalid commands before it.
+    /// Fetches commands in the order of arbitration, and returns the first valid I/O command. Admin
+    /// commands before it are executed, and invalid commands before it are completed with an error.
     pub fn fetch(&mut self, attached: &mut Attachments<'_>) -> Option<IoCommand> {
         while self.is_ready() {
             let queue = self.next_to_fetch()?;
@@ -319,7 +319,7 @@ impl NvmeController {
         }
         let submissions = &self.submissions;
         let fetchable = |at: usize| submissions[at].as_ref().map_or(0, SubmissionRing::fetchable);
-        // The admin queue precedes all classes of weighted arbitration.
+        // With weighted arbitration, the admin queue comes before all classes.
         if self.registers.arbitration_is_weighted() && fetchable(0) > 0 {
             return Some(0);
         }
@@ -345,8 +345,8 @@ impl NvmeController {
         u32::from(slot.generation) << 16 | u32::from(at)
     }
 
-    /// Removes the command of a tag and returns it; `None` if the command was aborted, or lost by a
-    /// reset.
+    /// Removes the command with the tag `tag` and returns it; `None` if the command was aborted, or
+    /// lost by a reset.
     fn take(&mut self, tag: u32) -> Option<PendingCommand> {
         let at = (tag & 0xffff) as usize;
         let slot = self.slots.get(at)?;
@@ -377,8 +377,8 @@ impl NvmeController {
 
     // --- Completions ----------------------------------------------------------------------------
 
-    /// Completes a command of a submission queue with its result or error status. Adds a failed
-    /// command to the error log.
+    /// Completes a command of a submission queue with its result or error status. A failed command
+    /// is added to the error log.
     fn finish(
         &mut self,
         queue: u16,

@@ -1,4 +1,4 @@
-//! Features (section 5.21). None can be saved; all values return to their defaults at a reset.
+//! Features (section 5.21). The values cannot be saved: all return to their defaults at a reset.
 
 use super::{command::SubmissionEntry, settings::NvmeSettings, status::NvmeStatus};
 
@@ -115,7 +115,7 @@ impl Features {
             return Err(NvmeStatus::FeatureNotSaveable);
         }
         match identifier {
-            // The only power state is 0.
+            // Power state 0 is the only power state.
             POWER_MANAGEMENT if value & 0x1f != 0 => return Err(NvmeStatus::InvalidField),
             NUMBER_OF_QUEUES => {
                 if queues_exist {

@@ -26,8 +26,8 @@ pub(super) fn identify(
     match (entry.dword(10) & 0xff, settings.version) {
         (0x00, _) => match entry.namespace {
             1 => namespace(settings, &mut page),
-            // NSID FFFFFFFFh requests the properties that all namespaces have in common. A
-            // controller has them only with namespace management.
+            // NSID FFFFFFFFh requests the properties that all namespaces have in common. Only
+            // controllers with namespace management report such properties.
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
@@ -39,7 +39,7 @@ pub(super) fn identify(
         },
         (0x03, NvmeVersion::V1_4) => match entry.namespace {
             1 => {
-                // One descriptor: a UUID (type 3) of 16 bytes.
+                // The list has one descriptor: a UUID (type 3) of 16 bytes.
                 put(&mut *page, 0, &[3, 16]);
                 put(&mut *page, 4, &uuid(settings));
             }

@@ -1,8 +1,8 @@
 //! Physical region pages: the host's memory of a transfer (section 4.3).
 //!
-//! The first entry may point into a page. The second entry is a page, or a pointer to a list of
-//! pages if the transfer needs more than two pages. The last slot of a list's page points to the
-//! next list if more than one page is left.
+//! The first PRP entry may point into a page. The second entry is a page, or a pointer to a list of
+//! pages if the transfer needs more than two pages. If a list fills its page and more than one page
+//! of the transfer is left, the last slot of the list points to the next list.
 
 use super::{contents::HostMemory, status::NvmeStatus};
 
@@ -18,11 +18,9 @@ pub(super) struct Segment {
 
 /// Lists a transfer's segments in `segments`, which is cleared first.
 ///
-/// # Errors
-///
-/// An offset that is not allowed, or a chain with more lists than its pages can need
-/// ([`NvmeStatus::InvalidPrpOffset`]); or a list outside the memory
-/// ([`NvmeStatus::DataTransferError`]).
+/// [`NvmeStatus::InvalidPrpOffset`] for an offset that is not allowed, or for a chain with more
+/// lists than the pages of the transfer can need. [`NvmeStatus::DataTransferError`] for a list
+/// outside the memory.
 pub(super) fn segments(
     prp1: u64,
     prp2: u64,
@@ -44,8 +42,8 @@ pub(super) fn segments(
         return page(prp2, &mut left, segments);
     }
     let mut list = prp2;
-    // The first list may have only the slot that points to the next list; each further list names
-    // at least one page. A longer chain of lists is refused.
+    // The first list may have only the slot that points to the next list. Each later list has the
+    // address of at least one page. Refuse a longer chain of lists.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

@@ -19,7 +19,7 @@ pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbell;
 
-/// A submission queue. The host owns the tail, the controller the head.
+/// A submission queue. The host advances the tail, the controller the head.
 #[derive(Clone, Debug)]
 pub(super) struct SubmissionRing {
     base: u64,
@@ -52,8 +52,8 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// The number of commands that wait and may be fetched. A queue has at most as many outstanding
-    /// commands as entries, which bounds the outstanding commands of a host.
+    /// The number of commands that wait and may be fetched. A queue may have at most as many
+    /// outstanding commands as entries. This limit bounds the outstanding commands of a host.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()
@@ -70,7 +70,7 @@ impl SubmissionRing {
     }
 }
 
-/// A completion queue. The controller owns the tail, the host the head.
+/// A completion queue. The controller advances the tail, the host the head.
 #[derive(Clone, Debug)]
 pub(super) struct CompletionRing {
     base: u64,
@@ -99,8 +99,8 @@ impl CompletionRing {
         self.waiting.retain(|entry| entry.submission_queue != queue);
     }
 
-    /// Notes that the host has consumed all entries before `head`. Valid heads are those from the
-    /// old head to the tail.
+    /// Records that the host has consumed all entries before `head`. Valid values of `head` are
+    /// those from the old head to the tail.
     pub(super) fn set_head(&mut self, head: u32) -> Result<(), InvalidDoorbell> {
         let entries = u32::from(self.entries);
         if head >= entries {

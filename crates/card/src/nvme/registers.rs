@@ -32,8 +32,8 @@ pub(super) const FATAL: u32 = 1 << 1;
 /// CSTS: shutdown status, processing complete.
 pub(super) const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 
-/// CAP.TO: the longest time from enable to ready, in units of 500 ms. The value is assumed for a
-/// restore from flash after a power failure.
+/// CAP.TO: the longest time from enable to ready, in units of 500 ms. The value, 20 s, is assumed:
+/// a card may have to restore its memory from flash after a power failure.
 const TIMEOUT: u64 = 40;
 
 /// The registers that a host writes, and the status register CSTS (`status`).

@@ -3,13 +3,14 @@
 use super::queue::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 use crate::card::{BLOCK_BYTES, Card};
 
-/// The PCI vendor of the built-in cards: PMC-Sierra, whose controllers the Flashtec cards have.
+/// The PCI vendor of the built-in cards: PMC-Sierra, the maker of the controllers of Flashtec
+/// cards.
 const VENDOR: u16 = 0x11f8;
 
 /// The version of the specification that the controller reports and follows.
 ///
-/// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and
-/// leaves the fields of the identify data zero that 1.2 to 1.4 added (controller type, NQN).
+/// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3). In its
+/// identify data, the fields that 1.2 to 1.4 added (controller type, NQN) are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmeVersion {
     /// NVM Express 1.1.
@@ -58,8 +59,8 @@ pub struct NvmeSettings {
     pub transfer_bytes: u32,
     /// The largest write that a power failure cannot tear, bytes: a multiple of `block_bytes`.
     pub atomic_bytes: u32,
-    /// True if the card has a volatile write cache: completed writes are durable after a flush, or
-    /// with force unit access.
+    /// True if the card has a volatile write cache. Completed writes are then durable only after a
+    /// flush, or with force unit access.
     pub write_cache: bool,
 }
 

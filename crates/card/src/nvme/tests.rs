@@ -91,7 +91,7 @@ fn settings() -> NvmeSettings {
 
 /// Bytes of the host's memory.
 const MEMORY: usize = 1 << 20;
-/// The address of submission queue `n` is `QUEUES_AT` times 1 + 2n. Completion queue `n` is in the
+/// Submission queue `n` is at the address `QUEUES_AT * (1 + 2 n)`. Completion queue `n` is in the
 /// next page of 4 KiB.
 const QUEUES_AT: u64 = 0x1000;
 /// The address in host memory of the data of commands.
@@ -226,8 +226,8 @@ impl Driver {
         self.execute(0, SubmissionEntry { namespace, prp1, ..command(opcode, dwords) })
     }
 
-    /// Executes a command of I/O queue 1 on `blocks` blocks of namespace 1, from `block` on, with
-    /// its data at `DATA_AT`.
+    /// Executes a command of I/O queue 1 on `blocks` blocks of namespace 1, beginning with the
+    /// block `block`. The data are at `DATA_AT`.
     fn io(&mut self, opcode: u8, block: u32, blocks: u32) -> Executed {
         let entry = command(opcode, [block, 0, blocks - 1]);
         self.execute(1, SubmissionEntry { prp2: DATA_AT + 4096, ..entry })

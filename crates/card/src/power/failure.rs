@@ -12,9 +12,9 @@ use crate::{
 /// The cause of a lost or torn block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The write was acknowledged before its data were durable. The card does not notice.
+    /// The write was acknowledged before its data were durable. The card does not report the loss.
     NotDurable,
-    /// Only a part of the write is on the medium. The card does not notice.
+    /// Only a part of the write is on the medium. The card does not report the loss.
     Torn,
     /// The capacitor was empty before the page was saved. The restore reports the page as missing.
     CapacitorEmpty,
@@ -105,8 +105,8 @@ impl<'a> PowerFailures<'a> {
         Self::with_save(timeline, save)
     }
 
-    /// Like [`Self::new`], with the simulator of the save, whose NAND array may have any state;
-    /// `None` for a card that needs no save.
+    /// Like [`Self::new`], but with a given simulator of the save, whose NAND array may have any
+    /// state. `save` is `None` for a card that needs no save.
     pub fn with_save(timeline: &'a Timeline, save: Option<SaveSimulator>) -> Self {
         let page = |save: &SaveSimulator| u64::from(save.spec().nand.page_bytes);
         let first_writes = save.as_ref().map(|save| timeline.first_writes(page(save)));
@@ -118,9 +118,9 @@ impl<'a> PowerFailures<'a> {
         self.timeline
     }
 
-    /// Evaluates a power failure at `at` fs; `seed` decides which programs fail and which bits are
-    /// wrong. If `at` is after the end of the timeline, writes that are outstanding at that end are
-    /// not judged.
+    /// Evaluates a power failure at `at` fs. `seed` decides which programs fail and which bits are
+    /// wrong. If `at` is after the end of the timeline, the writes that are outstanding at the end
+    /// of the timeline are left out.
     pub fn at(&self, at: u64, seed: u64) -> PowerFailure {
         let bytes = self.timeline.block_bytes();
         let mut damaged: Vec<DamagedBlock> = self
@@ -194,7 +194,7 @@ impl<'a> PowerFailures<'a> {
             .filter(|(_, from)| *from <= at)
             .map(|(page, _)| *page)
             .collect();
-        // Only pages that the run has written can contain a lost write.
+        // Only pages that the run has written can contain a lost write, so only these are examined.
         let page_of = |position: u64| match spec.order {
             SaveOrder::Address => dirty.binary_search(&position).is_ok().then_some(position),
             SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),

@@ -42,13 +42,13 @@ pub struct SaveOutcome {
 /// The energy of a save by component, J.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveEnergy {
-    /// The whole card, from the failure to the first program.
+    /// The energy of the whole card from the failure to the first program.
     pub switch: f64,
-    /// The controller, after the time of `switch`.
+    /// The energy of the controller from the first program on.
     pub controller: f64,
-    /// Memory devices, in self-refresh between reads.
+    /// The energy of the memory devices, which are in self-refresh between reads.
     pub memory: f64,
-    /// The NAND parts.
+    /// The energy of the NAND parts.
     pub nand: f64,
 }
 
@@ -62,11 +62,11 @@ impl SaveEnergy {
 /// The part of the memory that a restore found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreState {
-    /// The restore found all pages.
+    /// The restore found all pages of the memory.
     Complete,
     /// The restore found a part of the pages, and reports the others.
     Partial,
-    /// The restore found no page.
+    /// The restore found no page of the memory.
     Nothing,
 }
 
@@ -86,7 +86,7 @@ pub struct RestoreOutcome {
     /// Time of the restore, s.
     pub seconds: f64,
     /// Time until the card accepts commands, s: the restore, then the erase of the blocks for the
-    /// next save. A power failure before the erase leaves the image in the NAND.
+    /// next save. If the power fails again before the erase, the image is still in the NAND.
     pub ready_seconds: f64,
 }
 
@@ -94,8 +94,8 @@ pub struct RestoreOutcome {
 const REPORTED_PAGES_MAX: usize = 64;
 
 impl SaveSimulator {
-    /// A card with a memory of `capacity` bytes and a capacitor of the age in `spec`; `seed`
-    /// decides which blocks are bad.
+    /// The save and restore of a card with a memory of `capacity` bytes. The capacitor has the age
+    /// in `spec`, and `seed` decides which blocks are bad.
     pub fn new(spec: &SaveSpec, capacity: u64, seed: u64) -> Self {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }

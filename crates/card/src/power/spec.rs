@@ -25,7 +25,7 @@ pub struct SaveDraw {
     pub memory_self_refresh_w: f64,
     /// Bandwidth at which the memory is read, bytes/s.
     pub memory_bytes_per_s: f64,
-    /// Time to leave and to enter self-refresh around the read of a page, s.
+    /// Time to leave self-refresh before the read of a page and to enter it again afterwards, s.
     pub self_refresh_s: f64,
     /// Time from the failure to the first program: detection, switch to the capacitor, end of
     /// commands, s. During this time the components draw their power of normal work.
@@ -55,7 +55,8 @@ pub struct EnergySpec {
 pub struct SaveSpec {
     /// The NAND parts.
     pub nand: NandSpec,
-    /// The capacitor when new; [`CapacitorSpec::years`] is the age at which it is used.
+    /// The capacitor when new. [`CapacitorSpec::years`] is its age at which it must still deliver
+    /// the energy of a save.
     pub capacitor: CapacitorSpec,
     /// Power of each component during the save.
     pub draw: SaveDraw,
@@ -142,7 +143,7 @@ impl SaveSpec {
     }
 
     /// Refuses a card whose NAND cannot hold the memory, whose capacitor is at the end of its life,
-    /// or whose capacitor has not the energy to save one page.
+    /// or whose capacitor lacks the energy to save one page.
     ///
     /// # Errors
     /// The first reason.
@@ -195,7 +196,7 @@ impl SaveSpec {
 }
 
 impl PowerSpec {
-    /// The state in which data survive.
+    /// The condition under which written data survive a power failure.
     pub fn survival(&self) -> Survival {
         match self {
             Self::Save(_) => Survival::Buffered,
@@ -203,9 +204,9 @@ impl PowerSpec {
         }
     }
 
-    /// Refuses a card that saves if [`SaveSpec::check`] refuses its save of `capacity` bytes.
-    /// Refuses a card with precharged rows if its hold-up is shorter than the write and precharge
-    /// of a row.
+    /// Checks that the card can work. A card that saves must pass [`SaveSpec::check`] for
+    /// `capacity` bytes. A card with precharged rows must have a hold-up that is at least as long
+    /// as the write and precharge of a row.
     ///
     /// # Errors
     /// The first reason.

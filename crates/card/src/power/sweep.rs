@@ -42,14 +42,14 @@ pub struct PowerSweep {
     pub save_energy_max_j: f64,
     /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
-    /// The failure with the maximum number of lost and torn blocks; the first one if several are
-    /// equal.
+    /// The failure with the maximum number of lost and torn blocks; the earliest of them if several
+    /// failures have this number.
     pub worst: Option<PowerFailure>,
 }
 
 impl SweepOptions {
     /// The moments in fs, each with the seed of its failure, in the order of time. The moments are
-    /// independent: any thread may evaluate any moment.
+    /// independent, so any thread may evaluate any moment.
     pub fn moments_of(&self, failures: &PowerFailures<'_>) -> Vec<(u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let end = u128::from(failures.timeline().end()) + 1;

@@ -92,9 +92,9 @@ fn the_save_takes_the_time_of_the_nand_and_half_of_the_capacitor() {
     assert!((outcome.energy_j - spec.needed_j(GIB)).abs() <= retried + 1e-6);
     let (absent, restored) = save.restore(&image, 1);
     assert_eq!((absent.len(), restored.state), (0, RestoreState::Complete));
-    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus,
-    // and two transfers take longer than tR (75 us) and one transfer. The restore has 8192 steps.
-    // The erase of 32 blocks of 3.8 ms each follows.
+    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus.
+    // (Two transfers take longer than tR, 75 us, and one transfer.) The restore has 8192 steps. The
+    // erase of 32 blocks of 3.8 ms each follows.
     assert!((restored.seconds - 8192.0 * 163.84e-6).abs() < 0.1, "{} s", restored.seconds);
     assert!((restored.ready_seconds - restored.seconds - 32.0 * 3.8e-3).abs() < 1e-9);
     let part = outcome.energy_j / save.usable_j();
@@ -123,7 +123,7 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
-    // If the pages that the run has written are saved first, all of them fit, and only unwritten
+    // If the save programs the written (dirty) pages first, all of them fit, and only unwritten
     // pages are missing.
     spec.order = SaveOrder::DirtyFirst;
     let failures = PowerFailures::new(&timeline, &saving(spec), GIB, 3);
@@ -208,7 +208,7 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
             // A plane had too few good blocks for this save. Before the save it had at most one
-            // good block more than needed, because one more block may fail during the save itself.
+            // spare block, because only one more block can fail during the save itself.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);

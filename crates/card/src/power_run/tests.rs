@@ -61,8 +61,9 @@ fn acknowledging_before_precharge_is_caught() {
     };
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
-        // No write is lost although the card acknowledges early. A core takes `completion_fs` to
-        // build the completion. By its end the data are in open rows, which the hold-up completes.
+        // No write is lost although the card acknowledges early: a core takes `completion_fs` to
+        // build the completion. When the completion is sent, the data are in open rows, and the
+        // hold-up completes these rows.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {
@@ -75,8 +76,8 @@ fn acknowledging_before_precharge_is_caught() {
             assert!(worst.blocks.iter().all(|block| block.cause == Cause::NotDurable), "{name}");
             assert_eq!(sweep(&card, depth, &Settings::default()).harmless, 10_000, "{name}");
         }
-        // Without hold-up, a power failure leaves rows undefined, but no acknowledged write is
-        // lost.
+        // Without hold-up, a power failure leaves rows undefined. Only writes that are not
+        // acknowledged are affected.
         card.power = PowerSpec::Precharge { hold_up: 0, row_fs: 0 };
         let torn = sweep(&card, 64, &Settings::default());
         assert!(torn.torn_writes > 0 && torn.lost_writes == 0, "{name}");

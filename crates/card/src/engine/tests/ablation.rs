@@ -1,4 +1,4 @@
-//! `bound_by` names the bottleneck: the throughput rises if this component has no limit.
+//! Checks `bound_by`: the throughput rises if the component that it names has no limit.
 
 use super::*;
 use crate::load::Bound;
@@ -52,8 +52,9 @@ fn each_component_binds_a_card_in_which_it_is_slow() {
     for (component, change) in servers {
         bound(&slow(change), &group(Access::RandomRead, 128), component, &links);
     }
-    // A faster link shortens the round trip for which a unit of a pool (a DMA engine, buffer, tag
-    // or credit) is taken. The link is therefore not among `others`.
+    // A faster link shortens the round trip, and with it the time for which a unit of a pool (a DMA
+    // engine, buffer, tag or credit) is in use. The throughput would rise, so the link is not among
+    // `others`.
     let pools: [(Component, Access, Change); 4] = [
         (Component::DmaEngines, Access::RandomWrite, |card| card.controller.dma_engines = 1),
         (Component::Buffers, Access::RandomWrite, |card| {

@@ -50,7 +50,7 @@ fn a_list_of_pages_costs_a_round_trip() {
     let of = |bytes| alone(&card, &Settings::default(), io(1, Operation::Read, 0, bytes));
     let (two, three) = (of(8192), of(12_288));
     // A PRP list is needed from the third page on. The third page therefore adds the read of the
-    // list (2 x 125 ns on the link, 297 ns in host memory) and the time of 4 KiB on the link.
+    // list (2 x 125 ns on the link, 297 ns in host memory), and the time of 4 KiB on the link.
     let added = three - two;
     assert!((547 + 500..547 + 700).contains(&added), "{added} ns");
 }
@@ -191,8 +191,8 @@ fn a_write_is_acknowledged_when_its_data_are_safe() {
                 assert!(safety.acknowledged > 900);
                 safety
             };
-            // An early completion always shows in `early_writes`. It shows in `unsafe_writes` only
-            // if the firmware takes no time for the completion.
+            // An early completion is always counted in `early_writes`. It is counted in
+            // `unsafe_writes` only if the firmware takes no time for the completion.
             let as_shipped = checked(&card);
             assert_eq!(as_shipped.early_writes > 0, acknowledge_early, "{name}");
             let mut faster = card.clone();

@@ -3,10 +3,8 @@
 use super::*;
 
 /// The number of I/Os of 4 KiB per second that fills the link in the direction of the data,
-/// computed from the packets of an I/O.
-///
-/// The numbers are written out from the PCI Express Base Specification and NVMe 1.1, and use no
-/// code of the engine.
+/// computed from the packets of an I/O. The numbers are taken from the PCI Express Base
+/// Specification and NVMe 1.1, and use no code of the engine.
 fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     let lane_bytes = match generation {
         3 => 8e9 / 8.0 * 128.0 / 130.0 * (370.0 / 371.0),
@@ -109,7 +107,8 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
 #[test]
 fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
     // tCCD_L limits a bank group to 64 bytes in 5 clocks of 1.5 ns: 8.5 GB/s for both directions
-    // together, less bank conflicts and turnarounds. In one direction the link is slower than that.
+    // together, less bank conflicts and turnarounds. For reads alone or writes alone, the link is
+    // slower than the bank groups.
     let of =
         |name, settings: &Settings, access| run(&card(name), settings, group(access, 256), 8000);
     let host = ideal(&[Component::Host]);
@@ -126,8 +125,8 @@ fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
 
 #[test]
 fn an_io_costs_few_events() {
-    // The time of a simulation is proportional to its events. The limit of 18 leaves room for one
-    // more event than the 17 of a write of 4 KiB at low depth.
+    // The time of a simulation is proportional to its events. A write of 4 KiB at low depth needs
+    // 17 events, and the limit of 18 leaves room for one more.
     for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
         for depth in [1, 256] {
             let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);

@@ -66,8 +66,8 @@ proptest! {
     ) {
         let mut settings = settings;
         if let Arbitration::Weighted { priorities, .. } = &mut settings.arbitration {
-            // No queue is urgent, because the urgent class has strict priority. Commands of other
-            // queues might never complete, and Little's law would not hold for those that do.
+            // No queue is urgent: the urgent class has strict priority, so commands of other queues
+            // might never complete, and Little's law would not hold for the completed commands.
             *priorities = vec![Priority::Low, Priority::Medium, Priority::High];
         }
         let (groups, stop) = (vec![group], Stop::Ios(1500));
@@ -142,9 +142,9 @@ proptest! {
             (true, false) => Access::RandomRead,
             (true, true) => Access::RandomWrite,
         };
-        // The test leaves out cards with buffers of less than 4 KiB for each DMA engine. There the
-        // engines compete for buffers and interleave their chunks. At a larger depth more rows of a
-        // bank conflict, so the throughput would fall.
+        // The test leaves out cards with buffers of less than 4 KiB for each DMA engine. On such
+        // cards the engines compete for buffers and interleave their chunks. At a larger depth more
+        // rows of a bank conflict, so the throughput would fall.
         prop_assume!(4096 * card.controller.dma_engines <= card.controller.buffer_bytes);
         let mut best = 0.0_f64;
         for depth in [1, 2, 4, 8, 16, 32, 64] {

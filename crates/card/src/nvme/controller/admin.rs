@@ -123,7 +123,8 @@ impl NvmeController {
         }
     }
 
-    /// Deletes a submission queue with its commands: none of them completes after the deletion.
+    /// Deletes a submission queue with its commands. None of these commands completes after the
+    /// deletion.
     fn delete_submission_queue(&mut self, entry: &SubmissionEntry) -> Result<u32, NvmeStatus> {
         let queue = self.old_queue(entry)?;
         let deleted = self.submissions[usize::from(queue)].take();

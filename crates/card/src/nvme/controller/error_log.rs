@@ -31,7 +31,8 @@ impl ErrorLog {
         bytes[8..10].copy_from_slice(&queue.to_le_bytes());
         bytes[10..12].copy_from_slice(&entry.identifier.to_le_bytes());
         bytes[12..14].copy_from_slice(&status.field().to_le_bytes());
-        // Parameter error location: the error is not tied to a byte of the command.
+        // Parameter error location: all ones, because the error is not tied to a byte of the
+        // command.
         bytes[14..16].copy_from_slice(&u16::MAX.to_le_bytes());
         bytes[16..24].copy_from_slice(&entry.first_block().to_le_bytes());
         bytes[24..28].copy_from_slice(&entry.namespace.to_le_bytes());
@@ -84,7 +85,7 @@ pub(super) struct AsyncEvents {
 }
 
 impl AsyncEvents {
-    /// Ends the suppression of events, because the host has read the log page of their type.
+    /// Ends the suppression of events, because the host has read the error log page.
     pub(super) fn clear(&mut self) {
         self.reported = false;
     }
@@ -98,8 +99,8 @@ impl AsyncEvents {
 }
 
 impl NvmeController {
-    /// Keeps an Asynchronous Event Request until an event occurs. Refuses it if [`REQUESTS_MAX`]
-    /// requests wait already.
+    /// Keeps an Asynchronous Event Request until an event occurs. Refuses the request if
+    /// [`REQUESTS_MAX`] requests wait already.
     pub(super) fn request_event(
         &mut self,
         entry: &SubmissionEntry,
@@ -132,8 +133,8 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes an Asynchronous Event Request. The request counts as outstanding again, because
-    /// its completion reduces the count.
+    /// Completes an Asynchronous Event Request. First counts the request as outstanding again,
+    /// because the completion of a command reduces the count.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -146,8 +147,8 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Takes an Asynchronous Event Request that waits for an event out of the count of outstanding
-    /// commands, because such requests would fill a short admin queue.
+    /// Removes an Asynchronous Event Request from the count of outstanding commands while the
+    /// request waits for an event. Otherwise such requests would fill a short admin queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

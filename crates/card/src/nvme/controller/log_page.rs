@@ -25,8 +25,8 @@ pub(super) struct HealthCounters {
 }
 
 impl NvmeController {
-    /// The log page that a Get Log Page command names, cut or padded to the length in the command.
-    /// Offsets within the page are not supported.
+    /// The log page that a Get Log Page command requests, cut or padded to the length in the
+    /// command. Offsets within the page are not supported.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
         // The controller does not support extended data, so the length has 12 bits, and the offset
@@ -50,7 +50,7 @@ impl NvmeController {
             HEALTH_PAGE => self.health().to_vec(),
             FIRMWARE_PAGE => {
                 let mut page = vec![0; 512];
-                // The firmware in slot 1 is active.
+                // Slot 1 has the active firmware.
                 page[0] = 1;
                 page[8..16].copy_from_slice(&text::<8>(&self.settings.firmware));
                 page
@@ -66,7 +66,7 @@ impl NvmeController {
         let mut page = [0; 512];
         let usage = &self.usage;
         put(&mut page, 1, &TEMPERATURE.to_le_bytes());
-        // The available spare and its threshold, percent.
+        // The available spare and its threshold, percent. The values are constant.
         put(&mut page, 3, &[100, 10]);
         // The page counts data in units of 1000 times 512 bytes, rounded up.
         let units = |bytes: u64| bytes.div_ceil(512_000).to_le_bytes();
@@ -74,7 +74,7 @@ impl NvmeController {
         put(&mut page, 48, &units(usage.bytes_written));
         put(&mut page, 64, &usage.reads.to_le_bytes());
         put(&mut page, 80, &usage.writes.to_le_bytes());
-        // The number of power cycles, always 1.
+        // The number of power cycles, always 1, because the simulation does not count them.
         put(&mut page, 112, &1_u64.to_le_bytes());
         put(&mut page, 160, &usage.media_errors.to_le_bytes());
         put(&mut page, 176, &self.errors.count().to_le_bytes());

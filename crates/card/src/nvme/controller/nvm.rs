@@ -42,8 +42,8 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command. A valid command is kept until its completion, and returned. An invalid
-    /// command is completed at once with its error status.
+    /// Checks a command. A valid command is kept until its completion, and also returned for the
+    /// pacer. An invalid command is completed at once with its error status.
     pub(super) fn accept(
         &mut self,
         queue: u16,
@@ -169,8 +169,8 @@ impl NvmeController {
         Ok(())
     }
 
-    /// Executes the command of a tag, and completes it. Tags of commands that were aborted or lost
-    /// by a reset are ignored.
+    /// Executes the command with the tag `tag`, and completes it. Ignores the tags of commands that
+    /// were aborted or lost by a reset.
     pub fn complete(&mut self, tag: u32, attached: &mut Attachments<'_>) {
         let Some(command) = self.take(tag) else { return };
         let outcome = self.execute(&command, attached);

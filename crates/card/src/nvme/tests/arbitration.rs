@@ -93,7 +93,7 @@ fn the_admin_queue_precedes_urgent_queues() {
     driver.put(0, &command(0x7f, [0; 3]));
     driver.ring(0);
     assert_eq!(fetched(&mut driver, 1), [1]);
-    // The invalid command was completed on the way to the first I/O command.
+    // The invalid admin command was completed before the I/O command was returned.
     assert!(matches!(driver.take(0), Some((_, Err((0, 1))))));
 }
 

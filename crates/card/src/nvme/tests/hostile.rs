@@ -1,4 +1,4 @@
-//! Guests that break the rules.
+//! Guests that violate the NVMe specification.
 
 use proptest::prelude::*;
 
@@ -57,8 +57,8 @@ fn each_invalid_command_has_its_status() {
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
 }
 
-/// The PRP list of a read has one slot, the last of its page, and this slot points to the list
-/// itself. The read is refused.
+/// A read has a PRP list with one slot, the last slot of its page. The slot points to the list
+/// itself, so the chain of lists never ends. The read is refused.
 #[test]
 fn a_chain_of_lists_without_end_is_refused() {
     let mut driver = Driver::new();
@@ -71,7 +71,7 @@ fn a_chain_of_lists_without_end_is_refused() {
 #[test]
 fn invalid_doorbells_are_events() {
     let mut driver = Driver::new();
-    // The host has requested no events yet, so the first event waits.
+    // The host has no Asynchronous Event Request outstanding yet, so the first event waits.
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));
@@ -257,7 +257,7 @@ fn action() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No sequence of actions makes the controller panic, and after a reset it works.
+    /// No sequence of actions makes the controller panic, and after a reset the controller works.
     #[test]
     fn no_guest_makes_the_controller_panic(actions in prop::collection::vec(action(), 1..80)) {
         let mut driver = Driver::new();

@@ -1,4 +1,4 @@
-//! Commands of a driver that keeps the rules.
+//! Commands of a driver that obeys the NVMe specification.
 
 use super::*;
 
@@ -28,8 +28,8 @@ fn data_return_by_all_forms_of_prps() {
     let mut driver = Driver::new();
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
-    // The pages below 0x8_0000 in descending order, for PRP lists. The second list begins two slots
-    // before the end of its page, so it continues in another list.
+    // The PRP lists have the pages below 0x8_0000 in descending order. The second list begins two
+    // slots before the end of its page, so it is continued in another list.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]
@@ -144,8 +144,8 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
             driver.ring(1);
             assert_eq!(driver.work().len(), 6);
         }
-        // Only seven of the twelve completions fit at once, because one entry of the queue stays
-        // free.
+        // Only seven of the twelve completions fit into the completion queue of eight entries at
+        // once, because one entry stays free.
         for identifier in 0..12 {
             assert_eq!(driver.take(1), Some((identifier, Ok(0))));
         }
@@ -157,8 +157,8 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
 fn outstanding_commands_of_a_queue_are_bounded() {
     let mut driver = Driver::new();
     let mut tags = vec![];
-    // The driver submits 20 commands, and none is completed. The controller fetches only eight, the
-    // number of entries of the queue.
+    // The driver submits 20 commands, and no command is completed. The controller fetches only
+    // eight commands, the number of entries of the queue.
     for _ in 0..4 {
         for _ in 0..5 {
             driver.put(1, &command(READ, [0; 3]));
@@ -214,7 +214,7 @@ fn features_have_defaults_values_and_capabilities() {
     assert_eq!(set(9, 1 << 16 | 2), Ok(0));
     assert_eq!(set(8, 0x0503), Ok(0));
     assert_eq!(set(6 | 1 << 31, 0), Err((1, 0x0d)));
-    // The number of queues cannot change while there are I/O queues.
+    // The number of queues cannot be set while I/O queues exist.
     assert_eq!(set(7, 0), Err((0, 0x0c)));
     let mut get = |feature: u32, value| driver.admin(0x0a, 0, 0, [feature, value, 0]);
     assert_eq!((get(9, 2), get(8, 0)), (Ok(1 << 16 | 2), Ok(0x0503)));
