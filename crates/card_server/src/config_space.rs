@@ -1,7 +1,7 @@
 //! The PCI configuration space: header, power management, MSI-X, PCI Express.
 //!
 //! QEMU emulates the base address registers and the MSI-X table for the guest, and also forwards
-//! all writes to the server. A mask for each register has the bits that a write changes.
+//! all writes to the server. For each register, a mask has the bits that a write can change.
 
 use interleaf_card::nvme::NvmeSettings;
 
@@ -34,11 +34,11 @@ const DEVICE: u16 = 0x4e56;
 #[derive(Clone)]
 pub struct ConfigSpace {
     bytes: Box<[u8; CONFIG_BYTES]>,
-    /// For each byte of `bytes`, a mask of the bits that a write changes.
+    /// For each byte of `bytes`, a mask of the bits that a write can change.
     writable: Box<[u8; CONFIG_BYTES]>,
 }
 
-/// The effect of a write beyond the bits that it changes.
+/// The effect of a write besides the change of register bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigEffect {
     /// The write has no other effect.
@@ -78,8 +78,8 @@ impl ConfigSpace {
         self.put(0x06, &(1_u16 << 4).to_le_bytes());
         self.put(0x09, &CLASS);
         self.allow(0x0c, &[0xff]);
-        // BAR 0: memory, 64 bits. The address bits below the size are always zero: a host
-        // determines the size from them.
+        // BAR 0: memory with an address of 64 bits. The address bits below the size always read as
+        // zero, and a host determines the size of the BAR from these bits.
         self.put(0x10, &[4]);
         self.allow(0x10, &(!(BAR_BYTES - 1)).to_le_bytes());
         self.put(0x2c, &settings.subsystem_vendor.to_le_bytes());
@@ -138,7 +138,7 @@ impl ConfigSpace {
     }
 
     /// Writes `data` from `offset` on: changes the writable bits of registers, and ignores all
-    /// other bits. Returns the effect beyond these bits.
+    /// other bits. Returns the effect besides this change.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         for (byte, at) in data.iter().zip(byte_offsets(offset)) {
@@ -152,7 +152,8 @@ impl ConfigSpace {
     }
 }
 
-/// Offsets of the bytes of an access; they saturate at `usize::MAX`, which is outside the space.
+/// Offsets of the bytes of an access. They saturate at `usize::MAX`, which is outside the
+/// configuration space.
 fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))

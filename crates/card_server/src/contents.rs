@@ -59,7 +59,7 @@ impl Contents for FileContents {
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if fallocate(&self.file, flags, offset, bytes).is_err() {
-            // The file system does not support holes, so zeros are written.
+            // The file system does not support holes, so write zeros.
             let zeros = vec![0; 1 << 20];
             let mut at = offset;
             while at < offset + bytes {
@@ -101,8 +101,8 @@ impl WriteBack {
     }
 
     /// Applies a power failure. Calls `survives` for each cached unit. If `survives` returns true,
-    /// the unit is written to the durable contents; otherwise the unit is lost. Any unit may
-    /// survive, because a cache may write its units back in any order.
+    /// the unit is written to the durable contents; otherwise the unit is lost. Any set of units
+    /// may survive, because a real cache may write its units back in any order.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl WriteBack {
         written
     }
 
-    /// Empties the cache: writes the units for which `is_written` returns true, and drops the
-    /// others. A unit that cannot be written stays in the cache, with all later units.
+    /// Empties the cache: writes the units for which `is_written` returns true, and drops the other
+    /// units. A unit that cannot be written stays in the cache, with all later units.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         while let Some(unit) = self.cached.first_entry() {
             if is_written() {
@@ -125,7 +125,8 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Removes the units of a range from the cache, because the range is already durable.
+    /// Removes the units of a range from the cache, because the durable contents already have newer
+    /// data of the range.
     fn drop_range(&mut self, offset: u64, bytes: u64) {
         let units = offset / self.unit..(offset + bytes) / self.unit;
         if bytes / self.unit < self.cached.len() as u64 {
@@ -161,7 +162,8 @@ impl Contents for WriteBack {
         Ok(())
     }
 
-    /// Zeroed ranges are durable at once, because a discarded range can be larger than the cache.
+    /// Zeroes the range in the durable contents at once, because a discarded range can be larger
+    /// than the cache.
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         self.durable.zero(offset, bytes, true)?;
         self.drop_range(offset, bytes);

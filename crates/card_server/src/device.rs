@@ -1,8 +1,8 @@
 //! The requests of a connection, applied to the controller.
 //!
-//! No request is answered by an error, because the error reply of the crate `vfio_user` has no
-//! error number, and QEMU takes such a reply for a short read. As on a PCI bus, reads outside of
-//! all registers return ones, and writes outside of all registers are ignored.
+//! No request is answered by an error: the error reply of the crate `vfio_user` has no error
+//! number, and QEMU takes such a reply for a short read. As on a PCI bus, reads outside of all
+//! registers return ones, and writes outside of all registers are ignored.
 
 use std::{
     fs::File,
@@ -52,9 +52,9 @@ pub enum Event {
     ControllerFailed,
 }
 
-/// A failure of the card's power. Commands without completion are lost. Any unit of the volatile
-/// write cache may survive, because a cache may write its units back in any order. After the
-/// failure, the card does not answer until the next connection.
+/// A failure of the card's power. Commands without completion are lost. Any set of units of the
+/// volatile write cache may survive, because a cache may write its units back in any order. After
+/// the failure, the card does not answer until the next connection.
 pub struct PowerCut {
     /// The power fails after this number of commands has completed.
     pub after: u64,
@@ -79,7 +79,8 @@ pub struct Device {
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector.
     vectors: Vec<Option<File>>,
-    /// MSI-X vectors for the next answer to the plugin of the guest's clock, which raises them.
+    /// MSI-X vectors to raise. The next answer to the plugin of the guest's clock contains them,
+    /// and the plugin raises them.
     raised: Vec<u16>,
     has_power: bool,
     cut: Option<PowerCut>,
@@ -193,8 +194,9 @@ impl Device {
         Answer { next, vectors: std::mem::take(&mut self.raised) }
     }
 
-    /// Fetches all waiting commands, then signals interrupts. The pacer delays each command.
-    /// Without a pacer, or if the pacer refuses a command, the command completes at once.
+    /// Fetches all waiting commands, then signals interrupts. The pacer delays the completion of
+    /// each command. Without a pacer, or if the pacer refuses a command, the command completes at
+    /// once.
     fn fetch_all(&mut self) {
         while let Some(command) = self.fetch() {
             self.forget_after_reset();
@@ -216,7 +218,8 @@ impl Device {
             self.complete(*tag);
         }
         if !tags.is_empty() {
-            // Completions free queue entries, for which commands may wait.
+            // Completions free queue entries. Commands may be waiting for these entries, so fetch
+            // again.
             self.fetch_all();
         }
         self.pacer.as_ref()?.wait()
@@ -254,8 +257,8 @@ impl Device {
             if follows_guest {
                 raised.push(vector);
             } else if let Some(Some(eventfd)) = vectors.get(usize::from(vector)) {
-                // The result is ignored: an eventfd refuses a write only if its counter would
-                // exceed 2^64 - 2.
+                // Ignore the result: an eventfd refuses a write only if its counter would exceed
+                // 2^64 - 2.
                 let _ = (&*eventfd).write(&1_u64.to_ne_bytes());
             }
         });
@@ -266,9 +269,9 @@ impl Device {
         self.has_failed = has_failed;
     }
 
-    /// True if the guest writes to a private copy of its memory file. The sign of a private copy:
-    /// the first entry of the admin queue is zero although the guest has rung the doorbell of that
-    /// queue. No driver writes such an entry, because zeros are the command "delete queue 0".
+    /// True if the guest writes to a private copy of its memory file. The sign of a private copy is
+    /// that the first entry of the admin queue is zero, although the guest has rung the doorbell of
+    /// that queue. No driver writes such an entry, because zeros are the command "delete queue 0".
     fn memory_is_private(&self) -> bool {
         let mut base = [0; 8];
         self.controller.register_read(ADMIN_QUEUE, &mut base);
@@ -284,7 +287,8 @@ const ADMIN_DOORBELL: u64 = 0x1000;
 /// The end of the registers and doorbells in BAR 0.
 const REGISTERS_END: u64 = 0x2000;
 
-/// The largest access to a region that is answered, bytes. A guest's accesses have 8 bytes at most.
+/// The largest access to a region that is answered, bytes. Accesses of a guest have at most 8
+/// bytes.
 const ACCESS_MAX: usize = 4096;
 
 /// A device, shared with the thread that completes its commands.
@@ -322,8 +326,9 @@ impl Shared {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the thread that completes commands. The lock ensures that the thread does not miss the
-    /// wake-up: it either waits already, or has not yet looked for due commands.
+    /// Wakes the thread that completes commands. Taking the lock ensures that the thread does not
+    /// miss the wake-up: the thread either waits already, or will look for due commands after the
+    /// lock is released.
     pub(crate) fn wake(&self) {
         drop(self.lock());
         self.submitted.notify_one();
@@ -349,8 +354,8 @@ impl Shared {
     }
 }
 
-/// The last part of each wait, which the thread spends polling, because Linux by default wakes a
-/// thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+/// The last part of each wait, in which the thread polls instead of sleeping, because Linux by
+/// default wakes a thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
 /// Applies the requests of one vfio-user connection to the device.
@@ -418,8 +423,8 @@ impl ServerBackend for Connection {
         size: u64,
         file: Option<File>,
     ) -> io::Result<()> {
-        // Ranges of firmware and devices have no file or are read-only. They are not mapped,
-        // because they cannot hold queues or data.
+        // Do not map ranges that have no file or are read-only (firmware, devices), because they
+        // cannot hold queues or data.
         if let Some(file) = file.filter(|_| flags.contains(DmaMapFlags::READ_WRITE)) {
             self.device().memory.map(address, size, file, offset);
         }

@@ -11,9 +11,9 @@
 //!
 //! Both connections come to one socket. The first byte of a connection is its kind, and each
 //! connection has one request at a time. Numbers are little-endian. The card acts on a doorbell
-//! only when the time of the doorbell is known. Until then the guest executes no instruction: QEMU
-//! waits for the reply to the doorbell's write (`x-no-posted-writes`), and then for this server's
-//! answer.
+//! only when the guest's time of the doorbell is known. Until then the guest executes no
+//! instruction: QEMU first waits for the reply to the write of the doorbell (`x-no-posted-writes`),
+//! and then for the server's answer to the report of the time.
 
 use std::{
     io::{self, Read, Write},
@@ -96,7 +96,7 @@ impl GuestClock {
             }
             let Ok(mut stream) = stream else { continue };
             let mut kind = [0];
-            // A connection that sends nothing must not delay other connections.
+            // A connection that sends nothing must not delay other connections, so limit the wait.
             let limited = stream.set_read_timeout(Some(KIND_LIMIT));
             if limited.is_err() || stream.read_exact(&mut kind).is_err() {
                 continue;
@@ -121,8 +121,8 @@ impl GuestClock {
 /// Time limit of the first byte of a connection.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit for the plugin to set its timer, even on a busy machine; half of the time limit of
-/// QEMU's requests (`x-msg-timeout`, docs/cards.md).
+/// Time limit for the plugin to set its timer, long enough for a busy machine. It is half of the
+/// time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
 /// Answers each report of the guest's time, until the plugin disconnects.

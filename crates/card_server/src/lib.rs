@@ -8,9 +8,9 @@
 //!   interrupt              <-    eventfd of the vector   <-    NvmeController.complete
 //! ```
 //!
-//! The guest's memory must be shared (`memory-backend-memfd,share=on`). It is accessed by
-//! `pread` and `pwrite` of its memfd and never mapped: a guest or QEMU that truncates the file
-//! causes a failed command, not a `SIGBUS`.
+//! The guest's memory must be shared (`memory-backend-memfd,share=on`). This crate accesses the
+//! memory by `pread` and `pwrite` of its memfd and never maps it: if a guest or QEMU truncates the
+//! file, a command fails, and there is no `SIGBUS`.
 //!
 //! The server serves one connection after another. The contents outlive connections: a guest that
 //! reboots, or a new QEMU, finds the data of the earlier ones.

@@ -28,7 +28,8 @@ pub enum Latency {
     Card {
         /// The card whose latency delays the commands.
         card: Box<Card>,
-        /// The factor by which a command takes longer on the clock than in the engine.
+        /// The factor by which a command takes longer on the clock that the card follows than in
+        /// the engine.
         slow_down: u32,
         /// The clock that the card follows.
         clock: Clock,
@@ -48,7 +49,7 @@ pub enum Clock {
 const NANOSECOND: u128 = 1_000_000;
 
 /// An hour, fs. The engine's time has 64 bits and overflows after 5 hours, so the pacer is reset
-/// before. An idle pacer is reset after one hour. A pacer that is never idle completes all
+/// earlier: an idle pacer after one hour. A pacer that is never idle completes all outstanding
 /// commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
@@ -91,8 +92,8 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The driver of the guest spends the host's part of an I/O itself, so the engine adds no
-        // time for the host.
+        // The driver of the guest takes real time for the host's part of an I/O, so the engine adds
+        // no time for the host.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -174,8 +175,8 @@ impl Pacer {
         if self.outstanding.is_empty() {
             return None;
         }
-        // A further command may change the next completion, so only a copy of the engine runs
-        // ahead.
+        // Run only a copy of the engine ahead, because a further command may change the next
+        // completion.
         let mut ahead = self.engine.clone();
         ahead.next_completion(u64::MAX, &mut ())?;
         Some(start + self.of_clock(ahead.now()))

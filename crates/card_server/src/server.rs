@@ -51,7 +51,7 @@ pub struct ServeOptions {
     pub socket: PathBuf,
     /// The properties of the NVMe controller.
     pub settings: NvmeSettings,
-    /// The place where the card's contents are stored.
+    /// The storage of the card's contents: memory or a file.
     pub storage: Storage,
     /// Generation of the PCIe link, 1 to 5.
     pub link_generation: u8,
@@ -112,8 +112,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// A running server. When dropped, it removes its socket and accepts no new connection; an existing
-/// connection lasts until QEMU or this process ends.
+/// A running server. When this value is dropped, the server removes its socket and accepts no new
+/// connection. An existing connection lasts until QEMU or this process ends.
 pub struct CardServer {
     shared: Arc<Shared>,
     socket: PathBuf,
@@ -151,8 +151,8 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // A card whose clock has no socket is not served, so the card's own socket is
-                // removed.
+                // Remove the card's own socket, too: a card whose clock has no socket is not
+                // served.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,
@@ -202,7 +202,7 @@ impl Drop for CardServer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         self.shared.wake();
-        // A connection to the socket wakes the thread that waits for connections, so that the
+        // Wake the thread that waits for connections by a connection to its socket, so that the
         // thread ends. Both calls fail if another process has removed the socket.
         for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
             let _ = UnixStream::connect(socket);
@@ -237,8 +237,8 @@ fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report:
     while !ends.load(Ordering::SeqCst) {
         shared.lock().power_on();
         let mut backend = Connection { shared: shared.clone(), connected: false };
-        // The crate `vfio_user` panics on some malformed messages. A panic is caught, so that it
-        // ends the connection and not the server.
+        // Catch panics, because the crate `vfio_user` panics on some malformed messages. A panic
+        // then ends the connection and not the server.
         let served = catch_unwind(AssertUnwindSafe(|| server.run(&mut backend)));
         shared.lock().disconnect();
         if ends.load(Ordering::SeqCst) {

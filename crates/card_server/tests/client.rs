@@ -73,7 +73,7 @@ fn options(folder: &Path, latency: Latency, sender: Sender<Event>) -> ServeOptio
         settings: NvmeSettings { write_cache: true, ..served.settings },
         storage: Storage::File(folder.join("contents")),
         latency,
-        // After the end of the test no receiver is left, and sending fails.
+        // Sending fails after the end of the test, when the receiver is dropped.
         listener: Arc::new(move |event| drop(sender.send(event))),
         ..served
     }
@@ -179,7 +179,7 @@ fn contents_outlive_connections_and_volatile_writes_do_not_outlive_power() {
     let mut driver = bench.connect();
     driver.enable();
     driver.create_queues();
-    // More commands than queue entries, so that the phase bit changes.
+    // Execute more commands than the queue has entries, so that the phase bit changes.
     for block in 0..20 {
         assert_eq!(driver.write(block, block as u8 + 1), 0);
     }
@@ -249,7 +249,7 @@ fn a_paced_card_completes_all_commands() {
     assert_eq!(driver.block(39), 7);
 }
 
-/// Stands in for the plugin of QEMU that reports the guest's clock. The clock advances by 1 us at
+/// A substitute for QEMU's plugin that reports the guest's clock. The clock advances by 1 us at
 /// each doorbell, and skips the time to the next completion.
 struct Plugin {
     doorbells: UnixStream,
@@ -268,7 +268,7 @@ impl Plugin {
         };
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
-        // The answer to this report shows that the server handles both connections.
+        // The server's answer to this report shows that the server handles both connections.
         assert_eq!(plugin.tell(), None);
         plugin
     }
@@ -328,8 +328,8 @@ fn with_the_guests_clock_latencies_are_those_of_the_model() {
     assert_eq!(model, of_card(1));
     assert!(model.iter().all(|latency| (1_000..10_000).contains(latency)), "{model:?} ns");
     let ratios = model.iter().zip(of_card(1000)).map(|(one, slow)| slow as f64 / *one as f64);
-    // The card with a slow-down of 1000 must be 1000 times slower. The tolerance is for the
-    // rounding to nanoseconds, and for refreshes at other times.
+    // The card with a slow-down of 1000 must be 1000 times slower. The tolerance covers the
+    // rounding to nanoseconds, and refreshes that occur at other times.
     assert!(ratios.clone().all(|ratio| (900.0..1100.0).contains(&ratio)), "{model:?} ns");
 }
 
@@ -342,7 +342,7 @@ fn without_the_guests_clock_doorbells_are_reported() {
     assert_eq!(bench.event(), Event::Connected);
     assert_eq!(bench.event(), Event::ClockMissing);
     assert_eq!(driver.read(BAR, 0x1c), 1);
-    // Connections of an unknown kind, or without a kind, are not clocks.
+    // Connections with an unknown first byte, or without one, are not connections of a clock.
     for first in [b"X".as_slice(), b""] {
         let mut stream = UnixStream::connect(socket_of(bench.server.socket())).unwrap();
         stream.write_all(first).unwrap();
@@ -360,7 +360,8 @@ fn faults_of_the_guest_are_reported() {
     let mut driver = bench.connect();
     assert_eq!(driver.read(CONFIG, 8) >> 8, 0x01_0802);
     driver.enable();
-    // A doorbell without a new entry: the server sees the same if memory is not shared.
+    // Ring a doorbell without a new entry. If the guest's memory is not shared, the server sees
+    // exactly this.
     driver.register(0x1000, 1);
     assert_eq!([bench.event(), bench.event()], [Event::Connected, Event::MemoryNotShared]);
     driver.create_queues();
@@ -380,7 +381,7 @@ fn faults_of_the_guest_are_reported() {
     assert_eq!(bench.event(), Event::ControllerFailed);
 }
 
-/// Invalid messages end the connection at most; the server takes the next connection.
+/// Malformed messages end at most their own connection. The server accepts the next connection.
 #[test]
 fn malformed_messages_do_not_end_the_server() {
     let bench = Bench::new(Latency::None);
@@ -398,7 +399,7 @@ fn malformed_messages_do_not_end_the_server() {
         [version_without_end, version_too_short, unknown_command, half_a_header, far_read];
     for message in messages {
         let mut stream = UnixStream::connect(bench.server.socket()).unwrap();
-        // The server may have closed the connection, so the write may fail.
+        // The write may fail, because the server may have closed the connection.
         let _ = stream.write_all(&message);
         drop(stream);
     }
