@@ -1,5 +1,5 @@
-//! The capabilities of a machine: each with what provides it, or with the reason why it is missing
-//! and a remedy.
+//! The capabilities of a machine. A present capability has a description of what provides it; a
+//! missing one has the reason and a remedy.
 
 mod damon;
 mod nodes;
@@ -42,7 +42,7 @@ pub enum Status {
     },
     /// A program or kernel feature that moves the same pages.
     Rival {
-        /// The rival, and what it does.
+        /// The name of the rival, and its effect on pages.
         what: String,
         /// Advice to the user.
         remedy: String,

@@ -1,27 +1,27 @@
 //! Hardware counters of the processor: the available counters, their events, and their readings.
 //!
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
-//! kernel lists in `/sys/bus/event_source/devices`. Its events are numbers that differ between CPU
-//! families; [`table`] has them as data with their sources. [`plan()`] combines a CPU's table and a
-//! machine's PMUs into events to open, without opening any, so a captured machine has a plan too.
-//! [`host::Counters`] opens a plan and reads it. [`topdown`] counts the cores' issue slots for one
-//! command.
+//! kernel lists in `/sys/bus/event_source/devices`. The events of a PMU are numbers that differ
+//! between CPU families; [`table`] has these numbers as data with their sources. [`plan()`]
+//! combines a CPU's table and a machine's PMUs into a list of events to open. It opens no event, so
+//! a captured machine has a plan too. [`host::Counters`] opens the events of a plan and reads their
+//! counts. [`topdown`] counts the cores' issue slots for one command.
 //!
 //! # Latency
 //!
-//! By Little's law the latency of a tier is the total waiting time of requests divided by their
-//! number. In each of its cycles, a home agent (CHA) adds the number of waiting requests of a kind
-//! to a counter, its occupancy. Only counter 0 of an agent can do this, so an agent cannot count
-//! two tiers at once. Addresses are spread evenly over the agents, so each tier is counted by a
-//! sample of the agents, and the counts are scaled up. For example, of 96 agents with two tiers, 8
-//! count each tier, and each count is multiplied by 12. The clock ticks that the same agent counts
-//! convert cycles to nanoseconds.
+//! By Little's law the latency of a tier is the total waiting time of requests divided by the
+//! number of requests. A home agent (CHA) has an occupancy counter: in each cycle, the agent adds
+//! to it the number of waiting requests of a kind. Only counter 0 of an agent can count occupancy,
+//! so one agent cannot count two tiers at once. Addresses are spread evenly over the agents. Each
+//! tier is therefore counted by a sample of the agents, and the counts are scaled up. For example,
+//! of 96 agents with two tiers, 8 agents count each tier, and each count is multiplied by 12. Each
+//! agent also counts its clock ticks, which convert cycles to nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!
-//! A channel of Granite Rapids has two sub-channels with an event each. Until a fix of 2026 the
-//! kernel's `cas_count_read` counted only the first sub-channel, half of the traffic; the tables
-//! have the events of both.
+//! On Granite Rapids, a memory channel has two sub-channels with an event each. Until a fix of 2026
+//! the kernel's `cas_count_read` counted only the first sub-channel, half of the traffic. The
+//! tables have the events of both sub-channels.
 
 pub mod cpu;
 

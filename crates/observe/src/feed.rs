@@ -10,14 +10,15 @@
 //! Domains and tiers are counted from 0; a missing number counts as unknown. Traffic of several
 //! programs is summed. A wrong line is ignored and reported in [`Feed::state`].
 //!
-//! A line has the traffic up to its end. A reading therefore begins at the end of the previous
-//! reading, and ends at the end of the last line that arrived. If no line arrived, the span of the
-//! reading is zero. Programs should write at least one line in each sample.
+//! The traffic of a line ends at a point in time, which is called the end of the line. A reading
+//! covers the time from the end of the last line of the previous reading to the end of the last
+//! line that has arrived. If no line has arrived, the span of the reading is zero. Programs should
+//! write at least one line in each sample.
 //!
 //! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
-//! the line ends at its arrival, which is sometimes late on a busy machine. The beginning of a
-//! program's first line is not known. If the first line has `"time_ns"`, it only marks the
-//! beginning of the next line: lines with that time are not counted.
+//! the line ends when it arrives, which may be late on a busy machine. The beginning of a program's
+//! first line is not known. If the first line has `"time_ns"`, this time only marks the beginning
+//! of the next line: the traffic of lines with this time is not counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -69,13 +70,13 @@ struct Shared {
     /// Traffic since the last reading: for each domain, the traffic of each tier.
     traffic: Vec<Vec<Traffic>>,
     /// The time at which `traffic` begins, by the clock of [`now`]: the end of the last line of the
-    /// previous reading. Before the first counted line it is the time at which the first program
-    /// connected, or the first `time_ns` of that program.
+    /// previous reading. Before a line is counted, it is the time at which the first program
+    /// connected, or the `time_ns` of that program's first line.
     since: Duration,
     /// The end of the last line since the last reading; `None` without such a line.
     until: Option<Duration>,
-    /// True until a line is counted. Until then, `since` is the time of a connection, and the
-    /// `time_ns` of a first line replaces it.
+    /// True until a line is counted. While it is true, `since` is the time of a connection, and the
+    /// `time_ns` of a first line replaces this time.
     is_new: bool,
     state: State,
 }
@@ -162,7 +163,8 @@ fn now() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Locks the state. A poisoned lock is safe to use, because a panic leaves no sum half done.
+/// Locks the state. The state is valid even after a panic of another thread, because no panic can
+/// occur between the changes of a sum.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -170,7 +172,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 /// A program that is connected.
 struct Client {
     stream: UnixStream,
-    /// The beginning of an unfinished line.
+    /// The part of an unfinished line that has arrived.
     begun: Vec<u8>,
     /// True while the rest of a line that is too long is skipped.
     skipping: bool,
@@ -220,8 +222,8 @@ impl Client {
             Ok(count) => count,
             Err(why) => return is_retry(&why),
         };
-        // All lines of a read are counted under one lock, because a program writes the lines of
-        // several tiers together, for the same time.
+        // Count all lines of a read under one lock: a program writes the lines of several tiers
+        // together, for the same time, and no reading should come between them.
         let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -267,8 +269,8 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
         return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // A `time_ns` in the future is from another clock, and is ignored. A `time_ns` before the end
-    // of the last line is ignored below.
+    // Ignore a `time_ns` in the future: it is from another clock. A `time_ns` before the end of the
+    // last line is ignored below.
     let came = now();
     let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
     let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);

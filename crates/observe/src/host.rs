@@ -1,9 +1,9 @@
 //! A real machine behind the trait of the control loop: it waits, reads the counters, reports
 //! placement, and carries out decisions.
 //!
-//! A sample covers the time that its source counted, which can differ from the span that was waited
-//! for: the actuators take time, and the system may be busy. A sample of a recording covers the
-//! recorded time.
+//! A sample covers the time that its source counted. This time can differ from the span that was
+//! waited for: the actuators take time, and the system may be busy. With a recording, a sample
+//! covers the recorded time.
 
 use crate::source::{Source, SourceError};
 use interleaf_linux::{
@@ -54,7 +54,7 @@ pub struct Host<'a> {
 /// The reason why a machine cannot be observed or steered any more.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A stop was requested, which is no error.
+    /// A stop was requested. This is no failure.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -141,7 +141,7 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // A scope that was not sampled this time keeps its last placement; a scope without
+            // Keep the last placement of a scope that was not sampled this time. A scope without
             // processes has no placement.
             let last = state.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
@@ -151,9 +151,9 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Used and free bytes of each tier. All migrated pages are attributed to the first tier of
-    /// each domain, because the kernel counts them only for the whole machine, and their migration
-    /// may have disturbed any tier.
+    /// Used and free bytes of each tier. The kernel counts migrated pages only for the whole
+    /// machine, and their migration may have disturbed any tier. All migrated pages are therefore
+    /// attributed to the first tier of each domain.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
@@ -208,7 +208,7 @@ impl Machine for Host<'_> {
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
         // A reading of a recording has its recorded span. A reading with a span of zero has no
-        // traffic, so the waited time serves as the divisor of its rates.
+        // traffic, so its rates are divided by the waited time.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let tier_memory = self.tier_memory()?;
         Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })

@@ -39,7 +39,8 @@ impl CpuCounters {
     /// # Errors
     /// When a file is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // `peek` does not capture the file, because a single reading of counters has no meaning.
+        // Read with `peek`, which does not add the file to a capture: a single reading of counters
+        // is useless.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
@@ -111,7 +112,7 @@ mod tests {
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
-        // Rounding to ticks never makes the time of others negative.
+        // A negative difference, as from rounding to ticks, counts as 0.
         assert_eq!(earlier.since(&now, 1.0).others, 0.0);
     }
 

@@ -99,8 +99,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
         let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
         let kind = kind.trim();
         if kind.starts_with("package") || kind == "dram" {
-            // The zone `intel-rapl:0:1` is a part of `intel-rapl:0`, whose name comes first in the
-            // name of the part.
+            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. Its name here is the
+            // name of that zone, followed by its own.
             let package = path.rsplit_once(':').map_or("", |(package, _)| package);
             let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
             found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));
@@ -111,8 +111,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // The file is read by `peek`, which does not capture it, because a single reading has no
-    // meaning.
+    // Read with `peek`, which does not add the file to a capture: a single reading of a counter is
+    // useless.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),
@@ -146,7 +146,7 @@ impl<S: Source> Source for Metered<S> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let mut reading = self.source.read()?;
-        // Traffic is still useful when energy cannot be read.
+        // Report the traffic even if the energy cannot be read.
         reading.domain_counts.energy_j = self.meter.read().ok();
         Ok(reading)
     }

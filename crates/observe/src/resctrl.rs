@@ -1,5 +1,6 @@
-//! Traffic of one command. The last-level caches count traffic by groups of processes, and the
-//! kernel's resource control exposes the counts (Documentation/filesystems/resctrl.rst of Linux).
+//! Traffic of one command between the last-level caches and memory. The caches count traffic by
+//! groups of processes, and the kernel's resource control exposes the counts
+//! (Documentation/filesystems/resctrl.rst of Linux).
 //!
 //! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
 //! children, are counted together. `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
@@ -169,9 +170,9 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // `interleaf-8-1` is of a killed process, `theirs` of another program, and `interleaf-x`
+        // `interleaf-8-1` is of a killed process, `theirs` is of another program, and `interleaf-x`
         // has a name that Interleaf does not use. `interleaf-7-9876` is of the running process 7.
-        // The group `interleaf-7-9876` is removed before `open`, because `open` creates it.
+        // It is removed before `open`, because `open` creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

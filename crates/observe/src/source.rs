@@ -9,7 +9,8 @@ use std::{
 
 /// A source of traffic counts.
 pub trait Source {
-    /// A description in a line: the table or file that it reads, and its gaps.
+    /// A description in one line: the table or file that the source reads, and the traffic that it
+    /// does not count.
     fn describe(&self) -> String;
 
     /// Traffic since the last reading; the first reading covers the time since the source was
@@ -108,7 +109,7 @@ impl Source for Uncounted {
     }
 }
 
-/// Adds `more` to `sum`. The sum is unknown only when both are unknown.
+/// Adds `more` to `sum`. An unknown summand counts as 0, unless both are unknown.
 pub(crate) fn add(sum: &mut Option<f64>, more: Option<f64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0.0) + more);

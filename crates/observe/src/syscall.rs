@@ -80,7 +80,8 @@ fn attributes(kind: u32, config: [u64; 3]) -> bindings::perf_event_attr {
     attr
 }
 
-/// Opens an event on a thread (-1 for any, 0 for this one) and a CPU (-1 for any).
+/// Opens an event on a thread (-1 for any thread, 0 for the calling thread) and a CPU (-1 for any
+/// CPU).
 fn open_event(
     attr: &bindings::perf_event_attr,
     thread: libc::pid_t,

@@ -41,8 +41,8 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     pub read_bytes: u64,
-    /// Bytes dirtied in the page cache, minus bytes whose write-back was cancelled (the file was
-    /// removed before).
+    /// Bytes dirtied in the page cache, minus bytes whose write-back was cancelled because the file
+    /// was removed.
     pub written_bytes: u64,
 }
 
@@ -132,8 +132,8 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
 }
 
 /// The highest peak memory of a process among the descendants of this process that were waited for,
-/// bytes. Until exec a child has its parent's peak (exec_mmap of Linux). A figure that does not
-/// exceed the peak of this process may be such a copy, so it is `None`.
+/// bytes. Until exec, a child inherits the peak of its parent (`exec_mmap` of Linux). A figure that
+/// does not exceed the peak of this process may be inherited, so the result is then `None`.
 ///
 /// # Errors
 /// When getrusage(2) fails.

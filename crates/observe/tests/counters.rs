@@ -122,8 +122,8 @@ fn words_by_hand() {
     assert!(epyc.missing.iter().any(|what| what == "socket 0 to node 1: bytes"));
 }
 
-/// Each home agent counts the occupancy of one tier; together the home agents count both tiers on
-/// both sockets.
+/// Each home agent counts the occupancy of one tier only. Together the home agents count both tiers
+/// on both sockets.
 #[test]
 fn home_agents_take_turns() {
     let plan = planned(&captured(XEON)).unwrap();
@@ -199,7 +199,7 @@ fn missing_units_are_reported_with_alternatives() {
                 255 (0xff))";
     assert_eq!(why, text);
 
-    // A CXL device with its own counters works with any CPU.
+    // Events of a CXL device with its own counters are planned with any CPU.
     let device = devices(machine.path()).join("cxl_pmu_mem0.0");
     fs::create_dir_all(device.join("format")).unwrap();
     let files = [

@@ -82,7 +82,7 @@ impl Source for Spans {
     }
 }
 
-/// A clock that sleeps. The last of this number of waits requests a stop.
+/// A clock that sleeps. The number is the count of waits left; the last wait requests a stop.
 struct Waits(u32);
 
 impl Clock for Waits {
@@ -151,12 +151,13 @@ fn a_sample_is_of_the_time_that_was_counted() {
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(9)), vec![None]).unwrap();
     let wait = Duration::from_millis(5);
     assert_eq!(observed(&mut host, wait).unwrap().span, counted);
-    // A reading that covers no time gets the waiting time instead, since rates divide by the span.
+    // A reading that covers no time gets the waited time as its span, because rates are divided by
+    // the span.
     move_pages(&folder, 1003);
     let sample = observed(&mut host, wait).unwrap();
     assert!(sample.span >= wait && sample.span < counted, "{:?}", sample.span);
-    // The kernel counts the migrations of the whole machine, not of each tier: the first tier of
-    // each socket gets the whole count.
+    // The kernel counts migrations only for the whole machine. The first tier of each socket gets
+    // the whole count.
     let page = rustix::param::page_size() as u64;
     let moved: Vec<_> = sample.tier_memory.iter().map(|memory| memory.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);

@@ -96,8 +96,8 @@ fn odd_values_do_not_panic() {
         assert!(all.len() > 20, "{name}");
         let mut alike: BTreeMap<String, u32> = BTreeMap::new();
         for path in all {
-            // Files whose paths differ only in numbers are alike, such as the files of CPUs. Only
-            // two of these are changed.
+            // Files whose paths differ only in numbers have the same format, such as the files of
+            // CPUs. Change only two of them.
             let shape = path.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
             let seen = alike.entry(shape).or_default();
             *seen += 1;

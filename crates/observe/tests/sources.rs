@@ -136,7 +136,7 @@ fn client(folder: &tempfile::TempDir) -> UnixStream {
     UnixStream::connect(folder.path().join("feed")).unwrap()
 }
 
-/// Waits for a state of the feed, whose thread reads lines asynchronously.
+/// Waits until the feed, whose thread reads lines asynchronously, has reached the state `done`.
 fn until(feed: &Feed, done: impl Fn(&interleaf_observe::feed::State) -> bool) {
     let begun = Instant::now();
     while !done(&feed.state()) {
@@ -184,7 +184,7 @@ fn a_reading_ends_with_its_last_line() {
         std::thread::sleep(Duration::from_millis(40));
         program.write_all(b"{\"domain\":0,\"tier\":0,\"read_bytes\":7}\n").unwrap();
         until(&feed, |state| state.lines == line);
-        // Time between a line and a reading belongs to the next reading.
+        // The time between the last line and a reading belongs to the next reading.
         std::thread::sleep(Duration::from_millis(20));
         spans.push(feed.read().unwrap().span);
         assert_eq!(feed.read().unwrap().span, Duration::ZERO, "nothing covers no time");
@@ -253,7 +253,7 @@ fn wrong_lines_are_reported_and_ignored() {
     }
     assert!(feed.describe().contains("7 lines, 7 wrong, the last one "), "{}", feed.describe());
     assert_eq!(feed.read().unwrap().traffic[0][0].read_bytes, Some(7.0));
-    // A line that is too long is not stored; lines after it are read.
+    // A line that is too long is discarded; later lines are still read.
     for _ in 0..64 {
         program.write_all(&[b'x'; 65_536]).unwrap();
     }
@@ -273,7 +273,7 @@ fn a_socket_of_its_own() {
     drop(feed);
     assert!(!path.exists(), "it is removed, though a program is connected");
     drop(program);
-    // An abandoned socket is replaced; any other file is left alone.
+    // A socket without a listener is replaced; any other file is left alone.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(Feed::listen(&path, Access::default(), 1, 1).unwrap());

@@ -18,8 +18,8 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// The sum of the nodes' sizes may differ from the machine's size by the machine's size divided by
-/// `SIZES_APART`, because both are read at different times.
+/// The sum of the nodes' sizes may differ from the machine's size by at most 1 / `SIZES_APART` of
+/// the latter, because the two are read at different times.
 const SIZES_APART: u64 = 64;
 
 /// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a

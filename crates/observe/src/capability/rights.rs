@@ -53,17 +53,17 @@ impl Rights {
         self.capabilities & (1 << capability) != 0
     }
 
-    /// True when pages of other users' processes can be moved.
+    /// True when this process may move pages of other users' processes.
     pub(super) fn traces_others(self) -> bool {
         self.has(SYS_PTRACE)
     }
 
-    /// True when pages that several processes map can be moved.
+    /// True when this process may move pages that several processes map.
     pub(super) fn moves_shared(self) -> bool {
         self.has(SYS_NICE)
     }
 
-    /// True when root's files can be written.
+    /// True when this process may write files of root.
     pub(super) fn writes_as_root(self) -> bool {
         self.is_root || self.has(DAC_OVERRIDE)
     }

@@ -10,8 +10,8 @@ use interleaf_linux::{
     root::{Root, RootError},
 };
 
-/// Programs that move pages as long as they run, by process name. Programs that only change a
-/// setting when they start, such as tuned, are not listed: the setting is checked instead.
+/// Programs that move pages as long as they run, by process name. A program that only changes a
+/// setting when it starts, such as tuned, is not listed: `rivals` checks the setting instead.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
     ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
@@ -109,8 +109,8 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Returns the programs of [`PROGRAMS`] that run. The files of other processes are not captured,
-/// because their names are private.
+/// Returns the programs of [`PROGRAMS`] that run. Files of other processes are read without adding
+/// them to a capture, because the names of processes are private.
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -122,8 +122,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // Unlike `peek`, `text` adds the file to a capture (`doctor --capture`), because a capture
-        // must have the name of a rival.
+        // Read the file again with `text`, which, unlike `peek`, adds the file to a capture
+        // (`doctor --capture`): a capture must have the name of a rival.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

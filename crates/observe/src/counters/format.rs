@@ -1,4 +1,5 @@
-//! Bit positions of an event's fields: `format/` of a PMU, such as `config:0-7,32-35`.
+//! Bit positions of the fields of an event. The kernel lists them in `format/` of a PMU, for
+//! example `config:0-7,32-35`.
 //!
 //! The lowest bits of a value go to the first range, the next bits to the second range. With
 //! `config:8-15,32-63` the value 0x10c8178201 is 0x01 in bits 8 to 15 and 0x10c81782 from bit 32.
@@ -103,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_value_beyond_the_field_is_refused() {
-        // Sapphire Rapids before a fix of July 2024: CXL needs more bits than the format had.
+        // The format of Sapphire Rapids before a fix of July 2024: the value for CXL needs more
+        // bits.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
         assert!(field.encode(0xc817_8601, &mut words));

@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// A limit on the open files of this process other than counters.
+/// An allowance for the open files of this process other than counters.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -29,12 +29,12 @@ pub struct Counters {
     last: Instant,
 }
 
-/// Open events that the kernel counts at the same time and reads together.
+/// A group of open events, which the kernel counts at the same time and reads together.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) leader: OwnedFd,
-    /// The descriptors of the other events of the group, kept open. A read of `leader` reads them
-    /// too.
+    /// The descriptors of the other events of the group. They are only kept open: a read of
+    /// `leader` also returns the counts of these events.
     pub(super) _others: Vec<OwnedFd>,
     /// The events, as indices into the plan.
     pub(super) events: Vec<usize>,
@@ -129,8 +129,9 @@ impl OpenError {
 
 impl Counters {
     /// Opens a plan on the running machine; events are counted from now on. If the kernel denies
-    /// permission, the reason is read below `root`. If the plan needs more files than this process
-    /// may open, the limit is raised as far as possible, for its children too.
+    /// permission, the cause (`perf_event_paranoid`) is read below `root`. If the plan needs more
+    /// files than this process may open, the limit of this process and of its future children is
+    /// raised as far as possible.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -252,8 +253,8 @@ impl Grown {
     }
 }
 
-/// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter,
-/// the sums of its quantities are unknown.
+/// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter at
+/// any time, the sums of its quantities are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -320,7 +321,8 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Latency is `occupancy_ns` divided by `inserts`, so neither has a meaning alone.
+        // Latency is `occupancy_ns` divided by `inserts`. If one of them is unknown, the other is
+        // useless.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);
@@ -369,7 +371,7 @@ fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // If the call fails, the error below is returned, as for a hard limit that is too low.
+    // If the call fails, the error below is returned, just as if the hard limit is too low.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

@@ -3,11 +3,12 @@
 
 use super::table::{Event, Quantity};
 
-/// The maximum number of units that count for one lane: each event of a unit needs an open file for
-/// each socket, and addresses are spread so evenly that further units would add little.
+/// The maximum number of units that count for one lane. Each event of a unit needs an open file for
+/// each socket, and addresses are spread so evenly that further units would hardly improve the
+/// estimate.
 const UNITS_MAX: usize = 8;
 
-/// The events of a unit, each with the number of units that it represents.
+/// The events of a unit, each with the number of units whose traffic the unit's count represents.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
 /// Assigns the events of one PMU to its units, of which there are `units`. Events without a lane
@@ -21,7 +22,8 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     for (at, lane) in lanes.iter().enumerate() {
         let of_lane: Vec<usize> = match units > lanes.len() {
             true => (at..units).step_by(lanes.len()).collect(),
-            // Fewer units than lanes: the kernel multiplexes the lanes of a unit.
+            // There are fewer units than lanes, so a unit gets several lanes, and the kernel
+            // multiplexes them.
             false => (0..units).filter(|unit| *unit == at % units).collect(),
         };
         let chosen = spread(&of_lane);

@@ -51,8 +51,8 @@ pub struct Planned {
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
-    /// The bytes, ns, requests or cycles that one count stands for. If only some units of the PMU's
-    /// kind count the event, this factor also covers the other units.
+    /// The bytes, ns, requests or cycles that one count represents. If only some units of the PMU's
+    /// kind count the event, this factor also covers the traffic of the other units.
     pub scale: f64,
     /// Events of one group are counted at the same time: they have the same PMU and CPU.
     pub group: usize,
@@ -115,7 +115,7 @@ impl PlanError {
 }
 
 /// A layout from the topology alone. Its domains are the sockets. Its tiers are in the order of
-/// their speed, and each is near every socket. Memory of nodes without CPUs counts as CXL. No
+/// their speed, and each tier is near every socket. Nodes without CPUs are taken as CXL memory. No
 /// bandwidth is rated.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
@@ -207,8 +207,8 @@ struct Making<'a> {
     root: &'a Root,
     machine: &'a Machine,
     layout: &'a Layout,
-    /// Pairs of a quantity and a kind of tier that an earlier table counts. A table of devices adds
-    /// only the missing pairs.
+    /// Pairs of a quantity and a kind of tier that a table before this one counts. The table of
+    /// devices adds only pairs that the table of the CPU lacks.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,
@@ -239,7 +239,8 @@ impl Making<'_> {
         for prefix in prefixes {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
-            // A device without a PMU is common; a missing PMU of the CPU is noted.
+            // Note a missing PMU only if the CPU's table names it. Most machines lack the PMUs of
+            // the table of devices.
             if !self.add_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
                 self.note(format!("there is no {prefix}"));
             }
@@ -256,7 +257,8 @@ impl Making<'_> {
     fn add_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
-        // Units of a kind have the same formats: if the first cannot express an event, none can.
+        // All units of a kind have the same formats: if the first unit cannot express an event, no
+        // unit can.
         let mut opened = vec![];
         for event in events {
             match first.compose(&event.values()) {
@@ -309,8 +311,8 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU: its socket. A CPU that no socket lists has the socket of another CPU of
-    /// its node.
+    /// The domain of a CPU, which is its socket. If no socket lists the CPU, the domain is the
+    /// socket of another CPU of the same node.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -354,7 +356,7 @@ impl Making<'_> {
     }
 }
 
-/// The measurements of a tier that do not follow from the quantities in `counted`: `bytes`,
+/// The figures of a tier that cannot be computed from the quantities in `counted`: `bytes`,
 /// `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);

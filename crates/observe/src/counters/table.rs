@@ -5,8 +5,8 @@ use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files with the tables of events. The last table is for devices that any CPU may have. It
-/// supplies events that the table of a CPU lacks.
+/// The files with the tables of events. The last table is for devices that any CPU may have. Its
+/// events are used where the table of the CPU lacks them.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -71,7 +71,7 @@ pub struct Event {
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
-    /// The meaning of one count: bytes of traffic, or ns of waiting; 1 for other quantities.
+    /// The bytes of traffic or the ns of waiting that one count represents; 1 for other quantities.
     pub per_count: f64,
     /// The lane of the event. Each unit of the PMU counts the events of one lane. `None` if all
     /// units count the event. Core events of the same lane are counted at the same time.
@@ -100,7 +100,7 @@ pub enum Quantity {
     Ticks,
     /// Bytes sent to another socket.
     Link,
-    /// Issue slots of a core.
+    /// Issue slots of a core (see [`super::topdown`]).
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
@@ -184,12 +184,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The number of counters of a unit, for a row that lists no counters. No unit in the tables
-    /// has fewer counters.
+    /// The number of counters of a unit, assumed for a row that lists no counters. No unit in the
+    /// tables has fewer counters.
     const COUNTERS: u32 = 4;
 
-    /// True when events that are restricted to the counters in `allowed` can all be counted at
-    /// once.
+    /// True when all events can be counted at once. `allowed` has the counters that each event is
+    /// restricted to.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };
         let any: Vec<u32> = (0..COUNTERS).collect();
@@ -245,8 +245,8 @@ mod tests {
     fn events_of_a_unit_fit_its_counters() {
         for table in tables() {
             for event in table.events.iter().filter(|event| {
-                // The test does not check the PMU `cpu`: its slots have separate registers on
-                // Intel, and its slot events are few on AMD.
+                // The test leaves out the PMU `cpu`: its slots have separate registers on Intel,
+                // and its slot events are few on AMD.
                 !["amd_df", "cpu"].contains(&event.pmu.as_str())
             }) {
                 let lane = |other: &&Event| {

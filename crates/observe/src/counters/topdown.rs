@@ -3,24 +3,26 @@
 //! A core can issue a fixed number of operations in each cycle: these are its slots. At the first
 //! level each slot is of one of four kinds: its operation retired (retiring), was discarded (bad
 //! speculation), was not supplied (frontend bound), or stalled (backend bound). At the second level
-//! each kind is divided in two parts; memory is one of the two parts of the stalls. (A. Yasin, "A
-//! Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
+//! each kind is divided in two parts. For example, the backend-bound slots are divided into those
+//! that wait for memory and the others. (A. Yasin, "A Top-Down Method for Performance Analysis and
+//! Counters Architecture", ISPASS 2014.)
 //!
-//! Only the command and its descendants are counted, on all CPUs, because slots belong to the
-//! command. (Memory traffic is counted for the whole machine.)
+//! Only the command and its descendants are counted, on all CPUs. (Memory traffic, in contrast, is
+//! counted for the whole machine.)
 //!
 //! Intel's cores count the kinds in a separate register, whose events follow `slots` in a group.
 //! The register has the first level since Ice Lake, and both levels since Sapphire Rapids.
 //!
-//! AMD's cores since Zen 4 count slots with ordinary counters. A core has six counters, and the
-//! kernel's watchdog often holds one, so a group of more than five events would never be counted.
-//! The events are therefore in two groups that the kernel multiplexes. One group has five events
-//! for the first level. The other group has three events: for the slots of the core's other thread,
-//! and for the share of memory in the stalls. This share is the fraction of stalled cycles in which
-//! the oldest operation was a load.
+//! AMD's cores since Zen 4 count slots with ordinary counters. A core has six counters, of which
+//! the kernel's watchdog often holds one, so a group of more than five events would never be
+//! counted. The events are therefore in two groups that the kernel multiplexes. One group has five
+//! events for the first level. The other group has three events: for the slots of the core's other
+//! thread, and for the share of memory in the stalls. This share is the fraction of stalled cycles
+//! in which the oldest operation was a load.
 //!
-//! Counts of events that had no counter for a while are scaled up, and the share of the counted
-//! time is reported; an event that never had a counter is unknown, not 0.
+//! The count of an event that had no counter for a part of the time is scaled up, and the fraction
+//! of time in which it was counted is reported. The count of an event that never had a counter is
+//! unknown, not 0.
 
 use super::{
     cpu::cpu,
@@ -140,8 +142,8 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         }
     }
     for events in groups.values_mut() {
-        // The register that counts the kinds of slots works only in a group whose leader is
-        // `slots`.
+        // Put `slots` first: the register that counts the kinds of slots works only in a group
+        // whose leader is `slots`.
         events.sort_by_key(|event| !is_all(event.quantity));
     }
     let groups: Vec<Vec<CoreEvent>> = groups.into_values().collect();
@@ -257,7 +259,7 @@ fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
     super::host::refused(&event.name, CORES, None, why, root)
 }
 
-/// Slots of cores by kind; `None` where a kind is not counted.
+/// Slots of cores by kind, as numbers of slots; `None` where a kind is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSlots {
     pub all: Option<f64>,
@@ -286,8 +288,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// The slots of two spans of time, summed. A kind that is unknown in one span is unknown in the
-    /// sum. A span in which no thread ran does not count.
+    /// The sums of the slots of two spans of time. A kind that is unknown in one span is unknown in
+    /// the sum. A span in which no thread ran is ignored.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
@@ -335,8 +337,8 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // Filled and retiring slots are counted at the same time, but not over exactly the same
-        // cycles, so their difference may be negative.
+        // Clamp at 0: filled and retiring slots are counted at the same time, but not over exactly
+        // the same cycles, so their difference may be slightly negative.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

@@ -69,9 +69,9 @@ fn sub_channels_add_up() {
 
 #[test]
 fn cycles_become_time_by_ticks() {
-    // In 1 ms at 2 GHz there are 2e6 ticks. 4e6 cycles of waiting are therefore 2e6 ns, or 200 ns
-    // for each of 1e4 requests. The counting unit represents 12 units, so its counts are multiplied
-    // by 12.
+    // In 1 ms at 2 GHz there are 2e6 ticks, so 4e6 cycles of waiting are 2e6 ns, or 200 ns for each
+    // of 1e4 requests. The unit that counts represents 12 units, so its counts are multiplied by
+    // 12.
     let plan = plan(vec![
         event(Quantity::Ticks, None, 1.0, 0),
         event(Quantity::OccupancyCycles, Some(1), 12.0, 0),
@@ -96,9 +96,9 @@ fn a_sum_with_a_part_unknown_is_unknown() {
     assert_eq!(reading.traffic[0][0].written_bytes, Some(128.0));
 }
 
-/// The kernel's software clock, which counts ns, replaces the counters of a unit. Two groups are
-/// counted on CPU 0, the first with two events. Each count is the elapsed time multiplied by the
-/// scale of the event.
+/// The kernel's software clock, which counts ns, stands in for the counters of a unit. Two groups
+/// are counted on CPU 0, the first with two events. Each count is the elapsed time multiplied by
+/// the scale of the event.
 #[test]
 fn the_kernel_counts() {
     let events = vec![
