@@ -63,8 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the first decision of the policy. For a policy that searches, the
-    /// advice is the predicted best shares, which the policy would find in later steps.
+    /// True if the advice is the decision that the policy would reach in the end. For a
+    /// hill-climbing policy it is not: its advice is the predicted best shares, which the policy
+    /// would find only in later steps.
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(
@@ -130,7 +131,7 @@ pub fn run(
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
-        // Each period has a new controller, so that the decision of its policies is their first.
+        // Use a new controller in each period: the first decision of its policies is the advice.
         let mut controller = setup.controller(config, adviser.processes.as_ref())?;
         let period = match controller.period(&mut host, control_loop::FOR_EVER) {
             Ok(period) => adviser.check().map(|()| period)?,
@@ -158,8 +159,8 @@ pub fn run(
     missing
 }
 
-/// Returns the error for a captured machine, which has no live counters. A `source` without a
-/// remedy is available on the machine from which the files were captured.
+/// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
+/// the source is available on the machine from which the files were captured.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -239,7 +240,7 @@ fn advice(
     })
 }
 
-/// Returns the highest bandwidth of traffic at these shares, GB/s: each tier carries at most its
+/// Returns the highest bandwidth of traffic at these shares, GB/s, if each tier carries at most its
 /// rated bandwidth.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
@@ -255,7 +256,7 @@ fn is_known(periods: &[BalancePeriod]) -> bool {
         .collect();
     let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
         // Fewer than `ALIKE` periods have advice. If each domain has a single tier, no period will
-        // have advice, because there is nothing to decide.
+        // ever have advice, because there is nothing to decide: stop now.
         return periods.iter().all(|period| period.nodes.len() < 2);
     };
     let near = |a: &[u16], b: &[u16]| {

@@ -33,8 +33,8 @@ use std::{
     cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
 };
 
-/// Interval of the waits for the command after steering has ended. The waits repeat until the
-/// command ends.
+/// The longest single wait for the command after steering has ended. Waits repeat until the command
+/// ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Options of a command whose pages a policy steers.
@@ -54,7 +54,7 @@ pub struct SteerOptions {
     pub platform: Option<String>,
     /// True if other page movers are switched off while the command runs.
     pub stop_rivals: bool,
-    /// The highest migration rate.
+    /// The highest migration rate, bytes per second.
     pub migration_rate: Bandwidth,
     /// True if the command is only planned, not run.
     pub dry_run: bool,
@@ -176,7 +176,7 @@ impl<'a> Job<'_, 'a> {
         journal: &SharedJournal<'a>,
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
-        // Every fallible step comes before the start of the command: an error after the start would
+        // Do every step that can fail before the command starts: an error after the start would
         // leave the command without a parent that waits for its end.
         let mut controller = self.setup.controller(self.config, None)?;
         let (program, arguments) =
@@ -225,8 +225,8 @@ impl<'a> Job<'_, 'a> {
         publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        // No signal ends the steering: signals are passed on to the command, and the command's end
-        // ends the steering.
+        // No signal ends the steering itself: signals are passed on to the command, and the
+        // steering ends with the command.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(CommandClock(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)

@@ -21,12 +21,14 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 const SCHEMA: &str = "interleaf.balance/1";
 
-/// The shortest and the longest span of a sample (`SAMPLE_S`) and of a period (`PERIOD_S`), s. The
-/// overhead of shorter samples is too high. A sample longer than the period is refused separately.
+/// The shortest and the longest span of a sample (`SAMPLE_S`) and of a period (`PERIOD_S`), s.
+/// Shorter samples would cost too much CPU time. A sample longer than the period is refused
+/// separately.
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// Minimum number of samples in a period: a short `--period` shortens the samples.
+/// Minimum number of samples in a period. With a short `--period`, samples are shortened to reach
+/// it.
 const SAMPLES_MIN: u32 = 10;
 
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).

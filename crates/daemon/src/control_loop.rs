@@ -56,8 +56,8 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
 
 /// Restores the settings that are still changed, and prints every restored setting.
 fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // `journal` is the last reference to the journal. If another reference remained, dropping that
-    // reference would restore the settings.
+    // This is the last reference to the journal. If another reference remained, its drop would
+    // restore the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -90,7 +90,7 @@ fn balance<'a>(
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, publish));
     manager.stopping();
-    // Missing periods in an output are reported, but do not fail the run.
+    // Report periods that an output lacks, but do not fail the run because of them.
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
@@ -111,8 +111,9 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
-/// The reason why the control loop ends. `Machine`: the machine cannot be observed or steered, or a
-/// signal or the deadline came ([`HostError::Stopped`]). `Output`: an output failed.
+/// The reason why the control loop ends. `Machine`: the machine cannot be observed or steered, a
+/// signal came, or the deadline has passed (the last two as [`HostError::Stopped`]). `Output`: an
+/// output failed.
 pub(crate) enum Stop {
     Machine(HostError),
     Output(Failure),
@@ -150,7 +151,7 @@ pub(crate) fn steer(
     loop {
         let period = controller.period(host, FOR_EVER);
         let notes = host.take_notes();
-        // The notes of a period that a signal cuts short are printed too.
+        // Print the notes also if a signal cuts the period short.
         let print = || {
             for note in &notes {
                 output::message(&format!("interleaf: {note}"));

@@ -1,7 +1,7 @@
 //! A dry run: the setup of the daemon and its writes, without changing a setting.
 //!
-//! The daemon's own code runs on a root that records writes and does not make them, so the printed
-//! writes are the writes of a real run.
+//! The daemon's own code runs on a root that records writes instead of making them. The printed
+//! writes are therefore the writes of a real run.
 
 use crate::{
     config::Config,
@@ -72,7 +72,7 @@ fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // A captured machine has some files by name only. Their old value is unknown.
+        // A captured machine has only the names of some files, so their old value is unknown.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

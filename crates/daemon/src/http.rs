@@ -97,7 +97,7 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
         };
         let now = Instant::now();
         let next = clients.iter().map(|client| client.until.saturating_duration_since(now)).min();
-        // One millisecond is added so that the deadline has passed when `wait` returns.
+        // Add one millisecond, so that the deadline has passed when `wait` returns.
         let turn = wait(&watched, next.map(|left| left + Duration::from_millis(1)));
         let Ok(turn) = turn else { return };
         if turn.control {
@@ -115,8 +115,8 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
 
 fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
     let Ok((stream, _)) = listener.accept() else {
-        // Accepting fails, for example, without free file descriptors. The connection stays pending
-        // and poll(2) returns at once, so pause.
+        // `accept` fails, for example, without free file descriptors. The connection then stays
+        // pending and poll(2) returns at once, so pause to avoid a busy loop.
         thread::sleep(Duration::from_millis(100));
         return;
     };
@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    /// Clients that send nothing, send half a request or do not read are disconnected. More than
-    /// [`CLIENTS_MAX`] of them do not delay the response to another client.
+    /// Clients that send nothing, send half a request or do not read are disconnected. Even more
+    /// than [`CLIENTS_MAX`] such clients do not delay the response to another client.
     #[test]
     fn silent_clients_delay_no_other() {
         // No other test uses this address, so no other listener gets its port.
@@ -262,13 +262,13 @@ mod tests {
         let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
         silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
         assert!(request_page(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
-        // A silent client reads the end of the stream, or an error because the server discarded
-        // input that it had not read. It never reads a response.
+        // A silent client reads the end of the stream, or an error if the server discarded unread
+        // input. The client never reads a response.
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();
         drop(server);
-        // A process that another test forks keeps the listener open until its exec, so the bind is
-        // tried again.
+        // Try the bind again: a process that another test forks keeps the listener open until its
+        // exec.
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(why) = TcpListener::bind(address) {
             assert!(

@@ -11,8 +11,8 @@
 //! of the control loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`]
 //! has every key.
 //!
-//! No output blocks the control loop: on a full disk or with a client that does not read, periods
-//! are missing in that output, and a message reports a failed write.
+//! No output blocks the control loop. On a full disk, or with a client that does not read, the
+//! output lacks some periods, and a message reports the failed write.
 
 #![forbid(unsafe_code)]
 

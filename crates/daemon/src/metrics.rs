@@ -114,8 +114,8 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // Count at most the migrated bytes, because pages are also allocated and freed without
-            // migration.
+            // Count at most the migrated bytes: the bytes on a node also change when pages are
+            // allocated and freed.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -138,8 +138,8 @@ fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
 }
 
 /// Returns the bytes promoted and demoted between two samples of the bytes on each node, the
-/// fastest node first: the bytes that one node lost and another gained. Memory that only grew or
-/// only shrank was not migrated.
+/// fastest node first. Bytes that one node lost and another node gained count as migrated. If all
+/// changes are growth, or all are shrinkage, nothing was migrated.
 fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
     let mut more: Vec<u64> =
         now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
@@ -182,7 +182,8 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
         ("tier_latency", "Mean latency of the node", Unit::Seconds, n.latency),
     ];
     for (name, help, unit, gauges) in gauges {
-        // The suffix of `Unit::Ratios` is `ratios`, while the naming convention is `ratio`.
+        // Append the suffix `_ratio` here, because the suffix of `Unit::Ratios` is `ratios`,
+        // against the naming convention.
         match unit {
             Unit::Ratios => registry.register(format!("{name}_ratio"), help, gauges),
             unit => registry.register_with_unit(name, help, unit, gauges),
@@ -468,7 +469,7 @@ mod tests {
             ([10, 5, 0], [10, 5, 0], (0, 0)),
             ([10, 5, 0], [8, 7, 0], (0, 2)),
             ([10, 5, 0], [12, 3, 0], (2, 0)),
-            // Growth alone and shrinkage alone are not migration.
+            // If the bytes only grow, or only shrink, nothing was migrated.
             ([10, 5, 0], [12, 5, 0], (0, 0)),
             ([10, 5, 0], [10, 0, 0], (0, 0)),
             // The first node grew by 5 bytes, of which 2 were promoted from the second node.

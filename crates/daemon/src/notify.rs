@@ -47,7 +47,7 @@ impl Manager {
         send(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
-    /// Reports that the daemon stops: it restores settings from now on.
+    /// Reports that the daemon is stopping: from now on it restores settings.
     pub(super) fn stopping(&self) {
         send(&[NotifyState::Stopping]);
     }
@@ -81,8 +81,8 @@ mod tests {
     }
 
     /// A child process runs the test `states_are_sent` with a socket in place of a service manager,
-    /// and the socket receives each message. The child is needed because environment variables
-    /// belong to a whole process.
+    /// and the socket receives each message. A child is needed because environment variables apply
+    /// to the whole process.
     #[test]
     fn a_service_manager_is_notified() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,9 +12,9 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Outlet {
     name: String,
-    /// Periods that could not be written, for example, because the disk was full.
+    /// The number of periods that could not be written, for example because the disk was full.
     missing: u64,
-    /// The error of the last write; `None` if it succeeded.
+    /// The error of the last write; `None` if the last write succeeded.
     failing: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl LineFile {
         let before = self.file.metadata()?;
         let done = self.file.write_all(format!("{line}\n").as_bytes());
         if done.is_err() && before.is_file() {
-            // An incomplete line would make the next line unreadable.
+            // Cut an incomplete line off, because it would make the next line unreadable.
             self.file.set_len(before.len())?;
         }
         done

@@ -40,7 +40,8 @@ pub(super) struct Publisher<'a> {
 struct Target {
     path: PathBuf,
     outlet: Outlet,
-    /// Identity of the file that was written last. When the daemon ends, it removes only this file.
+    /// Identity of the file that was written last. When the daemon ends, it removes the target file
+    /// only if the file still has this identity.
     id: Option<FileId>,
 }
 
@@ -125,7 +126,7 @@ impl<'a> Publisher<'a> {
     /// When periods are missing in the record or on stdout.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
-            // Another daemon may have replaced the file since. The other daemon's file is kept.
+            // Another daemon may have replaced the file since. That file is kept.
             let _ = replace::remove_kept(&path, id);
         }
         self.record.as_ref().map_or(Ok(()), LineFile::missing)?;
@@ -137,7 +138,7 @@ impl Target {
     fn new(path: &Path) -> Result<Self, Failure> {
         let outlet = Outlet::new(path.display().to_string());
         match replace::check_kept(path) {
-            // A full disk is no error here, because it may have space later.
+            // A full disk is no error here, because space may be free when the file is written.
             Err(why) if why.kind() != ErrorKind::StorageFull => {
                 Err(output::file_failure(path, &why))
             }
@@ -230,7 +231,8 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("secret"), "root's").unwrap();
-        // Symlinks that another user of the folder could plant for root to follow or to remove.
+        // Names that an implementation might use for temporary files. Another user of the folder
+        // could plant symlinks with these names for root to follow or to remove.
         symlink("secret", at("x.new")).unwrap();
         symlink("secret", at("x.a.new")).unwrap();
         let one = [document("socket0", [0, 1], [65, 35])];

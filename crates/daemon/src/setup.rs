@@ -56,8 +56,8 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample is disturbed if more than this share (0 to 1) of a scope's pages migrates in it
-/// (`Settings::placement_floor`). The policies move at least 0.02 of the pages in a step.
+/// A sample is disturbed if more than this share (0 to 1) of a scope's pages migrates during the
+/// sample (`Settings::placement_floor`). The policies move at least 0.02 of the pages in a step.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.
@@ -353,7 +353,7 @@ impl Setup {
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Returns shares for a dry run, which has no observation to decide from. They are in
+    /// Returns shares for a dry run, which has no observation for the policies. The shares are in
     /// proportion to the rated bandwidths of the tiers of each domain.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
@@ -455,7 +455,7 @@ impl Setup {
             format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        // All scopes have the same kind of actuator, so the first is described.
+        // Describe only the first actuator, because all scopes have the same kind of actuator.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => {
                 format!("pages move by {}: {}", actuator.kind().name(), actuator.describe())

@@ -21,12 +21,12 @@ use std::{
 /// The default path of the monitor socket.
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
-/// Maximum number of stored lines. A new client receives the stored lines, which are the most
-/// recent: with one domain, an hour of periods of 6 s.
+/// Maximum number of stored lines. The most recent lines are stored, and a new client receives them
+/// first. With one domain, 600 lines are an hour of periods of 6 s.
 const KEPT: usize = 600;
 
-/// Maximum number of unread bytes of a client: more than three times the stored lines, because a
-/// line has about 500 bytes.
+/// Maximum number of unread bytes of a client. A line has about 500 bytes, so this is more than
+/// three times the stored lines.
 const WAITING_MAX: usize = 1 << 20;
 
 /// Maximum number of clients at a time; a further connection is accepted once a client has left.
@@ -58,7 +58,8 @@ impl Watchers {
 
     /// Queues a line for all clients, without waiting for them.
     pub(super) fn send(&mut self, line: &str) {
-        // If the thread has ended, the socket has no clients, and the line is dropped.
+        // The send fails if the thread has ended. There are no clients then, and the line is
+        // dropped.
         if self.lines.send(line.into()).is_ok() {
             self.worker.wake();
         }
@@ -107,7 +108,7 @@ impl Serving {
     }
 
     /// Queues the new lines for each client. Returns false when the control loop has closed its end
-    /// of the control descriptor.
+    /// of the control socket.
     fn queue_lines(&mut self) -> bool {
         let mut bytes = [0; 64];
         let count = self.control.read(&mut bytes);
