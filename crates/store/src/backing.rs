@@ -16,18 +16,20 @@ use std::{
     sync::Arc,
 };
 
-/// The first bytes of a device that is a store: all content behind these bytes is disposable.
+/// The mark at the start of a device that is a store: all content of the device behind the mark is
+/// disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
-/// Offset of the pages on a device. [`MARK`] is before the pages. 1 MiB keeps the pages aligned to
-/// the internal blocks of a drive.
+/// Offset of the pages on a device, bytes. [`MARK`] is before the pages. An offset of 1 MiB keeps
+/// the pages aligned to the internal blocks of a drive.
 const DEVICE_OFFSET: u64 = 1 << 20;
 
 /// Bytes that are read at the start and the end of a device to find foreign content. Labels of
 /// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// The length of a sparse store file: the maximum number of bytes that a store uses of one file.
+/// The length of a sparse store file, bytes. This is also the maximum number of bytes that a store
+/// uses of one file.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.
@@ -58,8 +60,8 @@ pub(super) enum BackingKind {
 }
 
 impl BackingFile {
-    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is an empty block device;
-    /// with `force`, also a device with content. Nothing is written to the device.
+    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is an empty block device,
+    /// or, with `force`, a block device with any content. Nothing is written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
@@ -191,8 +193,8 @@ impl BackingFile {
         Ok(Self { name, path, file, base: 0, bytes: FILE_BYTES, kind, is_handed_over: false })
     }
 
-    /// Makes another file in the same folder, or another file in memory, for pages of a forked
-    /// child. A device is refused, because it has room for one store only.
+    /// Makes another unnamed file in the same folder, or another file in memory, for pages of a
+    /// forked child. A device is refused, because a device has room for one store only.
     pub(super) fn open_another(&self) -> Result<Self, StoreRefused> {
         let no = |why: String| StoreRefused {
             store: self.name.to_string(),
@@ -231,8 +233,8 @@ impl BackingFile {
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Allocates space in advance, so that the file has few extents. Its pages are then written in
-    /// parallel, because file systems serialize writes that allocate.
+    /// Allocates space in advance, for two reasons: the file has few extents, and pages in
+    /// allocated space are written in parallel, while file systems serialize writes that allocate.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != BackingKind::File {
             return Ok(());
@@ -255,7 +257,7 @@ impl BackingFile {
         }
         if self.kind != BackingKind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // A file system without holes keeps the space until the file is closed.
+            // If the file system has no holes, the space stays allocated until the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
         }
     }
@@ -263,8 +265,8 @@ impl BackingFile {
 
 impl Drop for BackingFile {
     fn drop(&mut self) {
-        // The close of the file follows, and frees the blocks if no other process has the file
-        // open. Therefore the extents are merged first.
+        // If no other process has the file open, the close that follows frees the blocks. Merge the
+        // extents before that, so that the blocks are freed quickly.
         if self.kind == BackingKind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }
@@ -317,7 +319,8 @@ fn alignment(file: &File) -> Option<u64> {
 
 /// Extends an empty file to the maximum length without allocating space. Returns the length.
 fn lengthen(file: &File) -> io::Result<u64> {
-    // A length above the user's limit would raise SIGXFSZ.
+    // Keep the length within the user's limit (`RLIMIT_FSIZE`): a longer length would raise
+    // SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let mut bytes = FILE_BYTES.min(limit.unwrap_or(FILE_BYTES)) / BLOCK * BLOCK;
     loop {

@@ -1,4 +1,4 @@
-//! Engines that carry transfers out: `io_uring(7)`, or threads.
+//! Engines that carry out transfers: `io_uring(7)`, or threads.
 
 #![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
 
@@ -63,8 +63,8 @@ pub struct Ring {
     ring: IoUring,
     /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
-    /// The list of memory pieces of each job, keyed by the token of the job. The kernel reads the
-    /// list when it takes the job's entry.
+    /// The I/O vectors of each job, keyed by the token of the job. They are kept, because the
+    /// kernel reads them only when it takes the job's entry.
     pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }
@@ -72,7 +72,7 @@ pub struct Ring {
 /// I/O vectors of a transfer, in the kernel's structure.
 struct IoVectors(Vec<libc::iovec>);
 
-// SAFETY: the vectors contain addresses, which are not dereferenced here.
+// SAFETY: the vectors contain addresses, which this type does not dereference.
 unsafe impl Send for IoVectors {}
 
 impl IoVectors {
@@ -112,8 +112,8 @@ impl Ring {
     }
 
     fn add(&mut self, entry: squeue::Entry) {
-        // SAFETY: by the contract of `push` the memory is mapped until the transfer is done. The
-        // list of its pieces and the time are kept until then.
+        // SAFETY: by the contract of `push` the memory is mapped until the transfer is done.
+        // `pieces` and `times` keep the I/O vectors and the timer's time until then.
         let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
         if !self.waiting.is_empty() || is_full(&mut self.ring) {
             self.waiting.push_back(entry);
@@ -147,7 +147,7 @@ impl Engine for Ring {
 
     fn submit(&mut self) -> io::Result<()> {
         let queue = self.ring.submission();
-        // An empty queue needs no system call.
+        // Avoid the system call if nothing is queued.
         if queue.is_empty() && !queue.cq_overflow() && self.waiting.is_empty() {
             return Ok(());
         }
@@ -157,7 +157,8 @@ impl Engine for Ring {
                 Ok(_) => {}
                 Err(why) => match why.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // The kernel takes more requests after `done` has read completions.
+                    // The kernel has no room for more requests. `done` will read completions, and
+                    // the next `submit` tries again.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(why),
                 },
@@ -191,7 +192,7 @@ impl Engine for Ring {
     }
 
     fn ready(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring lives as long as the returned value.
+        // SAFETY: the descriptor belongs to the ring, which lives as long as the returned value.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
@@ -201,7 +202,7 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all jobs in flight, because their memory may be reused after the drop.
+    /// Waits for all outstanding jobs, because their memory may be reused after the drop.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {
@@ -265,7 +266,7 @@ impl Threads {
 
     fn send(&self, task: Task) {
         if let Some(jobs) = &self.jobs {
-            // A thread receives the task, because the threads run until this value is dropped.
+            // The send succeeds: the threads receive tasks until this value is dropped.
             jobs.send(task);
         }
     }

@@ -3,11 +3,12 @@
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
-/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents of other file systems are not merged:
-/// these free and allocate blocks for `FALLOC_FL_ZERO_RANGE`, and discard in the background.
+/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). On other file systems extents are not merged:
+/// there `FALLOC_FL_ZERO_RANGE` would free and allocate blocks, and discards run in the background
+/// anyway.
 const EXT4: u64 = 0xef53;
 
-/// Extents are merged in ranges of this number of bytes, one after the other. If the merge is
+/// The number of bytes of a range in which extents are merged at once. If the merge of a file is
 /// interrupted, the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
@@ -18,7 +19,8 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
     }
     let mut offset = range.start;
     while offset < range.end {
-        // Skips holes and unwritten extents. `ENXIO`: no data up to the end of the file.
+        // Skip holes and unwritten extents. The seek fails with `ENXIO` if there are no data up to
+        // the end of the file.
         let Ok(data) = seek(file, SeekFrom::Data(offset)) else { return };
         let start = (data / STEP * STEP).max(range.start);
         if start >= range.end {
@@ -26,7 +28,7 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
         }
         offset = (start / STEP * STEP + STEP).min(range.end);
         let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-        // Files without extents (ext2, ext3) have none to merge.
+        // The call fails for files without extents (ext2, ext3), which have nothing to merge.
         if fallocate(file, flags, start, offset - start).is_err() {
             return;
         }
@@ -48,7 +50,7 @@ mod tests {
         let folder = tempfile::tempdir_in(".").unwrap();
         let file = tempfile::tempfile_in(folder.path()).unwrap();
         if u64::try_from(fstatfs(&file).unwrap().f_type) != Ok(EXT4) {
-            // Printed past the output that the test harness captures.
+            // Write to stderr directly, because the test harness captures `eprintln`.
             let text = "not tested: extents of ext4: this is another file system\n";
             io::stderr().write_all(text.as_bytes()).unwrap();
             return;

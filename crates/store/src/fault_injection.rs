@@ -25,9 +25,9 @@ pub struct FaultPlan {
     pub eio: u64,
     /// Transfers that fail with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// Transfers of which only a part is done and reported.
+    /// Transfers that carry out only a part of their bytes, and report this part as done.
     pub short: u64,
-    /// Writes of which only a part is done, and that fail with `EIO`.
+    /// Writes that carry out only a part of their bytes, and then fail with `EIO`.
     pub torn: u64,
     /// Transfers that finish `delay_ms` later.
     pub delayed: u64,
@@ -71,8 +71,8 @@ impl FromStr for FaultPlan {
 /// An injected result of a job.
 enum InjectedResult {
     Fails(Errno),
-    /// The result is held back until a timer ends. The value is the drive's result, `None` until
-    /// the drive has finished.
+    /// The result is delayed until a timer ends. The value is the result of the drive, or `None`
+    /// while the drive has not finished.
     Held(Option<Result<usize, Errno>>),
 }
 
@@ -192,7 +192,7 @@ impl Engine for FaultyEngine {
                 }
             }
         }
-        // Submits the timers of delayed results; a failure is retried by the next `submit`.
+        // Submit the timers of delayed results. If this fails, the next `submit` tries again.
         let _ = self.drive.submit();
     }
 

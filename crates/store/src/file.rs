@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// Pages of each file that are allocated and freed at once: 16 MiB.
+/// Pages of each file that are allocated and freed together: 16 MiB.
 const UNIT_PAGES: u64 = 4096;
 
 /// Number of transfers between two checks whether children have ended.
@@ -61,7 +61,8 @@ type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// A store in one or several files or block devices.
 pub struct FileStore {
-    /// The engine is dropped first: its drop waits for outstanding transfers.
+    /// The first field, because fields are dropped in order: the drop of the engine waits for
+    /// outstanding transfers, which use the files.
     engine: Box<dyn Engine>,
     options: Options,
     stripes: Stripes,
@@ -87,8 +88,8 @@ struct PendingTransfer {
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. A transfer of pages that no file holds has one part without
-/// `tried`, which only reports the transfer as done.
+/// A part of a transfer, in one file. If no file holds the pages of a transfer, the transfer has a
+/// single part without `tried`, which only reports the transfer as done.
 #[derive(Debug)]
 struct TransferPart {
     token: u64,
@@ -190,7 +191,7 @@ impl FileStore {
         self.no_ring.as_ref()
     }
 
-    /// Bytes that all files can hold. Pages beyond this capacity have no space.
+    /// Bytes that all files together can hold. Pages beyond this capacity cannot be written.
     pub fn capacity(&self) -> u64 {
         let files = self.files.values().next();
         let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
@@ -223,8 +224,8 @@ impl FileStore {
         }
     }
 
-    /// Passes the part with index `at` in `parts` to the engine: the bytes that are not transferred
-    /// yet.
+    /// Submits to the engine the bytes that are not transferred yet of the part with index `at` in
+    /// `parts`.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
@@ -395,7 +396,7 @@ impl Store for FileStore {
         let bytes = transfer.bytes();
         let end = offset + bytes as u64;
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
-        // A write beyond the capacity of the store fails as on a full drive.
+        // Let a write beyond the capacity of the store fail as on a full drive (`ENOSPC`).
         let is_beyond = is_write && end > self.capacity();
         self.until_check -= 1;
         if self.until_check == 0 {
@@ -409,7 +410,7 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // If no space is left, the allocation fails here, and the transfer fails later.
+                // Ignore a failed allocation: if no space is left, the transfer itself fails later.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });
@@ -462,7 +463,7 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
-        // Submit retries at once: no other call would submit them.
+        // Submit retries at once, because the caller need not call `submit` again.
         let _ = self.engine.submit();
         done
     }
@@ -479,7 +480,8 @@ impl Store for FileStore {
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
-                // SAFETY: in the child, the parent's store is never used.
+                // SAFETY: these descriptors are copies of the parent's. The child never uses or
+                // drops its copy of the parent's store, so nothing else closes them.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
             let store = Self::build(stripes, layers, files, options)?;

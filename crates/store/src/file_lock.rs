@@ -1,4 +1,5 @@
-//! Locks of open file descriptions: a store file is in use as long as a description holds a lock.
+//! Locks of open file descriptions (OFD locks). A store file is in use as long as an open file
+//! description holds a lock on it.
 
 #![expect(unsafe_code, reason = "locks of open files have no wrapper")]
 
@@ -24,7 +25,7 @@ fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()>
     // SAFETY: the structure has only numbers, so all zeros is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
-    // SAFETY: the file is open, and the structure is the one that the call takes.
+    // SAFETY: the file is open, and the call takes a pointer to this structure.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -43,7 +43,7 @@ const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 pub struct Piece {
     /// The address of the piece.
     pub address: usize,
-    /// The length of the piece.
+    /// The length of the piece, bytes.
     pub bytes: usize,
 }
 
@@ -133,10 +133,10 @@ pub trait Store: Send {
     /// A descriptor that is readable when transfers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Prepares the store for a child that is forked now. The child has the same pages, and neither
-    /// process sees later writes of the other. The returned function is called once in the child,
-    /// and dropped in the parent as soon as the child runs. The child neither uses nor drops its
-    /// copy of this store.
+    /// Prepares the store for a child that is forked now. The child begins with the same pages.
+    /// Neither process sees later writes of the other process. The returned function is called once
+    /// in the child, and dropped in the parent as soon as the child runs. The child neither uses
+    /// nor drops its copy of this store.
     ///
     /// # Errors
     /// When a write is outstanding, or the store cannot be shared.

@@ -1,11 +1,11 @@
 //! Frees the blocks of store files in the background.
 //!
-//! A store file has no name, so its last close frees its blocks, in the process that closes it. The
-//! last close is mostly in `do_exit` of the program, while the shell waits for the program. On ext4
-//! without a journal, mounted with `discard`, the kernel issues one synchronous discard for each
-//! extent (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because random writes
-//! into preallocated space make an extent of nearly each page. Freeing 128 MiB took 25 s on a
-//! virtual drive.
+//! A store file has no name, so its last close frees its blocks, and the closing process waits for
+//! that. The last close is mostly in `do_exit` of the program, while the shell waits for the
+//! program. On ext4 without a journal, mounted with `discard`, the kernel issues one synchronous
+//! discard for each extent (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because
+//! a random write into preallocated space makes an extent of its own for nearly every page. Freeing
+//! 128 MiB took 25 s on a virtual drive.
 //!
 //! - [`merge_extents`] merges many extents into few before their blocks are freed.
 //!   `FALLOC_FL_ZERO_RANGE` marks written extents as unwritten, and adjacent unwritten extents are
@@ -40,7 +40,7 @@ const SOCKET_PREFIX: &str = "release.";
 /// The message that requests to release a store file; the file is attached.
 const RELEASE: Words = [8, 0, 0, 0];
 
-/// Bytes of the stack of a thread that releases one file, and mostly waits for a lock.
+/// Stack size of a thread, bytes. The thread releases one file, and mostly waits for a lock.
 const STACK_BYTES: usize = 64 << 10;
 
 /// Finds the releasers of a session: processes that free the blocks of store files.
@@ -50,7 +50,7 @@ pub struct Releaser {
 }
 
 impl Releaser {
-    /// The releasers that listen in the folder of a session, now or later.
+    /// The releasers that listen in the folder of a session, including those that start later.
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.into() }
     }
@@ -60,9 +60,9 @@ impl Releaser {
     /// # Errors
     /// When no releaser listens. The last close of the file then frees its blocks.
     pub(super) fn hand_over(&self, file: &File) -> io::Result<()> {
-        // `fs::read_dir` calls `opendir(3)`, which calls `malloc`. This code may run while the
-        // program's own allocator maps memory, and `malloc` would wait for the allocator's lock for
-        // ever.
+        // Do not use `fs::read_dir`: it calls `opendir(3)`, which calls `malloc`. If this code runs
+        // while the program's own allocator maps memory, `malloc` would wait for ever for the
+        // allocator's lock.
         let folder = File::open(&self.folder)?;
         for entry in Dir::read_from(&folder)?.flatten() {
             let name = entry.file_name().to_bytes();
@@ -116,8 +116,8 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
 
 /// Frees the blocks of a file once all processes that locked it have closed it.
 fn release(file: OwnedFd) {
-    // Locks belong to open file descriptions, and `file` shares the description of the pager.
-    // Therefore the file is opened once more.
+    // Open the file once more: locks belong to open file descriptions, and `file` shares the
+    // description of the pager, so it could not wait for the pager's lock.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);
@@ -143,7 +143,7 @@ mod tests {
             store.released_by(Some(Releaser::in_folder(folder.path())))
         };
         drop(open());
-        // A releaser that was killed does not listen.
+        // The socket of a releaser that was killed: no process listens at it.
         drop(listener(&folder.path().join("release.0")).unwrap());
         let deleted = |path: PathBuf| path.to_string_lossy().contains("(deleted)");
         let held = || {

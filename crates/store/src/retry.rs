@@ -8,8 +8,8 @@ use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// The retried rest of a transfer begins at a multiple of this number of bytes, as direct transfers
-/// need.
+/// The rest of a transfer is retried from a multiple of this number of bytes on, because direct
+/// transfers (`O_DIRECT`) must begin at such a multiple.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
 /// A transfer between one file and memory.
@@ -38,9 +38,8 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Waits of 10 ms, 100 ms and 1 s. Together these are longer than a multipath drive takes to
-    /// switch to another path, and shorter than a user waits before assuming that the program
-    /// hangs.
+    /// Waits of 10 ms, 100 ms and 1 s. Their sum is longer than a multipath drive takes to switch
+    /// to another path, and shorter than a user waits before assuming that the program hangs.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
@@ -59,7 +58,7 @@ pub enum NextStep {
     Lost(Errno),
 }
 
-/// A job, the number of its failed tries, and the number of waits for a busy drive.
+/// A job with the number of its failed tries, and the number of its waits for a busy drive.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not done yet.
@@ -88,7 +87,8 @@ impl RetriedJob {
                 self.advance(done / BLOCK * BLOCK);
                 return NextStep::Go;
             }
-            // The job is beyond the end of a truncated file, or the drive does nothing.
+            // Nothing or less than a block was transferred: the job is beyond the end of a
+            // truncated file, or the drive does not work.
             Ok(_) => Errno::IO,
             Err(Errno::INTR) => return NextStep::Go,
             Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if self.waits < BUSY_MAX => {

@@ -10,8 +10,8 @@
 //! page 2   [2]             [2]            changed by both, each in its own layer 2
 //! ```
 //!
-//! When all other users of a frozen layer have ended, later writes to its remaining pages go to the
-//! same layer again.
+//! When all other processes that use a frozen layer have ended, later writes to its remaining pages
+//! go to this layer again.
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
@@ -98,8 +98,8 @@ impl Layers {
     }
 
     /// Freezes all layers that have pages, for a child. Returns `Some(Some(layer))` if a new
-    /// writable layer was added, and `Some(None)` if an empty layer existed already. Returns `None`
-    /// when there are too many layers.
+    /// writable layer was added, `Some(None)` if an empty writable layer existed already, and
+    /// `None` if there are too many layers.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
         let is_empty = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
@@ -120,8 +120,8 @@ impl Layers {
         Some(new)
     }
 
-    /// The child's copy, right after [`Layers::fork`]: the frozen layers, and the returned layer
-    /// for the child's own writes.
+    /// The child's copy of the layers, right after [`Layers::fork`]: the frozen layers, and a layer
+    /// for the child's own writes, which is also returned.
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
@@ -142,7 +142,7 @@ impl Layers {
         units.extend(unused.map(|(unit, _)| AllocationUnit { layer, index: unit as u64 }));
     }
 
-    /// The frozen layers, each with true if this process still has pages in it.
+    /// The frozen layers, each with a flag: true if this process still has pages in the layer.
     pub fn frozen(&self) -> Vec<(Layer, bool)> {
         let layers = self.layers.iter().zip(1..).filter(|(layer, _)| layer.is_frozen);
         layers.map(|(layer, name)| (name, layer.pages > 0)).collect()
@@ -163,7 +163,7 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to: a layer that is not frozen always exists.
+    /// The layer that new pages are written to. There is always a layer that is not frozen.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
@@ -192,7 +192,8 @@ impl Layers {
         let in_layer = &mut self.layers[usize::from(layer) - 1];
         in_layer.pages -= 1;
         in_layer.units[unit as usize] -= 1;
-        // Other processes may still need the pages of a frozen layer, so its units stay allocated.
+        // Keep the units of a frozen layer allocated, because other processes may still need its
+        // pages.
         if in_layer.units[unit as usize] == 0 && !in_layer.is_frozen {
             units.push(AllocationUnit { layer, index: unit });
         }

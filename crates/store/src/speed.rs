@@ -18,7 +18,7 @@ use std::{
 /// Bytes of a sequential transfer; larger transfers are no faster.
 const LARGE: usize = 1 << 20;
 
-/// Number of large transfers in flight.
+/// Number of outstanding large transfers.
 const LARGE_DEPTH: usize = 16;
 
 /// Bytes of a random read.
@@ -43,11 +43,11 @@ pub struct StoreSpeed {
 /// Random reads of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomReads {
-    /// Reads in flight.
+    /// The number of outstanding reads (queue depth).
     pub depth: usize,
     /// Reads per second.
     pub iops: f64,
-    /// Mean latency: the depth divided by the rate (Little's law).
+    /// Mean latency, us: the depth divided by the rate (Little's law).
     pub latency_us: f64,
 }
 
@@ -62,9 +62,9 @@ pub enum SpeedError {
     Transfer(#[from] TransferError),
 }
 
-/// Measures the first `bytes` of a store: sequential writes, sequential reads, and random reads at
-/// each queue depth of `depths`. Each of these takes at most `limit`. The former content of the
-/// store is lost.
+/// Measures the first `bytes` bytes of a store: sequential writes, sequential reads, and random
+/// reads at each queue depth of `depths`. Each of these measurements takes at most `limit`. The
+/// former content of the store is lost.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -76,7 +76,7 @@ pub fn measure(
 ) -> Result<StoreSpeed, SpeedError> {
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let pages = most.max(LARGE * LARGE_DEPTH) / PAGE_BYTES;
-    // The data are random, because a drive may not store zeros or repeated content.
+    // Write random data: a drive may not store zeros or repeated content.
     let mut state = SEED;
     let mut page = || AlignedPage(std::array::from_fn(|_| random(&mut state)));
     let memory: Vec<AlignedPage> = (0..pages).map(|_| page()).collect();
@@ -129,7 +129,8 @@ impl Bench<'_> {
     ) -> Result<(u64, Duration), SpeedError> {
         let start = Instant::now();
         let (mut begun, mut done, mut failed) = (0, 0, None);
-        // The part of the memory that each transfer uses, and the parts that are free.
+        // `used` has the part of the memory of each outstanding transfer, `free` the parts that no
+        // transfer uses.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
         loop {
@@ -153,7 +154,7 @@ impl Bench<'_> {
                 break;
             }
             if let Err(why) = self.submit_and_wait() {
-                // Outstanding transfers still use the memory, so it is not freed.
+                // Leak the memory, because outstanding transfers still use it.
                 mem::forget(mem::take(&mut self.memory));
                 return Err(why.into());
             }

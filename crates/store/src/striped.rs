@@ -16,15 +16,16 @@ pub struct Stripes {
 pub struct StripePart {
     /// The index of the file.
     pub file: usize,
-    /// Offset of the part in the file.
+    /// Offset of the part in the file, bytes.
     pub offset: u64,
-    /// The pieces of the range that this part has, as offsets in the whole store, in order. In the
-    /// file, the pieces follow each other without gaps.
+    /// The pieces of the range in this file, as byte offsets in the whole store, in order. In the
+    /// file, these pieces follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 
 impl Stripes {
-    /// Splits a range into one part for each file. Stripes of one file are neighbours in that file.
+    /// Splits a range into one part for each file. The stripes of a file are contiguous in that
+    /// file, so one part suffices.
     pub fn parts(&self, whole: Range<u64>) -> Vec<StripePart> {
         if self.files == 1 {
             return vec![StripePart {

@@ -7,7 +7,7 @@ use rand_pcg::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Number of pages that tests use: some stripes, and more than one allocation unit.
+/// Number of pages that tests use: enough for several stripes and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
 
 /// Frames, aligned for direct transfers.
@@ -122,7 +122,7 @@ impl World {
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
             let (page, count) = (self.below(PAGES - 64), self.below(64) + 1);
-            // Most pages are near each other, so written pages are read again.
+            // Use mostly pages near each other, so that written pages are read again.
             let page = if self.below(4) > 0 { page % 300 } else { page };
             match self.below(8) {
                 0 => self.erase(page, count * 10),
@@ -203,8 +203,8 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
     let mut children = vec![];
     for seed in 2..5 {
-        // The "child" of this test is in the same process. Therefore `Store::fork` is not called,
-        // because its function closes the parent's descriptors.
+        // The "child" of this test is in the same process. Therefore do not call `Store::fork`,
+        // whose function closes the parent's descriptors.
         let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
         let child = World { expected, ..World::new(store, seed) };
         children.push(child);
