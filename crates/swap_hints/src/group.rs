@@ -1,7 +1,7 @@
 //! Hints for all processes of a control group.
 //!
-//! The caller makes the group, its memory limit and the swap file, and removes them: this module
-//! changes no setting of the machine.
+//! The caller makes the control group, its memory limit and the swap file, and also removes them.
+//! This module changes no setting of the machine.
 
 use crate::{HintPolicy, count, scan::ScannedProcess};
 use interleaf_prefetch::Limits;
@@ -22,12 +22,11 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// Pages that sequential sweeps have passed are paged out until the memory limit divided by
-/// `FREE_DIVISOR` is free. The free memory is for pages that are read ahead or still being paged
-/// out.
+/// Pages that sequential sweeps have passed are paged out until 1 / `FREE_DIVISOR` of the memory
+/// limit is free. The free memory is for pages that are read ahead or still being paged out.
 const FREE_DIVISOR: u64 = 4;
 
-/// A stream is read ahead by at most the memory limit divided by `READ_AHEAD_DIVISOR`.
+/// A stream is read ahead by at most 1 / `READ_AHEAD_DIVISOR` of the memory limit.
 const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.
@@ -37,8 +36,7 @@ pub struct HintedGroup {
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// Number of pages that the kernel was asked to read ahead, and number that it was asked to
-    /// page out.
+    /// The numbers of pages that this process has asked the kernel to read ahead, and to page out.
     hinted: (u64, u64),
 }
 
@@ -63,7 +61,7 @@ impl HintedGroup {
             if !self.processes.contains_key(&pid) {
                 let max = (self.dram_bytes / READ_AHEAD_DIVISOR / PAGE_BYTES as u64).max(1);
                 let policy = HintPolicy::new(Limits { initial: max.min(256), max });
-                // The process may have ended.
+                // Skip a process that has ended since the list was read.
                 let Ok(scanned) = ScannedProcess::new(pid) else { continue };
                 self.processes.insert(pid, (scanned, policy));
             }
@@ -79,8 +77,7 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// Number of pages that the kernel was asked to read ahead, and number that it was asked to
-    /// page out.
+    /// The numbers of pages that this process has asked the kernel to read ahead, and to page out.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

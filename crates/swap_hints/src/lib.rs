@@ -6,9 +6,9 @@
 //! has passed, before memory is short.
 //!
 //! Swap with hints is far slower than a pager, because the kernel reads pages one by one at each
-//! major fault. Even perfect hints make a program only twice as fast as default swap, where a pager
-//! makes it ten times as fast. The only evidence of the program's accesses is the set of pages that
-//! became resident since the last scan.
+//! major fault. Even perfect hints make a program only twice as fast as default swap, while a pager
+//! makes it ten times as fast. The program's accesses can be inferred only from the set of pages
+//! that became resident since the last scan.
 
 pub mod scan;
 
@@ -18,8 +18,8 @@ use interleaf_prefetch::{FaultContext, Limits, advice::Advice, page::Page, strea
 use std::{collections::VecDeque, ops::Range};
 
 /// A range of newly resident pages counts as part of a sequential sweep if it has at least
-/// `SWEEP_MIN` pages. No hint pages out a shorter range, because the program may need it again
-/// soon.
+/// `SWEEP_MIN` pages. Shorter ranges are not paged out by hints, because the program may need them
+/// again soon.
 const SWEEP_MIN: u64 = 16;
 
 /// Decides which hints to give for one process.

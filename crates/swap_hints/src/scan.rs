@@ -85,8 +85,8 @@ impl ScannedProcess {
             while at < pieces.len() {
                 let rest = &pieces[at..];
                 let (process, count) = (self.process.as_raw_fd(), rest.len());
-                // SAFETY: advice of these kinds changes no content, and the addresses of the other
-                // process are not dereferenced here.
+                // SAFETY: these kinds of advice change no content of memory, and this process does
+                // not dereference the addresses of the other process.
                 let done = unsafe {
                     libc::syscall(
                         libc::SYS_process_madvise,
@@ -98,7 +98,7 @@ impl ScannedProcess {
                     )
                 };
                 // The call stops at the first range that the kernel cannot advise, and returns the
-                // number of bytes before that range. The next call begins after that range.
+                // number of bytes before that range. Begin the next call after that range.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;
@@ -148,7 +148,8 @@ mod tests {
         let resident = scanned.resident(16 << 20).unwrap();
         let is_resident = |page: u64| resident.iter().any(|range| range.contains(&page));
         let seen = (0..pages as u64 - 2).filter(|page| is_resident(first + page)).count();
-        // More than every second page may be resident, because huge pages are resident as a whole.
+        // At least every second page is resident. More may be, because huge pages are resident as a
+        // whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
         scanned.give(&Hints { read_ahead: resident, page_out: vec![] });
     }
