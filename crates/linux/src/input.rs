@@ -180,7 +180,7 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
             Ok(file) => return Ok(file),
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => return Err(Refused::Leaves.into()),
-            // Linux before 5.6 lacks `openat2`, and a sandbox may refuse it.
+            // Linux before 5.6 lacks `openat2`, and a sandbox may refuse the call.
             Err(Errno::NOSYS | Errno::PERM) => return open_by_components(folder, path, flags),
             Err(why) => return Err(why.into()),
         }
@@ -257,8 +257,8 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Symlinks that stay in `top` can be opened. Symlinks that lead out of `top` are refused. Both
-    /// hold with `openat2` and without it.
+    /// Symlinks that stay in `top` can be opened, and symlinks that lead out of `top` are refused.
+    /// The rule holds with `openat2` and without it.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

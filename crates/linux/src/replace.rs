@@ -57,9 +57,9 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 /// The time at which the new contents of a file are written to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Contents are on the drive before the target is replaced (`fsync`).
+    /// Contents are on the drive (`fsync`) before the target is replaced.
     Synced,
-    /// The kernel writes the contents back later: for files that are soon replaced again.
+    /// The kernel writes the contents back later. Suits files that are soon replaced again.
     Cached,
 }
 

@@ -43,7 +43,7 @@ pub struct Root {
 enum PathContent {
     File(String),
     Folder(Vec<String>),
-    /// The path exists. Its content was not read.
+    /// The path exists, but its content was not read.
     Present,
 }
 
@@ -113,7 +113,7 @@ impl RootError {
         }
     }
 
-    /// True when the file is not read for safety: it is not a regular file, is too large, or is
+    /// True when the file was refused for safety: it is not a regular file, is too large, or is
     /// outside the root of a captured machine.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
@@ -166,7 +166,8 @@ impl Root {
         !matches!(self.writes, Writes::Noted(_))
     }
 
-    /// The number of reads of files and folders so far. Tests bound the cost of a scan with it.
+    /// The number of reads of files and folders so far. Tests use this number to bound the cost of
+    /// a scan.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
@@ -381,7 +382,8 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes a folder from a file system of the kernel; the kernel removes the files in it.
+    /// Removes a folder from a file system of the kernel. The kernel removes the files of the
+    /// folder itself.
     ///
     /// # Errors
     /// When the system refuses.

@@ -53,8 +53,8 @@ pub(crate) fn mbind(
     done(result).map(drop)
 }
 
-/// The address of a node mask, and its length as the kernel takes it: in bits, plus 1, because the
-/// kernel uses one bit less than the given length. An empty mask means no mask.
+/// The address of a node mask, and its length as the kernel takes it: the number of bits plus 1,
+/// because the kernel uses one bit less than the given length. An empty mask means no mask.
 fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
     if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
@@ -70,9 +70,10 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
     done(result).map(|_| mode)
 }
 
-/// `move_pages(2)`: moves the pages at `addresses` of a process, or, without `nodes`, only locates
-/// them. Each entry of `status` becomes the page's node or a negative error. Entries of pages that
-/// the kernel did not try are unchanged. Returns the number of pages that the kernel did not try.
+/// `move_pages(2)`: moves the pages at `addresses` of the process `pid` to `nodes`. Without
+/// `nodes`, the call only locates the pages. Each entry of `status` becomes the page's node or a
+/// negative error. Entries of pages that the kernel did not try are unchanged. Returns the number
+/// of pages that the kernel did not try.
 ///
 /// # Panics
 /// When the lengths differ, which is a bug of the caller.
@@ -147,7 +148,7 @@ pub(crate) fn set_disposition(signal: libc::c_int, disposition: Disposition) -> 
         Disposition::Default => libc::SIG_DFL,
         Disposition::Ignored => libc::SIG_IGN,
     };
-    // SAFETY: there is no handler, so a signal runs no code of this process.
+    // SAFETY: the disposition is not a handler, so a signal runs no code of this process.
     match unsafe { libc::signal(signal, number) } {
         libc::SIG_ERR => Err(io::Error::last_os_error()),
         _ => Ok(()),

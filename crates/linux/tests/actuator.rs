@@ -384,8 +384,9 @@ fn names_are_not_protected_in_physical_memory() {
 
 const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 
-/// With permission, the actuator `pages` switches NUMA balancing off, and restores it in every
-/// case, even after a panic. Without permission, it reports once that NUMA balancing is on.
+/// With permission, the actuator `pages` switches NUMA balancing off. It restores NUMA balancing in
+/// every case, even after a panic. Without permission, the actuator reports once that NUMA
+/// balancing is on.
 #[test]
 fn the_balancer_is_switched_off_and_on_again() {
     let folder = machine(&[(BALANCER, "1\n")]);
@@ -425,7 +426,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
 }
 
-/// A target node goes offline. The next update reports it as an error.
+/// A target node goes offline. The next update of the actuator returns an error.
 #[test]
 fn a_node_that_goes_offline_is_reported() {
     let folder = machine(&[]);
@@ -517,9 +518,9 @@ fn a_goal_without_valid_weights_is_refused() {
     }
 }
 
-/// A simulated machine whose kernel may refuse to start or commit a context. It refuses if a target
-/// process has exited, as real kernels do, or if `refuses` returns true for the number of earlier
-/// attempts. The second returned value collects the process IDs in each accepted context.
+/// A simulated machine whose kernel may refuse to start or commit a context. The kernel refuses if
+/// a target process has exited, as real kernels do, or if `refuses` returns true for the number of
+/// earlier attempts. The second returned value collects the process IDs in each accepted context.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
@@ -602,7 +603,7 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
-/// A control group is removed after the scan. The group is dropped, and there is no error.
+/// A control group is removed after the scan. The actuator drops the group, and returns no error.
 #[test]
 fn a_group_that_is_removed_during_setup_is_left_out() {
     let folder = machine(&GROUPS);

@@ -1,4 +1,4 @@
-//! DAMON: reading its state, and a probe that restores it.
+//! Reads the state of DAMON, and probes DAMON; the probe restores the state.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -79,8 +79,8 @@ fn files_for_root_alone_are_hidden() {
     }
 }
 
-/// DAMON's folder with all files from the start; the kernel would create them one after the other.
-/// Every written value is accepted.
+/// A folder of DAMON with all files from the start. A kernel would create these files step by step
+/// during a set-up. Every written value is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),

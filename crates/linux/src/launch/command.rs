@@ -158,7 +158,7 @@ impl Signals {
     }
 
     /// A flag that is set when a signal arrives. Long operations poll the flag and end early.
-    /// Polling consumes no signal: functions such as [`Signals::wait`] still report it.
+    /// Polling consumes no signal: functions such as [`Signals::wait`] still report the signal.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
@@ -251,7 +251,7 @@ impl Signals {
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
-        // Reset the policy of this process, which was set only for the command to inherit it.
+        // Reset the policy of this process. It was set only so that the command inherits it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
         // The send cannot fail, because the waiter thread keeps the receiver until it has this
@@ -268,8 +268,8 @@ impl Signals {
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // `recv` fails if no command was started: the sender was then dropped.
             let Ok(pid) = pid_of_child.recv() else { return };
-            // `WNOWAIT`: `Running::status` reaps the process later. Its ID is therefore not reused
-            // while signals are still sent to it.
+            // `WNOWAIT`: `Running::status` reaps the process later. Until then the process ID is
+            // not reused, so signals can still be sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // The send fails when the `Signals` value was dropped: the event is then not needed.
@@ -302,8 +302,8 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
     }
 }
 
-/// True when this process is its session's leader. getsid(2) is not used, because it returns 0 for
-/// a session of another PID namespace, which rustix does not accept.
+/// True when this process is the leader of its session. Do not use getsid(2): it returns 0 for a
+/// session of another PID namespace, and rustix does not accept 0.
 fn began_session() -> bool {
     let us = std::process::id();
     let found = process::process(&Root::live(), us);
@@ -415,8 +415,8 @@ impl Running<'_> {
         self.elapsed
     }
 
-    /// The first signal that this process received while it waited for the command; `None` without
-    /// one.
+    /// The first signal that this process received while it waited for the command; `None` if no
+    /// signal has arrived.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
     }

@@ -13,8 +13,8 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, SUBTREE_CONTROL_FILE};
 use std::path::PathBuf;
 
-/// A control group with a memory limit. The group is removed when the journal that records it is
-/// closed.
+/// A control group with a memory limit. A journal records the group. When the journal is closed,
+/// the group is removed.
 #[derive(Debug)]
 pub struct LimitedGroup<'a> {
     root: &'a Root,

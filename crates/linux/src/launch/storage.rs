@@ -31,11 +31,11 @@ const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
 /// The kind of storage behind a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageKind {
-    /// A drive of this machine.
+    /// The storage is a drive of this machine.
     Drive,
-    /// DRAM, which cannot extend DRAM.
+    /// The storage is DRAM, which cannot extend DRAM.
     Memory,
-    /// Another machine, or another program (FUSE).
+    /// The storage is on another machine, or provided by another program (FUSE).
     Network,
 }
 

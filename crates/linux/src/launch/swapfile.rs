@@ -40,8 +40,8 @@ pub struct SwapFile {
 /// The reason why a swap file is not in use.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
-    /// it.
+    /// The swap file of an earlier run is still in use, so the kernel could swap pages of this run
+    /// to that file.
     #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
@@ -113,8 +113,8 @@ fn begin(
     create(journal, &folder, prefix)
 }
 
-/// Records a swap file in the journal, creates the empty file, and locks it. Its name is unused and
-/// begins with `prefix`.
+/// Records a swap file in the journal, creates the empty file, and locks it. The name of the file
+/// is unused and begins with `prefix`.
 fn create(
     journal: &mut Journal<'_>,
     folder: &Path,
@@ -212,8 +212,8 @@ mod tests {
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert_eq!((held.exists(), left.exists()), (true, false));
-        // Unlock the file, because closing it is not enough: a process that another test forks at
-        // this moment has a copy of the descriptor, which would keep the lock.
+        // Unlock the file before closing it: a process that another test forks at this moment has a
+        // copy of the descriptor, which would keep the lock.
         lock.unlock().unwrap();
         remove_leftovers(&root, folder.path()).unwrap();
         assert!(!held.exists());

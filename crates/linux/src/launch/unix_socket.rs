@@ -48,8 +48,8 @@ pub struct Access {
 }
 
 impl Socket {
-    /// Creates a listening socket, which appears at `path` when it is ready. A socket at which no
-    /// process listens any more is replaced.
+    /// Creates a listening socket. The socket appears at `path` only when it accepts connections. A
+    /// socket at which no process listens any more is replaced.
     ///
     /// # Errors
     /// When another process listens at `path`, the path is not a socket, or the system refuses.

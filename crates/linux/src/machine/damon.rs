@@ -52,7 +52,7 @@ pub struct KdamondSettings {
     pub actions: Vec<String>,
 }
 
-/// The state of DAMON; `None` where the kernel lacks it or its sysfs files.
+/// The state of DAMON; `None` on a kernel without DAMON, or without its sysfs files.
 ///
 /// # Errors
 /// When a file cannot be read for another reason than missing root rights.

@@ -20,15 +20,15 @@ const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 /// The prefetcher that each bit of [`MISC_FEATURE_CONTROL`] disables, from bit 0 on.
 const PREFETCHERS: [&str; 4] = ["L2 stream", "L2 adjacent line", "L1 next line", "L1 stride"];
 
-/// A value, or the reason why it is not known.
+/// A value, or the reason why the value is not known.
 pub type Known<T> = Result<T, String>;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hardware {
     /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// The last-level caches, each with the CPUs that share it: one for each socket, or one for the
-    /// few cores of a chiplet.
+    /// The last-level caches, each with the CPUs that share it: one cache for each socket, or one
+    /// for the few cores of a chiplet.
     pub last_level: Vec<Cache>,
     /// The installed memory modules.
     pub dimms: Known<Vec<Dimm>>,
@@ -82,7 +82,7 @@ impl Hardware {
 }
 
 impl Hardware {
-    /// The last-level cache of a CPU; `None` where the kernel does not list it.
+    /// The last-level cache of a CPU; `None` where the kernel lists no such cache.
     pub fn last_level_of(&self, cpu: u32) -> Option<&Cache> {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }

@@ -31,10 +31,10 @@ pub struct Machine {
     /// The ID and the nodes of each memory tier of the kernel, the fastest first; empty where the
     /// kernel has no tiers.
     pub tiers: Vec<(u32, IdList)>,
-    /// Weighted interleaving; `None` for a kernel without it.
+    /// Weighted interleaving; `None` for a kernel without weighted interleaving.
     pub weighted_interleave: Option<WeightedInterleave>,
     pub sysctls: Sysctls,
-    /// DAMON; `None` for a kernel without it.
+    /// The state of DAMON; `None` for a kernel without DAMON.
     pub damon: Option<Damon>,
 }
 
@@ -67,8 +67,9 @@ impl Machine {
         self.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
     }
 
-    /// Nodes in order of their speed for the machine's CPUs: by the kernel's tiers where it has
-    /// several, else nodes with CPUs first. Nodes of equal speed are in order of their IDs.
+    /// Nodes in order of their speed for the machine's CPUs. If the kernel has several memory
+    /// tiers, they give the order; otherwise nodes with CPUs come first. Nodes of equal speed are
+    /// in order of their IDs.
     pub fn by_speed(&self) -> Vec<&Node> {
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
         nodes.sort_by_key(|node| (self.rank(node), node.id));

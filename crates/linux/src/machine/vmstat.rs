@@ -117,8 +117,8 @@ impl Counters {
         kinds.into_iter().flatten().reduce(u64::saturating_add)
     }
 
-    /// Parses the counters in `text`, the content of the file at `path`. Other lines are skipped:
-    /// `/proc/vmstat` has some two hundred of them.
+    /// Parses the counters in `text`, the content of the file at `path`. Lines with other counters
+    /// are skipped; `/proc/vmstat` has some two hundred such lines.
     fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
         for (at, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace();
@@ -136,7 +136,7 @@ impl Counters {
     }
 }
 
-/// The counters of the machine; `None` where the kernel lacks them.
+/// The counters of the machine; `None` on a kernel without `/proc/vmstat`.
 ///
 /// # Errors
 /// When the file cannot be read, or a counter is not a number.

@@ -40,7 +40,7 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     Ok(Some(WeightedInterleave { weights, auto }))
 }
 
-/// The file with the weight of `node`. Writing it disables automatic weights.
+/// The file with the weight of `node`. A write to this file disables automatic weights.
 pub fn node_path(node: u32) -> String {
     format!("{FOLDER}/node{node}")
 }

@@ -99,7 +99,7 @@ pub struct ActuatorState {
     /// Processes that left the scope or ended since the last call.
     pub left: Vec<u32>,
     /// Bytes of all attempts at migration since the first goal. A page counts at each attempt, even
-    /// if it is on its target node already. `None` if neither the kernel nor
+    /// if the page is on its target node already. `None` if neither the kernel nor
     /// [`Migrator`](crate::place::migrate::Migrator) counts attempts.
     pub tried_bytes: Option<u64>,
     /// Bytes migrated, as counted by the kernel or the migrator.
@@ -112,8 +112,8 @@ pub struct ActuatorState {
     pub notes: Vec<String>,
 }
 
-/// Migrates the pages of a scope to a goal. When the actuator is dropped, the settings that it
-/// changed are restored.
+/// Migrates the pages of a scope to a goal. Dropping the actuator restores the settings that the
+/// actuator has changed.
 pub trait Actuator {
     fn kind(&self) -> ActuatorKind;
 

@@ -40,7 +40,7 @@ use std::{io, path::Path};
 
 const SCHEMA: &str = "interleaf.journal/1";
 
-/// The settings that this process has changed. They are restored when this value is dropped.
+/// The settings that this process has changed. Dropping this value restores the settings.
 #[derive(Debug)]
 pub struct Journal<'a> {
     root: &'a Root,

@@ -20,8 +20,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Assumed latency, ns, of DRAM and of an expander that the firmware does not rate. Policies that
-/// depend on latency measure it; the layout only requires some value.
+/// Assumed latency, ns, of DRAM and of an expander that the firmware does not rate. The layout
+/// requires some value. Policies that depend on latency use the measured latency instead.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
 /// A machine's domains and tiers.

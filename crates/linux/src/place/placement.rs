@@ -61,8 +61,8 @@ pub enum PlacementError {
         given: usize,
         /// The tiers and nodes of the machine.
         has: String,
-        /// The fastest memory nodes, one for each weight. If there are fewer nodes than weights,
-        /// all nodes.
+        /// The fastest memory nodes, one for each weight, or all memory nodes if there are fewer
+        /// nodes than weights.
         fitting: String,
     },
     /// The number of weights differs from the number of named nodes.

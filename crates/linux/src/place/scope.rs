@@ -30,13 +30,14 @@ const LARGE_BYTES: u64 = 1 << 30;
 /// The processes whose pages are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All processes of the machine.
+    /// The scope is all processes of the machine.
     Machine,
-    /// The processes of a control group and of its descendants.
+    /// The scope is the processes of a control group and of its descendants.
     Cgroup(Group),
-    /// These processes and their descendants.
+    /// The scope is these processes and their descendants.
     Processes(Vec<u32>),
-    /// All processes with these names and their descendants, including processes that start later.
+    /// The scope is all processes with these names and their descendants, including processes that
+    /// start later.
     Named(Vec<String>),
 }
 

@@ -23,8 +23,8 @@ use interleaf_procfs::{
 };
 use std::collections::BTreeMap;
 
-/// The file that lists the mounts. Each line also names the folder of the file system that is
-/// mounted there.
+/// The file that lists the mounts. Each line has the mount point, and the folder of the file system
+/// that is mounted there.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
 /// The file that lists the mounts, but not the mounted folder of each file system. It is read on
@@ -71,8 +71,8 @@ pub struct OnNode {
     pub anon_bytes: u64,
     /// Page cache, bytes.
     pub file_bytes: u64,
-    /// Locked pages, bytes. Only version 1 counts them separately; version 2 counts them as
-    /// anonymous memory or page cache, and this field is 0.
+    /// Locked pages, bytes. Only version 1 counts locked pages separately. Version 2 counts them as
+    /// anonymous memory or page cache, so this field is then 0.
     pub locked_bytes: u64,
 }
 
@@ -294,7 +294,8 @@ impl Group {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// The smallest headroom of this group and its ancestors; `None` if they are all unlimited.
+    /// The smallest headroom of this group and its ancestors; `None` if neither the group nor an
+    /// ancestor has a limit.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.
@@ -453,8 +454,8 @@ fn numa_stat(
     Ok(nodes.into_values().collect())
 }
 
-/// Bytes of a base page: the smallest page size among the mappings of this process; 4 KiB if the
-/// kernel does not report it.
+/// Bytes of a base page: the smallest page size among the mappings of this process, or 4 KiB if the
+/// kernel reports no page sizes.
 fn page_bytes(root: &Root) -> Result<u64, RootError> {
     let text = root.text("/proc/self/smaps")?.unwrap_or_default();
     let kib = |line: &str| {

@@ -105,7 +105,7 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
 /// Memory of a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// All memory; shared pages count for each process.
+    /// All resident memory of the tree. A shared page counts once for each process that maps it.
     pub all: NodeBytes,
     /// Memory of the mappings with anonymous pages: see [`anonymous`].
     pub anonymous: NodeBytes,

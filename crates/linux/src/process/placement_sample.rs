@@ -33,10 +33,10 @@ const STRATA_MIN: u64 = 1 << 10;
 /// most of the mapped memory is unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node. `processes` is the count of processes that are
-/// sampled together. The drawn pages, `STRATA` in total, are divided among them, at least
-/// `STRATA_MIN` for each. `None` if too few drawn pages are resident, the kernel refuses, or the
-/// process does not exist.
+/// Estimated anonymous memory of a process by node. `processes` is the number of processes that are
+/// sampled together. `STRATA` pages in total are drawn from these processes, but at least
+/// `STRATA_MIN` from each process. `None` if too few drawn pages are resident, the kernel refuses,
+/// or the process does not exist.
 ///
 /// # Errors
 /// When a file of the process exists and cannot be read.

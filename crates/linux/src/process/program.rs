@@ -45,15 +45,15 @@ pub struct Program {
 /// The linkage of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linked {
-    /// Dynamically, with the GNU C library.
+    /// The program is linked dynamically, with the GNU C library.
     Gnu,
-    /// Dynamically, with musl.
+    /// The program is linked dynamically, with musl.
     Musl,
-    /// Statically.
+    /// The program is linked statically.
     Static,
-    /// For another processor or address width.
+    /// The program is built for another processor or address width.
     Foreign(String),
-    /// Dynamically, by an unknown loader.
+    /// The program is linked dynamically, and its loader is unknown.
     Other(PathBuf),
 }
 
@@ -103,7 +103,7 @@ impl Program {
     }
 }
 
-/// The file of a command name, as execvp(3) finds it.
+/// The executable file that execvp(3) would find for a command name.
 fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let absent = || ProgramError::Absent(name.to_string_lossy().into_owned());
     if name.as_bytes().contains(&b'/') {

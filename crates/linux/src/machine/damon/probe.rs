@@ -54,7 +54,7 @@ const FILTERS: [&str; 8] =
 /// The folders of filters since Linux 6.15.
 const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 
-/// The folder of filters before Linux 6.15. It is deprecated since 7.2.
+/// The folder of filters before Linux 6.15. The folder is deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
 /// The features of DAMON in a kernel.
@@ -75,21 +75,22 @@ pub struct Probed {
     pub filters: Vec<String>,
     /// True when DAMON can tune its intervals itself.
     pub interval_goal: bool,
-    /// True when filters are in two folders by the layer that applies them, `core_filters` and
-    /// `ops_filters`.
+    /// True when filters are in two folders, `core_filters` and `ops_filters`, according to the
+    /// layer of DAMON that applies them.
     pub split_filters: bool,
-    /// True when a thread updates its statistics periodically: it has the file `refresh_ms`.
+    /// True when a thread can update its statistics periodically: the thread has the file
+    /// `refresh_ms`.
     pub refresh: bool,
-    /// True when one process can be dropped while the other processes stay monitored: a target has
-    /// the file `obsolete_target`.
+    /// True when one process can be dropped while the other processes stay monitored: a monitoring
+    /// target has the file `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
     /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
-    /// that cannot be probed. They are taken from `docs/kernels.md`, which tests check against
-    /// running kernels. For releases that are not in this document, the features are taken from the
-    /// kernel's announcements. `None` before 6.11, whose DAMON does not migrate pages.
+    /// that cannot be probed. The features are taken from `docs/kernels.md`, which tests check
+    /// against running kernels. For releases that are not in this document, they are taken from the
+    /// announcements of the kernel. `None` before 6.11, whose DAMON does not migrate pages.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);

@@ -135,10 +135,11 @@ impl ActuatorKind {
 /// `kernel` is `None` where DAMON's features are not known, because DAMON is missing or another
 /// program holds it.
 ///
-/// `vaddr` is first because it is exact and stops once pages are on their target nodes. For a
-/// control group, `move_pages` comes before DAMON on physical memory, because it is exact too. For
-/// the machine, `move_pages` is last, because the pages of all processes are too many to scan. It
-/// is also last for [`Order::HottestFirst`], because it does not know access counts.
+/// `vaddr` is first because its placement is exact and stops once pages are on their target nodes.
+/// For a control group, `move_pages` comes before DAMON on physical memory, because its placement
+/// is exact too. For the machine, `move_pages` is last, because the pages of all processes are too
+/// many to scan. For [`Order::HottestFirst`], `move_pages` is last too, because it does not know
+/// access counts.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let kinds = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {

@@ -216,9 +216,9 @@ impl Scheme {
             out.add(format!("{goals}/0/target_metric"), ELIGIBLE);
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
-            // Use the tuner that gives the whole quota until the goal is reached, and 0 from then
-            // on. The other tuner starts with a page and doubles the quota, so it takes a minute to
-            // become effective.
+            // Use the tuner `temporal`, which gives the whole quota until the goal is reached, and
+            // 0 from then on. The tuner `consist` starts with a page and doubles the quota, so the
+            // quota takes a minute to become effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -266,7 +266,8 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Writes the type of this filter and the pages that it selects to the folder `filter`.
+    /// Writes the type of this filter, and the pages that the filter selects, to the folder
+    /// `filter`.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",

@@ -38,8 +38,8 @@ const LEAST_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 
-/// The state of the demotion from one node. It has hysteresis: the threshold of free memory at
-/// which demotion ends is above the threshold at which it begins.
+/// The state of the demotion from one node. The demotion has hysteresis: it ends at a larger amount
+/// of free memory than the amount at which it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guard {
     /// Bytes to be freed; `None` while demotion is off.
@@ -83,8 +83,8 @@ impl Guards {
         Ok(())
     }
 
-    /// For each demotion, its source node and its scheme. The scheme matches no region while this
-    /// demotion is off.
+    /// For each demotion, its source node and its scheme. While a demotion is off, its scheme
+    /// matches no region.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {

@@ -71,8 +71,8 @@ impl<'a> Kdamond<'a> {
         !self.settings.is_empty()
     }
 
-    /// True while the DAMON thread runs; it ends when the last monitored process has ended. On a
-    /// captured machine, true after a set-up.
+    /// True while the DAMON thread runs. The thread ends when the last monitored process has ended.
+    /// On a captured machine, true after a set-up.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -158,8 +158,8 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count (`nr_...`) replaces the counted folders by empty folders. Forget what
-            // was written below them, so that their files are written again.
+            // Writing a count (`nr_...`) replaces the counted folders by empty folders. Forget the
+            // texts written below these folders, so that all their files are written again.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -282,8 +282,8 @@ impl<'a> Kdamond<'a> {
         Ok(all)
     }
 
-    /// Stops and removes the DAMON thread, and restores the settings that were changed for it, the
-    /// last change first.
+    /// Stops and removes the DAMON thread, and restores the settings that were changed for the
+    /// thread, the last change first.
     pub fn release(&mut self) {
         self.written.clear();
         self.settings.release();

@@ -20,7 +20,7 @@ struct SharedActuator<'a> {
     setting: Setting<'a>,
     /// All nodes, the fastest first.
     nodes: Vec<u32>,
-    /// The near nodes of each socket, and the goal of the socket once it is set.
+    /// The near nodes of each socket, and the goal of the socket once the goal is set.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     state: ActuatorState,
     /// The last sample of the scope's placement.
@@ -83,8 +83,8 @@ impl SharedActuator<'_> {
 }
 
 impl SharedActuator<'_> {
-    /// The scope's placement. For processes it is the actuator's last sample, if there is one,
-    /// because reading `/proc` and all `numa_maps` again would double the cost.
+    /// The scope's placement. For a scope of processes, the actuator's last sample is used if there
+    /// is one, because reading `/proc` and all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
         let is_slow = setting.scope.is_slow_to_sample();
@@ -98,9 +98,9 @@ impl SharedActuator<'_> {
     }
 }
 
-/// For each socket, the share of the scope's pages that are near it, 0 to 1. Without pages, the
-/// shares are equal. The pages on a node near several sockets are divided evenly among these
-/// sockets.
+/// For each socket, the fraction of the scope's pages that are on nodes near the socket. Without
+/// pages, the fractions are equal. The pages on a node near several sockets are divided evenly
+/// among these sockets.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();

@@ -47,7 +47,7 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// An actuator for the processes of a scope. It is idle until a goal is set and
+    /// An actuator for the processes of a scope. No page migrates before a goal is set and
     /// [`Actuator::update`] is called.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {

@@ -30,8 +30,8 @@ use std::{collections::BTreeMap, ops::Range};
 /// The file with the zones of each node and their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms. It is two aggregations, so that the moves of one window are
-/// visible in the next window.
+/// The length of a quota window, ms: two aggregations, so that the moves of one window are visible
+/// in the next window.
 const RESET_MS: u64 = 2000;
 
 /// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.
@@ -76,8 +76,8 @@ impl<'a> Physical<'a> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let inputs =
             ContextInputs { setting, has_goal: *has_goal, goal, ranges, guards, push: *push };
-        // The kernel refuses a context with a control group that has been removed. The context is
-        // then built again without the group.
+        // The kernel refuses a context with a control group that has been removed. `apply` then
+        // builds the context again, without the group.
         kdamond.apply(&mut || Ok(Some(inputs.context()?)))
     }
 
@@ -114,8 +114,8 @@ struct ContextInputs<'w, 'a> {
 }
 
 impl ContextInputs<'_, '_> {
-    /// The filters of a scheme that takes pages from the node `from`: they exclude other nodes,
-    /// file pages, protected groups, and groups outside the scope.
+    /// The filters of a scheme that takes pages from the node `from`. They exclude the pages of
+    /// other nodes, pages of files, protected groups, and groups outside the scope.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();

@@ -163,8 +163,8 @@ impl QuotaController {
     }
 
     /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
-    /// no attempt was made. If the destination is full, pages land on another node. They count as
-    /// migrated, because a larger quota would not help.
+    /// no attempt was made. Pages that land on a node other than the destination, because the
+    /// destination is full, count as migrated: a larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {
@@ -308,8 +308,9 @@ mod tests {
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         assert_eq!(push.age_min, COLD_AGE);
-        // At the goal, pages are exchanged. The direction reverses if no page moves, even if there
-        // are attempts: `vaddr` also tries pages that are on the destination already.
+        // At the goal, the two nodes exchange pages. The direction of the exchange reverses if no
+        // page moves, even if pages are tried: `vaddr` also tries pages that are on the destination
+        // already.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };

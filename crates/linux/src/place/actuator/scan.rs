@@ -51,8 +51,8 @@ impl Scan {
         self.next.is_none_or(|next| Instant::now() >= next)
     }
 
-    /// Compares the processes of a scope with the steered processes `known`. A process joins if the
-    /// last scan found it too, and the process has at least `least_bytes` of memory.
+    /// Compares the processes of a scope with the steered processes `known`. A new process joins if
+    /// the last scan found it too, and if it has at least `least_bytes` bytes of memory.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

@@ -9,8 +9,8 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True after NUMA balancing was reported as on, until NUMA balancing is off again: it is
-    /// reported only once.
+    /// True from the report that NUMA balancing is on until NUMA balancing is off again, so that it
+    /// is reported only once.
     is_held: bool,
 }
 
@@ -50,8 +50,8 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Reports once that NUMA balancing is on. Either disabling it is not permitted, or another
-    /// program has enabled it again.
+    /// Reports once that NUMA balancing is on. The cause is that disabling it is not permitted, or
+    /// that another program has enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {
@@ -72,7 +72,8 @@ impl<'a> SettingsGuard<'a> {
     pub(super) fn release(&mut self) {
         let paths = std::mem::take(&mut self.paths);
         if self.setting.root.is_live() {
-            // The journal keeps failed changes, and reports the outcome when it is closed.
+            // Ignore failures here: the journal keeps failed changes, and reports the outcome when
+            // it is closed.
             let _ = self.setting.journal.borrow_mut().release(&paths);
         }
     }

@@ -325,8 +325,9 @@ mod tests {
         }
     }
 
-    /// A hundred pages have the ratio exactly, and the 64 huge pages of 128 MiB have it within six
-    /// percentage points, at any start address. With a larger weight a node loses no page.
+    /// A hundred pages have the ratio exactly. The 64 huge pages of 128 MiB have the ratio within
+    /// six percentage points, at any start address. A node that gets a larger weight keeps all its
+    /// pages.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

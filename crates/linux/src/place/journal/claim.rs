@@ -14,7 +14,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// The pages that a process steers, and the pages that it does not touch.
+/// The pages that a process steers (`scope`), except the pages that it must not touch
+/// (`protected`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -22,7 +23,7 @@ pub struct Claim {
     protected: Vec<ClaimedScope>,
 }
 
-/// A [`Scope`] as the journal records it.
+/// A [`Scope`] in the form in which the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ClaimedScope {
@@ -111,7 +112,7 @@ impl ClaimedScope {
     }
 }
 
-/// True when the control group `group` is `of` or a descendant of it.
+/// True when the control group `group` is the group `of` or one of its descendants.
 fn is_below(group: &str, of: &str) -> bool {
     let parts = |name: &'_ str| -> Vec<String> {
         name.split('/').filter(|part| !part.is_empty()).map(String::from).collect()

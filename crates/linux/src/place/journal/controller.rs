@@ -14,8 +14,8 @@ use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The folders where distributions mount control groups of version 2: the first if there is no
-/// version 1, the second if version 1 is mounted too.
+/// The folders where distributions mount control groups of version 2. The second folder is used if
+/// version 1 is mounted too.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// Files with limits and protections of a group, each with its value in a new group.

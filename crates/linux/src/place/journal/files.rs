@@ -27,8 +27,8 @@ const ASIDE: &str = ".damaged";
 /// Maximum size of a journal, bytes. On a machine with 256 nodes a journal has some 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The mode of the folder of the journals. All users may enter it, because the daemon's socket and
-/// files are in it too.
+/// The mode of the folder of the journals. All users may enter the folder, because the daemon's
+/// socket and files are in it too.
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
@@ -150,8 +150,8 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // A new lock file is accessible to this user only, so no other user can open it and hold its
-    // lock.
+    // A new lock file is accessible to this user only. Otherwise another user could open the file
+    // and hold its lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))
@@ -168,8 +168,8 @@ fn create_folder(root: &Root) -> io::Result<()> {
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// Opens the folder of the journals, and checks that no other user can write to it; `None` when it
-/// does not exist.
+/// Opens the folder of the journals, and checks that no other user can write to the folder; `None`
+/// when the folder does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

@@ -25,7 +25,7 @@ pub(super) struct Area {
     pub(super) is_shared: bool,
 }
 
-/// Facts about a mapping that only `smaps` has. The function [`extents`] returns a map of them.
+/// Facts about a mapping that only `smaps` has.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,

@@ -16,7 +16,7 @@ pub(super) const PAGE: u64 = 4096;
 /// The behaviour of a page under migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The page migrates.
+    /// The page migrates at the first attempt.
     Free,
     /// The page cannot be isolated from its LRU list in this many attempts, and then migrates.
     Busy(u32),
@@ -44,8 +44,8 @@ pub(super) struct Fake {
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
-    /// True when each named process is migrated independently of the others, without its
-    /// descendants.
+    /// True when each named process is migrated independently of the other named processes, without
+    /// its descendants.
     pub(super) alone: bool,
     /// IDs of the processes of other users, whose pages must not be migrated.
     pub(super) foreign: BTreeSet<u32>,

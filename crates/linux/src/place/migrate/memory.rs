@@ -37,9 +37,9 @@ pub(super) trait Memory {
     /// for a missing process.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when each named process is migrated independently of the others. Its descendants are
-    /// then not migrated. If a named process has ended or is refused, the others are still
-    /// migrated.
+    /// True when each named process is migrated independently of the other named processes.
+    /// Descendants of named processes are then not migrated. If a named process has ended or is
+    /// refused, the other named processes are still migrated.
     fn is_alone(&self) -> bool;
 
     /// A process; `None` when it does not exist.
@@ -89,10 +89,10 @@ pub(super) struct Live {
     huge_bytes: u64,
     start: Instant,
     /// The ID of the process whose pagemap was opened last, and the file of this pagemap. The file
-    /// is `None` if it cannot be opened.
+    /// is `None` if the pagemap cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
-    /// True when each named process is migrated independently of the others, without its
-    /// descendants.
+    /// True when each named process is migrated independently of the other named processes, without
+    /// its descendants.
     pub(super) alone: bool,
 }
 
@@ -196,8 +196,8 @@ impl Memory for Live {
     ) {
         let step = self.page_bytes;
         let entries = self.entries(pid, &addresses);
-        // A page of hugetlbfs has an entry for each base page in it. Keep only the first of these
-        // entries.
+        // `pagemap` has an entry for each base page, so a page of hugetlbfs has several entries.
+        // Keep only its first entry.
         let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
         match entries {
             Some(entries) => {

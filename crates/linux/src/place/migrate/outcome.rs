@@ -150,7 +150,7 @@ pub enum RefusalReason {
     },
     #[error(transparent)]
     Read(RootError),
-    /// Another failure of `move_pages`.
+    /// `move_pages` failed for another reason.
     #[error("its pages cannot be moved: {0}")]
     System(io::Error),
 }

@@ -103,14 +103,14 @@ pub struct Unit {
     pub location: PageLocation,
 }
 
-/// The location of a unit.
+/// The location of a unit, and whether the unit can migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLocation {
-    /// Not resident: never touched, or swapped out.
+    /// The unit is not resident: never touched, or swapped out.
     NotResident,
-    /// On this node.
+    /// The unit is on this node.
     OnNode(u32),
-    /// On this node, and migrating the unit has failed.
+    /// The unit is on this node, and an attempt to migrate it has failed.
     Unmovable(u32),
 }
 
@@ -144,8 +144,8 @@ pub struct Planner {
     page_bytes: u64,
     /// The target's nodes, followed by other nodes on which pages were found.
     nodes: Vec<u32>,
-    /// The sequence of nodes in proportion to the weights, at its beginning. `turns` begins with
-    /// copies of it.
+    /// The sequence of nodes in proportion to the weights, at its beginning. `turns` gets a copy
+    /// for each size of units.
     fresh: Sequence,
     /// For each size of units, in base pages, the sequence of nodes at its present position. Each
     /// size has a sequence of its own: otherwise the remainder of a huge page would be made up by
@@ -210,8 +210,8 @@ impl Planner {
         plan
     }
 
-    /// Plans a window. `indices` select its units from `units`; all of them are resident and `size`
-    /// pages long.
+    /// Plans the moves of a window. `indices` select the units of the window from `units`. All
+    /// these units are resident and have `size` base pages.
     fn window(&mut self, units: &[Unit], size: u32, indices: &[usize], plan: &mut Plan) {
         let mut parts = self.parts(units, indices);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
@@ -276,8 +276,8 @@ impl Planner {
         parts
     }
 
-    /// The index of a node in `nodes`, or the length of `nodes` if the node is not in it. A linear
-    /// search suffices, because `nodes` is short.
+    /// The index of a node in `nodes`. For a node that is not in `nodes`, returns the length of
+    /// `nodes`. A linear search suffices, because `nodes` is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

@@ -38,9 +38,9 @@ impl Sequence {
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // A member is eligible as soon as its share of all turns so far, the next turn included,
-        // exceeds the turns that it has had. Its deadline is the turn at which its share is one
-        // turn more than it has had.
+        // `had` is the number of turns that a member has had. A member is eligible as soon as its
+        // share of all turns so far, the next turn included, exceeds `had`. The deadline of the
+        // member is the turn at which its share reaches `had + 1`.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)
@@ -88,7 +88,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any number of turns, no member has had one turn too many or too few.
+        /// After any number of turns, the turns of each member differ from its exact share by less
+        /// than one turn.
         #[test]
         fn shares_are_kept(weights in weights()) {
             let sum: u64 = weights.iter().sum();

@@ -400,8 +400,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 area.unit_pages = unit_pages;
                 self.memo.learned.insert(area.addresses.start, unit_pages);
             }
-            // Exclude a folio that is only partly resident. Its pages would be planned one by one,
-            // but each move takes all of them along, so the pages would migrate back and forth.
+            // Exclude a folio that is only partly resident. The planner would treat its pages one
+            // by one, but each move migrates all of them, so the pages would migrate back and
+            // forth.
             let unit_pages = u64::from(area.unit_pages);
             let block = batch.block_around(at, unit_pages * area.page_bytes);
             if (block.len() as u64) < unit_pages && !self.memo.stuck.contains_key(&page.address) {
@@ -472,8 +473,8 @@ fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
         _ if status == NOT_TRIED && is_full => None,
-        // The page is in use, or the kernel did not try it: `checked_neg` of `NOT_TRIED`, which is
-        // `i32::MIN`, is `None`.
+        // The page is in use, or the kernel did not try it. In the second case the status is
+        // `NOT_TRIED` (`i32::MIN`), for which `checked_neg` returns `None`.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,
