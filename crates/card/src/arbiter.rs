@@ -38,8 +38,8 @@ impl Arbiter {
     }
 
     /// Chooses the next queue with commands. Returns the index of the queue, and the number of
-    /// commands to take from it, at most `burst` (the arbitration burst). `pending` returns the
-    /// number of commands that wait in the queue of an index.
+    /// commands to take from the queue, at most `burst` (the arbitration burst). `pending` takes
+    /// the index of a queue, and returns the number of commands that wait in that queue.
     #[inline]
     pub(crate) fn next(
         &mut self,

@@ -44,7 +44,7 @@ pub struct CapacitorSpec {
     pub life_celsius: f64,
     /// Temperature of the capacitor in use, degrees Celsius.
     pub celsius: f64,
-    /// Age of the capacitor at which it must still deliver the energy of a save, years.
+    /// Age at which the capacitor must still deliver the energy of a save, years.
     pub years: f64,
     /// Leakage current, A.
     pub leakage_a: f64,

@@ -124,10 +124,10 @@ pub struct ControllerSpec {
 /// The moment from which a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// Once the byte is in DRAM, because a power failure saves the DRAM to NAND on the energy of
-    /// the capacitor.
+    /// A written byte survives once it is in DRAM, because a power failure saves the DRAM to NAND
+    /// on the energy of the capacitor.
     Save,
-    /// Once the byte is in STT-MRAM and the precharge of its row is complete.
+    /// A written byte survives once it is in STT-MRAM and the precharge of its row is complete.
     Precharge,
 }
 

@@ -49,7 +49,7 @@ struct Clock {
 
 impl Clock {
     fn new(device: &Device) -> Self {
-        // A clock of DDR memory has two transfers, so it takes 2e12 / `kilotransfers` fs.
+        // Two transfers of DDR memory take one clock, so a clock takes 2e12 / `kilotransfers` fs.
         let rate = u128::from(device.kilotransfers);
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }

@@ -45,9 +45,10 @@ use history::{Entry, Piece, damage_of_block};
 pub enum Survival {
     /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
     Buffered,
-    /// Data survive once the row that contains them has been precharged. The controller works for
-    /// `hold_up` femtoseconds after the failure. In this time it completes the pieces that are
-    /// partly in the memory and begins no others, so data that are only in its buffers are lost.
+    /// Data survive once the row that contains them has been precharged. After the failure, the
+    /// controller works for `hold_up` femtoseconds. In this time it completes the pieces that are
+    /// partly in the memory, and begins no other pieces. Data that are only in the controller's
+    /// buffers are lost.
     Precharged {
         /// Time from the power failure to the stop of the controller, fs.
         hold_up: u64,

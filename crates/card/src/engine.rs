@@ -250,7 +250,8 @@ pub struct Engine {
     /// Commands whose DMA engines have chunks left to request, in round robin. The first queue has
     /// reads and writes of zeroes, which need no read tags; the second has writes.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` that had priority last; the other index has priority next.
+    /// The index in `active` that had priority last. The other of the two indices has priority
+    /// next.
     turn: usize,
     buffers: Pool,
     tags: Pool,

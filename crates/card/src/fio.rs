@@ -297,8 +297,8 @@ pub fn percentage(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a percentage", 0..=100)
 }
 
-/// Checks the value of fio's `direct`. It must be true, because I/O through the page cache is not
-/// modelled.
+/// Checks the value of fio's `direct`. The value must be true, because I/O through the page cache
+/// is not modelled.
 ///
 /// # Errors
 /// When `text` is 0, or not a Boolean value.
@@ -310,8 +310,8 @@ pub fn direct(text: &str) -> Result<(), ValueError> {
     Err(ValueError::new(problem.into(), "1, or leave the option out".into()))
 }
 
-/// Checks the I/O engine `text`. Returns its name if it waits for each request, and `None` if it is
-/// asynchronous.
+/// Checks the name `text` of an I/O engine. Returns the name if the engine waits for each request,
+/// and `None` if the engine is asynchronous.
 fn engine(text: &str) -> Result<Option<&'static str>, ValueError> {
     if ASYNCHRONOUS.contains(&text) {
         return Ok(None);

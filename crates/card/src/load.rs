@@ -39,8 +39,8 @@ pub enum Access {
 }
 
 impl Access {
-    /// All variants with their names in fio. `readwrite` is an alias of `rw`. It comes after `rw`,
-    /// so that [`Self::name`] returns `rw`.
+    /// All variants with their names in fio. The alias `readwrite` comes after `rw`, so that
+    /// [`Self::name`] returns `rw`.
     pub const ALL: [(&'static str, Self); 7] = [
         ("read", Self::Read),
         ("write", Self::Write),
@@ -121,9 +121,10 @@ impl Default for Group {
 /// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// `runtime`: this time after the end of the ramp time, fs.
+    /// The run ends this time after the end of the ramp time (fio's `runtime`), fs.
     Time(u64),
-    /// When this number of I/Os, summed over all groups, has completed after the ramp time.
+    /// The run ends when this number of I/Os, summed over all groups, has completed after the ramp
+    /// time.
     Ios(u64),
 }
 

@@ -73,7 +73,7 @@ pub struct MemoryLoad {
     /// Bytes of an access: a power of two from 8 to 4096.
     pub bytes: u32,
     /// The number of accesses, loads and stores together, that each thread keeps outstanding. In a
-    /// processor they occupy load buffers and write-combining buffers.
+    /// processor, outstanding accesses occupy load buffers and write-combining buffers.
     pub outstanding: u32,
     /// The number of threads of the processor, or of DMA streams of the peer.
     pub threads: u32,

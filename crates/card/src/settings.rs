@@ -34,7 +34,8 @@ pub enum Arbitration {
     /// Round robin over all queues.
     #[default]
     RoundRobin,
-    /// Urgent queues first; then weighted round robin over three classes, round robin within each.
+    /// Urgent queues come first. Then weighted round robin applies among three classes, and round
+    /// robin within each class.
     Weighted {
         /// The class of each queue; a queue without an entry is of medium priority.
         priorities: Vec<Priority>,

@@ -212,8 +212,8 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // A price per GB is shown only if the price of every item is known. Otherwise it would be
-        // too low.
+        // Show a price per GB only if the price of every item is known. Otherwise the price per GB
+        // would be too low.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -89,9 +89,9 @@ pub const fn stt_mram_currents() -> Currents {
 }
 
 impl CardEnergy {
-    /// A card with `channels` channels of this module. A module without currents gets those of
-    /// [`stt_mram_currents`]. `command_fs` is the time of a core for a command and its completion.
-    /// Each access of `segment_bytes` activates one row.
+    /// A card with `channels` channels, each with this module. If the module has no currents,
+    /// [`stt_mram_currents`] are used. `command_fs` is the time of a core for a command and its
+    /// completion, fs. Each access of `segment_bytes` bytes activates one row.
     pub fn new(
         spec: &EnergySpec,
         device: &Device,
@@ -150,7 +150,7 @@ impl CardEnergy {
     }
 }
 
-/// The time for which energies are computed, in clocks of the host. It must be longer than any row
+/// The time for which energies are computed, in clocks of the host (`CLOCKS`): longer than any row
 /// cycle.
 const CLOCKS: u64 = 1 << 16;
 

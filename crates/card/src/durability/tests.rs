@@ -213,8 +213,8 @@ fn naive(
 }
 
 proptest! {
-    /// At every moment, the damage that the timeline reports is the damage by the definitions of
-    /// lost and torn.
+    /// At every moment, the timeline reports the same damage as [`naive`], which follows the
+    /// definitions of lost and torn.
     #[test]
     fn all_moments_agree_with_the_definitions((plans, flushes, hold_up) in plans()) {
         let survival = hold_up

@@ -55,7 +55,7 @@ impl Engine {
         let sent = self.up.send(start, bytes, requests);
         self.down.answer(self.now, requests, &self.packets);
         let read = sent + link.delay_fs + self.card.host.memory_read_fs;
-        // The root complex returns the credits when it has read the data.
+        // The root complex returns the credits when it has read the data from host memory.
         self.credits[2].give(read + link.delay_fs, requests);
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }

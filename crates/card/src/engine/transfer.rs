@@ -89,8 +89,8 @@ impl Engine {
     }
 
     /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for
-    /// the whole burst are free. Reads and writes alternate in priority: a kind keeps its priority
-    /// until it gets a burst, since otherwise the other kind could take every buffer.
+    /// the whole burst are free. Reads and writes alternate in priority. A direction keeps its
+    /// priority until it gets a burst; otherwise the opposite direction could take every buffer.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -119,8 +119,8 @@ impl Engine {
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // When data of a write arrive, `data_arrived` gives a tag back and calls
-                // `request_data` again.
+                // Give up for now. When data of a write arrive, `data_arrived` gives a tag back and
+                // calls `request_data` again.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -314,8 +314,8 @@ impl Engine {
         }
     }
 
-    /// Sends `bytes` bytes of a read to the host. The data are in a buffer, and ECC has checked
-    /// them.
+    /// Sends `bytes` bytes of a read to the host. The data are in a buffer, and ECC has checked the
+    /// data.
     pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let packets = self.packets.writes(bytes);
         let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;

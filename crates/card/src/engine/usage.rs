@@ -24,8 +24,8 @@ pub struct Usage {
     pub memory: RowCounts,
 }
 
-/// For each component, the fraction of a span of time for which it was busy, and the fraction for
-/// which requests waited for one of its units, 0 to 1.
+/// For each component, two fractions of a span of time, 0 to 1: the fraction for which the
+/// component was busy, and the fraction for which requests waited for one of its units.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Utilisation {
     busy: [f64; Component::ALL.len()],

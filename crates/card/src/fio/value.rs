@@ -149,8 +149,8 @@ pub fn access(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-/// Reads a time, and returns it in ns. The text is a whole number with a unit; without a unit it is
-/// in seconds.
+/// Reads a time, and returns it in ns. The text is a whole number with a unit. A number without a
+/// unit is in seconds.
 ///
 /// # Errors
 /// When `text` is not a time, or longer than an hour.

@@ -9,8 +9,8 @@ use rand_pcg::{
 /// neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
-/// Advances `seed` and returns it as the seed of the next thread. The advance is a step of a linear
-/// congruential generator (Knuth, MMIX).
+/// Advances `seed` by a step of a linear congruential generator (Knuth, MMIX), and returns it as
+/// the seed of the next thread.
 pub(crate) fn next_seed(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
     *seed
@@ -19,7 +19,7 @@ pub(crate) fn next_seed(seed: &mut u64) -> u64 {
 /// The rule by which a sequence of block indices goes on.
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
-    /// All blocks, one after the other.
+    /// Blocks in the order of their indices.
     Sequential,
     /// Uniformly random blocks, with repetition.
     Random,
@@ -77,8 +77,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The addresses of `count` blocks: in random order, or one after the other. In random order,
-    /// `repeats` allows a block to be used twice before all are used once.
+    /// The sequence of `count` blocks in random order or in the order of their indices. In random
+    /// order, `repeats` allows a block to be used twice before all blocks are used once.
     pub(crate) fn new(random_order: bool, repeats: bool, count: u64, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let blocks = match (random_order, repeats) {

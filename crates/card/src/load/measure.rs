@@ -147,7 +147,8 @@ impl DirectionResult {
 pub enum Bound {
     /// The component that is saturated.
     Component(Component),
-    /// The latency: with more outstanding I/Os, there would be more I/Os per second.
+    /// The latency limits the rate: with more outstanding I/Os, there would be more I/Os per
+    /// second.
     Depth,
     /// The rate that the load sets (`rate_iops`).
     Rate,

@@ -24,7 +24,7 @@ struct Thread {
     force_unit_access: bool,
     /// The time between two I/Os, fs; `None` without a rate.
     interval: Option<u64>,
-    /// With a rate: the time of the next I/O, fs.
+    /// For a thread with a rate, the time of its next I/O, fs.
     due: u64,
     /// The tags of the thread that no outstanding I/O uses.
     idle: Vec<u32>,

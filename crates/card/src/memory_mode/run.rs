@@ -272,8 +272,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(ISSUED, now, number as u64);
     }
 
-    /// The counters at the time `at`, fs. They are 0 for processors, cores, DMA engines, buffers
-    /// and read tags, which accesses do not use.
+    /// The counters at the time `at`, fs. The counters of processors, cores, DMA engines, buffers
+    /// and read tags are 0, because loads and stores do not use these components.
     fn usage(&self, at: u64) -> Usage {
         let busy = |component| match component {
             Component::LinkUp => self.up.busy,

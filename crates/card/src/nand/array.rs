@@ -90,7 +90,7 @@ pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -
     if probability >= 1.0 {
         return (0..count).collect();
     }
-    // The distance to the next occurrence has a geometric distribution, so it is drawn directly.
+    // Draw the distance to the next occurrence, which has a geometric distribution.
     let scale = 1.0 / libm::log1p(-probability);
     let mut found = vec![];
     let mut at = 0_u64;

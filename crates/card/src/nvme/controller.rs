@@ -117,7 +117,7 @@ impl NvmeController {
         self.resets
     }
 
-    /// True if the controller has failed (`CSTS.CFS`), so that the host must reset it.
+    /// True if the controller has failed (`CSTS.CFS`). The host must then reset the controller.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.registers.status & registers::FATAL != 0
@@ -263,8 +263,8 @@ impl NvmeController {
         match written {
             None => self.raise(EventKind::InvalidDoorbellRegister, attached),
             Some(Err(_)) => self.raise(EventKind::InvalidDoorbellValue, attached),
-            // The host rang the doorbell of a completion queue: it has freed entries, so waiting
-            // completions can be written.
+            // The host rang the doorbell of a completion queue: entries of the queue are free, so
+            // waiting completions can be written.
             Some(Ok(())) if number % 2 == 1 => self.post(queue as u16, attached),
             Some(Ok(())) => {}
         }
@@ -295,7 +295,7 @@ impl NvmeController {
     }
 
     /// Fetches commands in the order of arbitration, and returns the first valid I/O command. Admin
-    /// commands before it are executed, and invalid commands before it are completed with an error.
+    /// commands that come earlier are executed, and invalid commands are completed with an error.
     pub fn fetch(&mut self, attached: &mut Attachments<'_>) -> Option<IoCommand> {
         while self.is_ready() {
             let queue = self.next_to_fetch()?;

@@ -40,8 +40,8 @@ pub struct NvmeSettings {
     pub subsystem_vendor: u16,
     /// Model number, 1 to 40 printable ASCII characters.
     pub model: String,
-    /// Serial number, 1 to 20 printable ASCII characters. The subsystem's NQN contains it, so each
-    /// device of a host needs a serial number of its own.
+    /// Serial number, 1 to 20 printable ASCII characters. The NQN of the subsystem contains the
+    /// serial number, so each device of a host needs a different one.
     pub serial: String,
     /// Firmware revision, 1 to 8 printable ASCII characters.
     pub firmware: String,

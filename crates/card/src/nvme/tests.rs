@@ -107,7 +107,8 @@ struct Driver {
     controller: NvmeController,
     host: Host,
     contents: Counting,
-    /// For each queue: tail of the submission queue, head of the completion queue, expected phase.
+    /// For each queue: the tail of the submission queue, the head of the completion queue, and the
+    /// expected phase bit.
     queues: [(u32, u32, bool); 2],
     identifier: u16,
 }

@@ -64,7 +64,7 @@ impl SaveEnergy {
 pub enum RestoreState {
     /// The restore found all pages of the memory.
     Complete,
-    /// The restore found a part of the pages, and reports the others.
+    /// The restore found a part of the pages, and reports the missing pages.
     Partial,
     /// The restore found no page of the memory.
     Nothing,

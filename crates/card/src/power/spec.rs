@@ -5,11 +5,11 @@ use crate::{capacitor::CapacitorSpec, durability::Survival, nand::NandSpec};
 /// The order in which a save programs the pages of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SaveOrder {
-    /// All pages in the order of addresses.
+    /// The save programs all pages in the order of addresses.
     #[default]
     Address,
-    /// First the pages written since the last restore, then the other pages; each part in the order
-    /// of addresses.
+    /// The save first programs the pages written since the last restore, then the other pages. Each
+    /// of the two parts is in the order of addresses.
     DirtyFirst,
 }
 

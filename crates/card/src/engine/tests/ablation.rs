@@ -1,4 +1,5 @@
-//! Checks `bound_by`: the throughput rises if the component that it names has no limit.
+//! Checks that `bound_by` names the bottleneck: without the limit of this component, the throughput
+//! rises.
 
 use super::*;
 use crate::load::Bound;

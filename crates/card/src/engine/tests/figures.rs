@@ -14,8 +14,8 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
-    // For every two packets of the other direction, the link carries an ACK and an UpdateFC of 8
-    // bytes each. This makes 8 bytes for a packet.
+    // For every two packets of the opposite direction, the link carries an ACK and an UpdateFC of 8
+    // bytes each. On average this is 8 bytes for each packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
         // To the card: data, the command (one read fetches several, which share a header), and a
