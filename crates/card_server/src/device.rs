@@ -70,7 +70,7 @@ pub struct Device {
     controller: NvmeController,
     contents: WriteBack,
     memory: GuestMemory,
-    /// Decides when commands complete. If it is `None`, commands complete at once.
+    /// Decides when commands complete. Without a pacer, commands complete at once.
     pacer: Option<Pacer>,
     /// Number of resets of the controller when the pacer was last reset.
     resets: u64,

@@ -41,8 +41,8 @@ pub fn socket_of(card: &Path) -> PathBuf {
 /// The answer to a report of the guest's time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The guest's time at which the plugin must report the time again; `None` if it must report
-    /// only after the next doorbell.
+    /// The guest's time at which the plugin must report the time again; `None` if the next report
+    /// is due only after the next doorbell.
     pub(crate) next: Option<Duration>,
     /// MSI-X vectors to raise.
     pub(crate) vectors: Vec<u16>,

@@ -79,7 +79,7 @@ impl Time {
     }
 }
 
-/// The engine, and the commands that it has not completed.
+/// The engine, and the commands that the engine has not completed.
 pub(crate) struct Pacer {
     card: Card,
     settings: Settings,

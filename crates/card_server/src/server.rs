@@ -38,9 +38,9 @@ use crate::{
 /// The storage of the card's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// In memory: lost when the server ends.
+    /// Contents are in memory, and are lost when the server ends.
     Memory,
-    /// In a sparse file of the size of the card.
+    /// Contents are in a sparse file of the size of the card.
     File(PathBuf),
 }
 
