@@ -26,14 +26,14 @@ pub struct Capability {
 /// The state of a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Available; the text says what provides the capability.
+    /// The capability is available. The text names its provider.
     Present(String),
     Missing {
         why: String,
         /// Advice to the user.
         remedy: String,
     },
-    /// Not known.
+    /// The status of the capability is not known.
     Unknown {
         /// The reason why the status is unknown.
         why: String,

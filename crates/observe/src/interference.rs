@@ -18,7 +18,7 @@ pub struct CpuCounters {
     pub own: u64,
     /// Time that the hypervisor took.
     pub stolen: u64,
-    /// The frequency of each CPU, kHz; empty if the kernel does not report it.
+    /// The frequency of each CPU, kHz; empty if the kernel reports no frequencies.
     pub frequencies_khz: Vec<u64>,
 }
 

@@ -29,8 +29,8 @@ struct Zone {
 }
 
 impl Meter {
-    /// The meters below `root` that this user may read; `None` where there are none. (Since Linux
-    /// 5.10 only root may read them, because the counters are a side channel, CVE-2020-8694.)
+    /// The meters below `root` that this user may read; `None` if there are no such meters. (Since
+    /// Linux 5.10 only root may read the meters, because they are a side channel, CVE-2020-8694.)
     ///
     /// # Errors
     /// When an existing meter cannot be read for another reason, or is not a number.
@@ -92,7 +92,7 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
     let mut found = vec![];
     for name in root.names(ZONES)? {
         let path = format!("{ZONES}/{name}");
-        // The zones of `intel-rapl-mmio` are skipped, because they meter the same packages.
+        // Skip the zones of `intel-rapl-mmio`, because they meter the same packages.
         if !name.starts_with("intel-rapl:") {
             continue;
         }

@@ -92,7 +92,7 @@ fn open_event(
     let leader = leader.map_or(-1, |leader| leader.as_raw_fd());
     let flags = libc::c_ulong::from(bindings::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: `attr` is a whole and initialised structure that outlives the call, and contains its
-    // own size; the kernel reads it, and writes no more than its `size` field. Counting accesses no
+    // own size. The kernel reads `attr`, and writes at most its `size` field. Counting accesses no
     // memory of this process: there is no buffer and no signal.
     let fd =
         unsafe { perf_event_open_sys::perf_event_open(&raw mut attr, thread, cpu, leader, flags) };

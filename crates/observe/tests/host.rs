@@ -65,7 +65,7 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: IdList::default() }
 }
 
-/// A source whose readings have these spans, one after the other.
+/// A source that returns one reading for each of these spans, in order.
 struct Spans(Vec<Duration>);
 
 impl Source for Spans {

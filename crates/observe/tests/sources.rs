@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A source that returns these readings, one after the other.
+/// A source that returns these readings in order.
 struct Fixed<'a>(std::slice::Iter<'a, Reading>);
 
 impl Source for Fixed<'_> {
@@ -161,8 +161,8 @@ fn programs_are_summed() {
     assert_eq!(reading.traffic[1][0], expected);
     assert!(reading.span > Duration::ZERO);
     assert_eq!(feed.read().unwrap().traffic, nothing(2, 2), "each is read once");
-    // A client closes its connection after a line without a newline. The line still counts, and the
-    // other client continues.
+    // A client closes its connection after a line without a newline. The line is still counted, and
+    // the feed continues to read the second client.
     one.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}").unwrap();
     drop(one);
     until(&feed, |state| state.lines == 4 && state.clients == 1);
@@ -219,11 +219,11 @@ fn lines_may_have_a_time() {
         let bytes: f64 = reading.traffic[0].iter().filter_map(|tier| tier.read_bytes).sum();
         (reading.span, bytes)
     };
-    // The first line counts traffic from an unknown start, so it is ignored; its time stamp may be
-    // earlier than the connection.
+    // The first line covers traffic from an unknown start, so it is not counted. Its time stamp may
+    // be earlier than the connection.
     assert_eq!(read(begun - Duration::from_millis(2)), (Duration::ZERO, 0.0));
     assert_eq!(read(begun + Duration::from_millis(5)), (Duration::from_millis(7), 14.0));
-    // For time stamps in the distant past or future the arrival time is used instead.
+    // Time stamps in the distant past or in the future are replaced by the arrival time.
     assert!(read(Duration::ZERO).0 > Duration::from_millis(20));
     let came = read(begun + Duration::from_secs(1 << 30)).0;
     assert!(came > Duration::ZERO && came < Duration::from_secs(1 << 20), "{came:?}");

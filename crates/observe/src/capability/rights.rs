@@ -1,6 +1,6 @@
-//! The user's rights, as the kernel checks them: `move_pages` requires the right to trace a process
-//! of another user, and `CAP_SYS_NICE` for pages that several processes map (move_pages(2)). Files
-//! in sysfs that belong to root can be written by root, or with `CAP_DAC_OVERRIDE`.
+//! The user's rights, as the kernel checks them. `move_pages` requires the right to trace a process
+//! of another user, and `CAP_SYS_NICE` for pages that several processes map (move_pages(2)). Only
+//! root, or a process with `CAP_DAC_OVERRIDE`, can write to files in sysfs that belong to root.
 
 use interleaf_linux::root::{Root, RootError};
 

@@ -50,8 +50,8 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
-/// NUMA balancing, if it is on. Bit 0 of the sysctl `numa_balancing` switches the migration of
-/// pages to the nodes of their threads, bit 1 the promotion of hot pages to faster tiers.
+/// NUMA balancing, if it is on. In the sysctl `numa_balancing`, bit 0 enables the migration of
+/// pages to the nodes of their threads, and bit 1 the promotion of hot pages to faster tiers.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -132,7 +132,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     Ok(found)
 }
 
-/// Settings that a process of Interleaf changed and could not restore, because it was killed.
+/// Settings that a process of Interleaf changed and could not restore, because the process was
+/// killed.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

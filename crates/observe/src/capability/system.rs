@@ -54,7 +54,7 @@ fn units(root: &Root) -> Result<String, RootError> {
     Ok(found.join(", "))
 }
 
-/// True for a kernel that was built with pressure stall information and does not collect it.
+/// True for a kernel that has pressure stall information built in, but does not collect it.
 fn pressure_off(why: &RootError) -> bool {
     matches!(why, RootError::Read { why, .. } if why.kind() == io::ErrorKind::Unsupported)
 }

@@ -41,8 +41,8 @@ pub(super) struct Group {
     pub(super) last: Raw,
 }
 
-/// A reading of a group: the times for which it was enabled and counted, and the count of each
-/// event.
+/// A reading of a group: the time for which the group was enabled, the time for which it was
+/// counted, and the count of each event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -321,8 +321,8 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Latency is `occupancy_ns` divided by `inserts`. If one of them is unknown, the other is
-        // useless.
+        // Mark both as unknown: latency is `occupancy_ns` divided by `inserts`, so one without the
+        // other is useless.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);

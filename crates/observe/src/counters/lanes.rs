@@ -11,9 +11,9 @@ const UNITS_MAX: usize = 8;
 /// The events of a unit, each with the number of units whose traffic the unit's count represents.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
-/// Assigns the events of one PMU to its units, of which there are `units`. Events without a lane
-/// are counted by all units. Ticks are the exception: only units with an occupancy in cycles count
-/// ticks.
+/// Assigns the events of one PMU to its units; `units` is the number of units. Events without a
+/// lane are counted by all units. Ticks are the exception: only units that count an occupancy in
+/// cycles count ticks.
 pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
     let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
@@ -44,7 +44,7 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     dealt
 }
 
-/// At most [`UNITS_MAX`] of the units, spread evenly over the list.
+/// Returns at most [`UNITS_MAX`] of the units, spread evenly over the list.
 fn spread(units: &[usize]) -> Vec<usize> {
     let count = units.len().min(UNITS_MAX);
     (0..count).map(|at| units[at * units.len() / count]).collect()

@@ -58,7 +58,7 @@ pub struct Event {
     /// The unit mask.
     #[serde(default)]
     pub umask: Option<u64>,
-    /// The extension above the 8 bits of the unit mask.
+    /// The extension of the unit mask: the bits above its lowest 8 bits.
     #[serde(default)]
     pub umask_ext: Option<u64>,
     /// Further fields of the PMU's format.

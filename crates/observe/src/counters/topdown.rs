@@ -159,7 +159,7 @@ fn is_all(quantity: Quantity) -> bool {
     matches!(quantity, Quantity::Slots | Quantity::DispatchSlots)
 }
 
-/// Counters of a command, opened before it starts.
+/// Counters of a command, which are opened before the command starts.
 #[derive(Debug)]
 pub struct Topdown {
     plan: TopdownPlan,
@@ -277,7 +277,7 @@ pub struct CoreSlots {
     pub heavy: Option<f64>,
     /// Discarded slots after a mispredicted branch.
     pub mispredicts: Option<f64>,
-    /// Slots that the front end did not supply while it waited for instructions.
+    /// Slots that the front end left empty while it waited for instructions.
     pub fetch_latency: Option<f64>,
     /// Stalled slots that waited for memory.
     pub memory: Option<f64>,

@@ -1,4 +1,5 @@
-//! Readings against figures calculated by hand, and the kernel's own counters.
+//! Tests of readings, against figures calculated by hand and against the kernel's software
+//! counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

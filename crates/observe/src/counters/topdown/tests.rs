@@ -1,5 +1,5 @@
-//! Slots against figures calculated by hand, plans of made-up machines, and the kernel's own
-//! counters of a command.
+//! Tests of issue slots: figures calculated by hand, plans of made-up machines, and the kernel's
+//! software counters of a command.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
