@@ -63,9 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the decision that the policy would reach in the end. For a
-    /// hill-climbing policy it is not: its advice is the predicted best shares, which the policy
-    /// would find only in later steps.
+    /// True if the advice is the final decision of the policy. For a hill-climbing policy the
+    /// advice is not final: it is the predicted best shares, which the policy would reach only in
+    /// later steps.
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(

@@ -62,8 +62,9 @@ pub struct SteerOptions {
     pub quiet: bool,
 }
 
-/// Runs a command and steers its pages until it ends; a dry run only plans it. `command` is the
-/// command as written to the record. Returns the record, and the end of the command if it ran.
+/// Runs a command and steers its pages until the command ends. A dry run only plans this. `command`
+/// is the command as written to the record. Returns the record, and the exit of the command if the
+/// command ran.
 ///
 /// # Errors
 /// When the pages cannot be steered, or the command cannot be started.

@@ -19,7 +19,7 @@ use interleaf_linux::{
 use interleaf_record::balance::{BalancePlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};
 
-/// Prints the setup of the daemon, and every write to the kernel that it would make.
+/// Prints the setup of the daemon, and every write to the kernel that the daemon would make.
 ///
 /// # Errors
 /// When the machine cannot be read, or its pages cannot be migrated.

@@ -41,7 +41,7 @@ struct Target {
     path: PathBuf,
     outlet: Outlet,
     /// Identity of the file that was written last. When the daemon ends, it removes the target file
-    /// only if the file still has this identity.
+    /// only if the identity is unchanged.
     id: Option<FileId>,
 }
 
@@ -126,7 +126,8 @@ impl<'a> Publisher<'a> {
     /// When periods are missing in the record or on stdout.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
-            // Another daemon may have replaced the file since. That file is kept.
+            // Another daemon may have replaced the target file since. `remove_kept` then keeps the
+            // new file.
             let _ = replace::remove_kept(&path, id);
         }
         self.record.as_ref().map_or(Ok(()), LineFile::missing)?;

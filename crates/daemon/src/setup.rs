@@ -216,8 +216,8 @@ impl Setup {
         }
     }
 
-    /// Chooses the actuator that the configuration requests. For `auto` it is the best actuator
-    /// that the machine supports.
+    /// Chooses the actuator that the configuration requests. `auto` requests the best actuator that
+    /// the machine supports.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.actuator {
