@@ -299,7 +299,7 @@ fn unnamed(folder: &Path) -> io::Result<File> {
     options.read(true).write(true).mode(0o600);
     let file = options.clone().custom_flags(libc::O_TMPFILE | libc::O_DIRECT).open(folder);
     match file.as_ref().map_err(Errno::from_io_error) {
-        // Not every file system supports `O_TMPFILE`.
+        // The file system does not support `O_TMPFILE`: create a named file, and remove its name.
         Err(Some(Errno::OPNOTSUPP | Errno::ISDIR)) => {
             let path = folder.join(format!(".interleaf-{}", std::process::id()));
             let file = options.create_new(true).custom_flags(libc::O_DIRECT).open(&path)?;

@@ -63,8 +63,8 @@ pub struct Ring {
     ring: IoUring,
     /// Entries that did not fit into the submission queue.
     waiting: VecDeque<squeue::Entry>,
-    /// The I/O vectors of each job, keyed by the token of the job. They are kept, because the
-    /// kernel reads them only when it takes the job's entry.
+    /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
+    /// only when it takes the job's entry, so they are kept until then.
     pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }

@@ -34,7 +34,7 @@ const CHECK_INTERVAL: u32 = 4096;
 pub struct Options {
     /// Bytes of a stripe, for a store with several files.
     pub stripe: u64,
-    /// True if a device is used even if it holds data.
+    /// True if a device is used even if the device holds data.
     pub force: bool,
     /// True if threads carry out transfers even if the kernel has `io_uring`.
     pub threads: bool,
@@ -263,7 +263,7 @@ impl FileStore {
     }
 
     /// Handles the engine's result for the part with index `at` in `parts`. Returns the transfer if
-    /// it is finished.
+    /// all its parts are done.
     fn on_result(&mut self, at: u64, result: Result<usize, Errno>) -> Option<Completed> {
         let part = self.parts.get_mut(at as usize)?.as_mut()?;
         let next = match &mut part.tried {
@@ -324,8 +324,8 @@ impl FileStore {
         }
     }
 
-    /// Makes frozen layers writable again once no other process uses them, and removes frozen
-    /// layers without pages.
+    /// Makes frozen layers writable again once no other process uses their files, and removes
+    /// frozen layers without pages.
     fn thaw(&mut self) {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {

@@ -79,9 +79,9 @@ impl Releaser {
     }
 }
 
-/// Runs a releaser, which holds the files that it receives until no pager has them open, and then
-/// closes them. The releaser writes a byte to the keeper (the process that keeps the session
-/// running) when it listens. It accepts files until the keeper has closed its end of the
+/// Runs a releaser. A releaser holds the files that it receives until no pager has them open, and
+/// then closes them. When the releaser listens, it writes a byte to the keeper (the process that
+/// keeps the session running). It accepts files until the keeper has closed its end of the
 /// connection, and returns when all files are released.
 ///
 /// # Errors

@@ -141,8 +141,8 @@ impl Bench<'_> {
                 let token = self.moved;
                 let pieces = &[piece];
                 let transfer = Transfer { token, is_write, offset: offset(begun), pieces };
-                // SAFETY: the part is in no other transfer, and only this function uses the memory;
-                // it is dropped after all transfers are done.
+                // SAFETY: this part of the memory is in no other transfer, only this function uses
+                // the memory, and the memory is dropped after all transfers are done.
                 match unsafe { self.store.begin(transfer) } {
                     Ok(()) => begun += 1,
                     Err(why) => failed = Some(SpeedError::System(why)),
