@@ -68,7 +68,7 @@ impl ScannedProcess {
         Ok(resident)
     }
 
-    /// Gives hints to the kernel, which may ignore them.
+    /// Gives hints to the kernel. The kernel may ignore hints.
     pub fn give(&self, hints: &Hints) {
         self.advise(&hints.page_out, libc::MADV_PAGEOUT);
         self.advise(&hints.read_ahead, libc::MADV_WILLNEED);
