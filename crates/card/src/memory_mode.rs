@@ -13,11 +13,12 @@
 //! persistent, because a read does not pass posted writes (PCI Express Base Specification 3.1,
 //! 2.4.1). A peer device does the same with larger packets, through the root complex or a switch.
 //!
-//! An access is 8 to 4096 bytes. A processor issues it as lines of 64 bytes, a peer as packets up
-//! to the maximum payload, all at once. The memory serves a row segment (512 bytes) of an access at
-//! once, when all packets of the segment have arrived. Segments of different accesses are not
-//! merged: each segment opens its row, and waits for the row cycle of its bank. All requests pass
-//! one direction of the link, so their order on the link is the order at the memory channel.
+//! An access is 8 to 4096 bytes. A processor issues an access as lines of 64 bytes, a peer as
+//! packets up to the maximum payload; all of these are sent at once. The memory serves the row
+//! segment (512 bytes) of an access when all packets of the segment have arrived. Segments of
+//! different accesses are not merged: each segment opens its row, and waits for the row cycle of
+//! its bank. All requests pass one direction of the link, so their order on the link is the order
+//! at the memory channel.
 //!
 //! Not modelled: a core has only 10 to 16 line fill buffers. A real processor could not run a load
 //! whose threads each have more outstanding lines than that (`outstanding * bytes / 64`).

@@ -1,14 +1,14 @@
 //! Delays completions until the simulated card has completed the commands.
 //!
 //! The engine of `interleaf_card` runs beside the guest. A command is submitted to the engine when
-//! the guest rings the doorbell. It completes for the guest when the clock that the card follows
-//! ([`Clock`]) reaches the completion time.
+//! the guest rings the doorbell. The guest sees the completion when the clock that the card follows
+//! ([`Clock`]) reaches the completion time of the engine.
 //!
 //! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed is too
 //! fast relative to the guest. With a slow-down of 100, the card takes 100 us for each microsecond
-//! of the model. Relative to the card, the costs of the emulation and the delays of this machine's
-//! scheduler are then a hundredth. The latencies of the model are those that a guest measures,
-//! divided by 100.
+//! of the engine's time. On the clock of the card, the costs of the emulation and the delays of
+//! this machine's scheduler then shrink to a hundredth. A latency that the guest measures, divided
+//! by 100, is the latency in the engine.
 
 use std::time::{Duration, Instant};
 

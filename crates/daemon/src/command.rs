@@ -50,7 +50,7 @@ pub struct SteerOptions {
     pub feed: Option<PathBuf>,
     /// The actuator: auto, vaddr or pages.
     pub actuator: Option<String>,
-    /// The platform whose curves the policy believes, by name or file.
+    /// The platform whose curves the policy takes for those of this machine, by name or file.
     pub platform: Option<String>,
     /// True if other page movers are switched off while the command runs.
     pub stop_rivals: bool,

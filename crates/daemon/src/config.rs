@@ -47,7 +47,8 @@ pub struct Config {
     pub policy: PolicyKind,
     /// The weights of the static policy. Default: none.
     pub weights: Option<Weights>,
-    /// A platform whose curves the policy believes, by name or file. Default: none.
+    /// A platform whose curves the policy takes for those of this machine, by name or file.
+    /// Default: none.
     pub platform: Option<String>,
     /// The span of a sample. Default: 200 ms.
     pub sample: Duration,
@@ -94,7 +95,7 @@ pub struct Overrides<'a> {
     pub feed: Option<&'a Path>,
     /// The actuator: auto, vaddr, paddr, quota or pages.
     pub actuator: Option<&'a str>,
-    /// The platform whose curves the policy believes, by name or file.
+    /// The platform whose curves the policy takes for those of this machine, by name or file.
     pub curves: Option<&'a str>,
     /// True if other page movers may be switched off; false keeps the value of the configuration.
     pub stop_rivals: bool,

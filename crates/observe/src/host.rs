@@ -1,4 +1,4 @@
-//! A real machine behind the trait of the control loop: it waits, reads the counters, reports
+//! A real machine behind the trait of the control loop: waits, reads the counters, reports
 //! placement, and carries out decisions.
 //!
 //! A sample covers the time that its source counted. This time can differ from the span that was

@@ -25,11 +25,11 @@ pub struct CpuCounters {
 /// Interference between two readings of [`CpuCounters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interference {
-    /// The mean number of CPUs that other programs kept busy.
+    /// CPU time of other programs, as a mean number of CPUs.
     pub others: f64,
-    /// The mean number of CPUs that the hypervisor took.
+    /// CPU time that the hypervisor took (steal), as a mean number of CPUs.
     pub stolen: f64,
-    /// The largest relative change of a CPU's frequency; `None` if unknown.
+    /// The largest relative change of a CPU's frequency, such as 0.1 for 10 %; `None` if unknown.
     pub frequency_change: Option<f64>,
 }
 

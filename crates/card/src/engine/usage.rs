@@ -34,8 +34,8 @@ pub struct Utilisation {
 
 /// A server is the bottleneck from this utilisation on.
 const BOUND: f64 = 0.97;
-/// The fraction of the time for which requests wait for units of a pool, from which on the pool is
-/// the bottleneck. Pools are examined only if no server reaches `BOUND`.
+/// A pool is the bottleneck if requests wait for its units for at least this fraction of the time.
+/// Pools are checked only if no server reaches `BOUND`.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {

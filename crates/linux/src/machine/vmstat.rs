@@ -3,8 +3,8 @@
 //! (its `vmstat` and `numastat`).
 //!
 //! All counters grow from boot on; the growth over a span of time is the difference of two samples.
-//! A counter that the kernel does not have, or does not keep by node, is `None` and never 0: a
-//! count of 0 differs from a missing count.
+//! A counter that the kernel does not have, or does not keep by node, is `None` and never 0,
+//! because 0 is a valid count.
 
 use crate::{
     machine::node::NODES,

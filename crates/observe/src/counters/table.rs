@@ -125,7 +125,7 @@ pub enum Quantity {
     MispredictSlots,
     /// Empty slots while the front end waited for instructions.
     FetchLatencySlots,
-    /// Cycles in which nothing retired because the oldest operation was not done.
+    /// Cycles in which nothing retired because the oldest operation had not completed.
     StalledCycles,
     /// Like [`Self::StalledCycles`], where the oldest operation was a load.
     LoadStalledCycles,

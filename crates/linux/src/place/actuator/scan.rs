@@ -1,8 +1,8 @@
 //! Finds the processes of a scope within a bounded share of CPU time.
 //!
-//! A scan reads `/proc/PID/stat` of every process of the machine, some 10 to 20 us each. The cost
-//! depends on the number of all processes, not on the number of steered processes. The pause after
-//! a scan is a multiple of the CPU time that the scan took:
+//! A scan reads `/proc/PID/stat` of every process of the machine, which takes some 10 to 20 us for
+//! each process. The cost depends on the number of all processes, not on the number of steered
+//! processes. The pause after a scan is a multiple of the CPU time that the scan took:
 //!
 //! ```text
 //! processes   a scan   every

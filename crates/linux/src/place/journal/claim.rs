@@ -3,8 +3,8 @@
 //! DAMON has one user at a time. With `move_pages(2)`, however, any number of processes could steer
 //! the same pages, and each would undo the work of the others. Each process therefore records in
 //! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
-//! daemons can run at the same time if they steer different programs or control groups. They can
-//! also do so if the pages that one daemon steers are protected from the other.
+//! daemons can run at the same time if they steer different programs or control groups, or if the
+//! pages that one daemon steers are protected from the other daemon.
 
 use crate::{
     place::scope::Scope,
