@@ -50,7 +50,7 @@ pub struct ObservedRun {
 }
 
 impl WriteRecorder {
-    /// A recorder that has not yet seen a write.
+    /// A recorder without writes.
     pub fn new(card: &Card) -> Self {
         let survival = card.power.survival();
         let rules = Rules { survival, atomic_bytes: card.nvme.atomic_write };

@@ -571,7 +571,7 @@ fn exit(folder: &Path, pid: u32) {
 fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);
     (100..110).for_each(|pid| child(folder.path(), pid));
-    // Before each of the first ten attempts another process exits.
+    // Before each of the first ten attempts, one more process exits.
     let (root, taken) = kernel_that_refuses(folder.path(), |folder, requests| {
         if requests < 10 {
             exit(folder, 100 + requests as u32);

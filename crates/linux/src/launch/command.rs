@@ -130,7 +130,8 @@ impl Signals {
     /// When the system refuses to register handlers of the signals.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
-        // A signal that this process ignores stays ignored, also by the command, as nohup requests.
+        // A signal that this process ignores stays ignored, as nohup requests. The command ignores
+        // the signal too.
         let ignored = ignored(&Root::live());
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
@@ -237,8 +238,8 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // Start the thread that waits for the end of the command before the command itself. If the
-        // thread cannot be started, the command is not started either.
+        // Before the command, start the thread that waits for the end of the command: if the thread
+        // cannot be started, the command is not started either.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })

@@ -105,7 +105,7 @@ fn the_arbitration_of_the_engine_is_that_of_the_host() {
     let priorities = vec![Priority::Low, Priority::Urgent, Priority::High, Priority::Medium];
     let expected = Arbitration::Weighted { priorities, weights: [256, 8, 4] };
     assert_eq!(*weighted.controller.arbitration(), expected);
-    // Other methods are not supported (CAP.AMS).
+    // Arbitration methods other than round robin (0) and weighted (1) are not supported (CAP.AMS).
     weighted.register(registers::CC, 0);
     weighted.register(registers::CC, 0x0046_0001 | 7 << 11);
     assert_eq!(weighted.status(), registers::FATAL);

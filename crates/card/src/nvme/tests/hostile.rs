@@ -272,7 +272,7 @@ proptest! {
                 Action::Doorbell(number, value) => {
                     driver.register(registers::DOORBELLS + 4 * u64::from(number), value);
                 }
-                // The result is ignored, because a write outside the memory of the host changes
+                // Ignore the result, because a write outside the memory of the host changes
                 // nothing.
                 Action::Memory(at, data) => drop(driver.host.write(at, &data)),
                 Action::Entry { queue, entry } => {
