@@ -52,8 +52,12 @@ fn a_restart_is_waited_for() {
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
     assert!(line.ends_with("step: begun"), "{line}");
-    stream.write_all(b"nonsense\n").unwrap();
-    assert!(errors.next().unwrap().unwrap().contains("does not understand"));
+    // A line of other content and a line that is too long are skipped.
+    for line in ["nonsense".into(), "x".repeat(100_000)] {
+        stream.write_all(format!("{line}\n{}", period(7.0, "after")).as_bytes()).unwrap();
+        assert!(errors.next().unwrap().unwrap().contains("does not understand"));
+        assert!(lines.next().unwrap().unwrap().ends_with("step: after"));
+    }
     // The daemon is killed in the middle of a line.
     stream.write_all(b"{\"schema\"").unwrap();
     drop((stream, first));

@@ -18,3 +18,7 @@ pub(crate) mod waiters;
 pub mod sigbus;
 
 pub(crate) mod cpu_sharing;
+
+pub(crate) mod spin;
+
+pub(crate) mod time_slice;

@@ -20,7 +20,6 @@ use rustix::{
 use std::{
     mem,
     ops::Range,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,17 +29,6 @@ const WINDOW_FAULTS: u32 = 64;
 /// Minimum fraction of its time that a thread must wait for pages before it shares its CPU. The
 /// pager's thread then has at least this fraction of the CPU.
 const WAIT_FRACTION_MIN: f64 = 0.5;
-
-/// If a `sched_yield(2)` takes longer than this, another thread has run on the CPU.
-const YIELD_MAX: Duration = Duration::from_micros(200);
-
-/// Sharing ends when other threads have run on the CPU this number of times between two decisions.
-const PREEMPTED_MAX: u32 = 2;
-
-/// After other threads have preempted the two threads, the CPU is not shared for `PAUSE_MIN`
-/// faults. Each further preemption doubles this number, up to `PAUSE_MAX`.
-const PAUSE_MIN: u32 = 1 << 10;
-const PAUSE_MAX: u32 = 1 << 20;
 
 /// While the thread that shares its CPU waits for a transfer, the fault server reads new faults
 /// only at one step of its loop in this many, because each read is a system call.
@@ -61,12 +49,8 @@ pub(crate) struct CpuSharing {
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
-    /// Number of times that other threads ran on the shared CPU since the last decision.
-    preempted: u32,
-    /// Number of faults that are left until the CPU may be shared again.
-    paused: u32,
-    /// The length of the last pause, in faults.
-    pause: u32,
+    /// True if other threads need the CPUs.
+    is_machine_busy: bool,
 }
 
 /// Consecutive faults of the process that were all taken by one thread.
@@ -84,13 +68,13 @@ impl CpuSharing {
         self.shared.is_some()
     }
 
-    /// Yields the CPU to other threads.
-    pub(crate) fn yield_cpu(&mut self) {
-        let began = self.pinned_thread.is_some().then(Instant::now);
-        thread::yield_now();
-        // Neither the pinned thread nor the pager's thread runs this long, so another thread had
-        // the CPU.
-        self.preempted += u32::from(began.is_some_and(|began| began.elapsed() > YIELD_MAX));
+    /// Sets whether other threads need the CPUs. No CPU is shared while they do, because the two
+    /// threads would wait for it at each hand-over.
+    pub(crate) fn set_machine_busy(&mut self, is_busy: bool) {
+        self.is_machine_busy = is_busy;
+        if is_busy && self.is_shared() {
+            self.separate();
+        }
     }
 
     /// Notes that a thread begins to wait for a page; `waited` is the stall time of all threads so
@@ -99,7 +83,7 @@ impl CpuSharing {
         match &mut self.window {
             Some(window) if window.thread == thread => {
                 window.faults += 1;
-                if window.faults >= WINDOW_FAULTS || self.preempted >= PREEMPTED_MAX {
+                if window.faults >= WINDOW_FAULTS {
                     self.decide(now, waited);
                 }
             }
@@ -160,14 +144,7 @@ impl CpuSharing {
         let waits = (waited - window.waited).div_duration_f64(now - window.began);
         let thread = window.thread;
         *window = Window { thread, faults: 0, began: now, waited };
-        self.paused = self.paused.saturating_sub(WINDOW_FAULTS);
-        if mem::take(&mut self.preempted) >= PREEMPTED_MAX {
-            self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
-            self.paused = self.pause;
-        } else if self.is_shared() {
-            self.pause /= 2;
-        }
-        match (waits >= WAIT_FRACTION_MIN && self.paused == 0, self.is_shared()) {
+        match (waits >= WAIT_FRACTION_MIN && !self.is_machine_busy, self.is_shared()) {
             (true, false) => self.share(thread),
             (false, true) => self.separate(),
             _ => {}
@@ -227,7 +204,10 @@ fn only(cpu: usize) -> CpuSet {
 mod tests {
     use super::*;
     use rustix::thread::gettid;
-    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use std::{
+        sync::mpsc::{Receiver, SyncSender, sync_channel},
+        thread,
+    };
 
     /// Two threads that sleep until the test ends.
     fn sleepers() -> ([Pid; 2], Vec<SyncSender<()>>) {
@@ -305,20 +285,14 @@ mod tests {
         assert_eq!([thread, other].map(cpus), [own, own]);
         faults(&mut sharing, thread, 0.6);
         assert!(sharing.is_shared());
-        sharing.preempted = PREEMPTED_MAX;
-        sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::MAX);
-        assert!(!sharing.is_shared(), "preempted need the CPU");
-        for apart in [PAUSE_MIN, 2 * PAUSE_MIN] {
-            for _ in 1..apart / WINDOW_FAULTS {
-                faults(&mut sharing, thread, 0.6);
-                assert!(!sharing.is_shared(), "for {apart}");
-            }
-            faults(&mut sharing, thread, 0.6);
-            assert!(sharing.is_shared(), "it is tried again");
-            sharing.preempted = PREEMPTED_MAX;
-            sharing.begin_wait(pid(thread), 7, Instant::now(), Duration::MAX);
-            assert!(!sharing.is_shared(), "preempted need it still");
-        }
+        sharing.set_machine_busy(true);
+        assert!(!sharing.is_shared(), "other threads need the CPU");
+        assert_eq!([thread, other].map(cpus), [own, own]);
+        faults(&mut sharing, thread, 0.6);
+        assert!(!sharing.is_shared(), "other threads still need the CPU");
+        sharing.set_machine_busy(false);
+        faults(&mut sharing, thread, 0.6);
+        assert!(sharing.is_shared());
         drop(sharing);
         assert_eq!([cpus(thread), sched_getaffinity(None).expect("a mask")], [own, own]);
     }

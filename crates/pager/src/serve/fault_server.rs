@@ -24,6 +24,8 @@ use crate::{
         handle::FaultHandle,
         relocate::Pinned,
         sigbus::Served,
+        spin::SpinPause,
+        time_slice,
         uffd::{Fault, FaultMode},
         waiters::{MapOutcome, TryMap, Waiters},
     },
@@ -51,6 +53,7 @@ use std::{
     os::fd::AsRawFd as _,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -103,22 +106,24 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
+    // On a busy machine, a thread with a short slice waits less for a CPU. Without it, faults are
+    // served later.
+    let _ = time_slice::set_own(time_slice::SLICE_MIN);
+    let mut spin_pause = SpinPause::default();
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
         // Faulting threads in signal mode hold the lock for one move of pages at most.
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
+        let now = Instant::now();
+        let may_spin = spin_pause.may_spin(now);
+        own.cpu_sharing.set_machine_busy(!may_spin);
         if is_busy && !own.has_pinned {
-            last = Instant::now();
-        } else if last.elapsed() < own.spin_time() && !own.has_pinned {
-            match own.waiters {
-                None => own.cpu_sharing.yield_cpu(),
-                Some(_) => {
-                    drop(own);
-                    std::thread::yield_now();
-                }
-            }
+            last = now;
+        } else if may_spin && now - last < own.spin_time() && !own.has_pinned {
+            drop(own);
+            spin_pause.yield_cpu();
         } else {
             let sources = own.wake_sources();
             drop(own);
@@ -620,7 +625,7 @@ impl FaultServer {
     /// Yields the CPU to the thread whose page was mapped, unless transfers wait to be started.
     fn yield_if_served(&mut self) {
         if self.transfers.are_started() && self.cpu_sharing.has_served() {
-            self.cpu_sharing.yield_cpu();
+            thread::yield_now();
         }
     }
 

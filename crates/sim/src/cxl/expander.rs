@@ -140,7 +140,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let ExpanderToml { link, controller, memory, host, .. } = &parsed;
     let reader = FigureReader { text: &text, sources: &parsed.sources };
     let hundredths = |field: &str, pair: &Sourced| {
-        Ok::<u64, FileError>((reader.number(field, pair, "slots", 0.0..=100.0)? * 100.0) as u64)
+        let slots = reader.number(field, pair, "slots", 0.0..=100.0)?;
+        Ok::<u64, FileError>((slots * 100.0).round() as u64)
     };
     let fs = |field: &str, pair: &Sourced| {
         Ok::<u64, FileError>((reader.number(field, pair, "ns", 0.0..=1e5)? * 1e6) as u64)

@@ -49,7 +49,7 @@ pub struct Replay<'a> {
 impl<'a> Replay<'a> {
     /// The requests of a trace to sub-channel `number`.
     pub fn new(setup: &Setup, trace: Trace<'a>, number: u32) -> Self {
-        let way = setup.device.clocks(setup.uncore_ps);
+        let way = setup.device.nearest_clocks(setup.uncore_ps);
         let slots = setup.outstanding.max(1) as u32;
         let mut replay = Self {
             trace,
