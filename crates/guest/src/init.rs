@@ -140,7 +140,7 @@ impl Started {
             Step::List(path) => *shown = files::names(path)?.join("\n"),
             Step::Dump(folder) => *shown = files::dump(folder)?,
             Step::Write { path, text } => {
-                let mut file = OpenOptions::new().write(true).open(path)?;
+                let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
                 file.write_all(format!("{text}\n").as_bytes())?;
             }
         }

@@ -27,6 +27,7 @@ use std::{
     ffi::OsString,
     fs::File,
     ops::ControlFlow,
+    path::Path,
     process::ExitStatus,
     time::{Duration, Instant},
 };
@@ -49,6 +50,8 @@ pub struct PlacedCommand<'a> {
     pub command: &'a [OsString],
     /// The file for stdout and stderr of the command; `None` for this process's stdout and stderr.
     pub output: Option<&'a File>,
+    /// The file that gets the document so far after each audit.
+    pub interim: Option<&'a Path>,
     /// The highest migration rate, for a kernel without weighted interleaving.
     pub rate: Bandwidth,
     /// Audits take at most 1 / `audit_cost` of the command's time, because the program cannot
@@ -153,9 +156,9 @@ fn run_command(
         migration: None,
         migrate_failure: None,
     };
-    let status = watch.wait_for_end(&mut running, migrator, meanwhile)?;
-    if let Some(moved) = watch.migration.as_ref().map(MovedDocument::from) {
-        document.moved = Some(moved);
+    let status = watch.wait_for_end(&mut running, migrator, meanwhile, document)?;
+    watch.add_to(document);
+    if document.moved.is_some() {
         output::note(job.quiet, &interleaf_report::run::moved(document));
     }
     if let Some(why) = watch.migrate_failure {
@@ -164,10 +167,8 @@ fn run_command(
     if let Some(why) = watch.audit_failure {
         output::message(&format!("interleaf: its memory could not be read: {why}"));
     }
-    if let Some(largest) = watch.largest {
-        let memory = MemoryDocument::from(&largest);
-        output::note(job.quiet, &interleaf_report::run::memory(&memory));
-        document.memory = Some(memory);
+    if let Some(memory) = &document.memory {
+        output::note(job.quiet, &interleaf_report::run::memory(memory));
     }
     document.record_exit(status);
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.arrived_signal() })
@@ -195,6 +196,7 @@ impl Watch<'_> {
         running: &mut Running<'_>,
         mut migrator: Option<Migrator>,
         mut meanwhile: Option<Meanwhile<'_>>,
+        document: &mut RunDocument,
     ) -> Result<ExitStatus, Failure> {
         let mut pause = FIRST_AUDIT;
         loop {
@@ -208,12 +210,24 @@ impl Watch<'_> {
                 return Ok(status);
             }
             self.audit(running.pid());
+            if let Some(file) = self.job.interim {
+                self.add_to(document);
+                // The complete document is written after the command's end. A failure is reported
+                // then.
+                let _ = output::interim(file, &interleaf_record::json(document));
+            }
             pause =
                 (pause * AUDIT_FACTOR).min(AUDIT_MAX).max(start.elapsed() * self.job.audit_cost);
             if migrator.is_some() {
                 pause = pause.min(MOVE_MAX).max(start.elapsed());
             }
         }
+    }
+
+    /// Adds the last migration and the largest audit to a document.
+    fn add_to(&self, document: &mut RunDocument) {
+        document.moved = self.migration.as_ref().map(MovedDocument::from);
+        document.memory = self.largest.as_ref().map(MemoryDocument::from);
     }
 
     /// Audits the command's memory. The failure of an audit is kept in `audit_failure`, and the

@@ -223,6 +223,7 @@ impl Tuner<'_> {
             root: self.root,
             command: &self.options.command,
             output: Some(log.file()),
+            interim: None,
             rate: self.options.migration_rate,
             audit_cost: AUDIT_COST,
             quiet: true,

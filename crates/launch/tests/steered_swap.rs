@@ -9,7 +9,7 @@ use interleaf_swap_hints::group::HintedGroup;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{self, Command, Stdio},
+    process::{self, Command, Output, Stdio},
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -54,11 +54,24 @@ fn a_static_program_computes_the_same() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let program = program(folder.path());
     let expected = command(&program, "160").output().unwrap();
+    // The OOM killer may end a program of a small group while all pages are being written to swap.
+    // The run is then repeated.
+    let run = || steered(folder.path(), &program);
+    let (output, ahead, out) = (0..4).find_map(|_| run()).unwrap();
+    assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
+    // Assert only that there were hints of both kinds: pages to read ahead (`ahead`), and pages to
+    // swap out (`out`). The kernel may have swapped some pages without a hint.
+    assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
+}
+
+/// Runs the program with steered swap: its output, the number of pages that the kernel was asked to
+/// read ahead, and to swap out. `None` if the OOM killer has ended the program.
+fn steered(store: &Path, program: &Path) -> Option<(Output, u64, u64)> {
     let root = Root::live();
     let (mut journal, _) = Journal::open(&root).unwrap();
-    let swap = SteeredSwap::begin(&root, &mut journal, folder.path(), 64 * MIB, 256 * MIB).unwrap();
+    let swap = SteeredSwap::begin(&root, &mut journal, store, 64 * MIB, 256 * MIB).unwrap();
     assert!(has_swap() && has_group());
-    let start = || command(&program, "160").spawn().unwrap();
+    let start = || command(program, "160").spawn().unwrap();
     let mut child = swap.group().run_inside(start).unwrap();
     let mut hinted = HintedGroup::new(swap.group().processes_file(), 64 * MIB);
     while child.try_wait().unwrap().is_none() {
@@ -66,13 +79,11 @@ fn a_static_program_computes_the_same() {
     }
     let output = child.wait_with_output().unwrap();
     let (ahead, out) = hinted.hinted();
-    assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
-    // Assert only that there were hints of both kinds: pages to read ahead (`ahead`), and pages to
-    // swap out (`out`). The kernel may have swapped some pages without a hint.
-    assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
+    let is_killed = swap.group().has_oom_killed();
     journal.close().unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the program");
+    assert_eq!(fs::read_dir(store).unwrap().count(), 1, "the program");
     assert!(!has_swap() && !has_group());
+    (!is_killed).then_some((output, ahead, out))
 }
 
 #[test]

@@ -50,6 +50,20 @@ impl Version {
             Self::Two => "memory.peak",
         }
     }
+
+    /// The file that counts OOM kills, see [`oom_kills`].
+    pub const fn oom_kills_file(self) -> &'static str {
+        match self {
+            Self::One => "memory.oom_control",
+            Self::Two => "memory.events",
+        }
+    }
+}
+
+/// Number of processes that the OOM killer has ended in a group, from the text of the file
+/// [`Version::oom_kills_file`]; `None` where the kernel does not count them (before Linux 4.13).
+pub fn oom_kills(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 /// The file with the processes of a group; a process that writes its ID to the file enters the
@@ -150,6 +164,14 @@ mod tests {
         let two = Membership::parse("0::/../x").expect("a line");
         assert!(two.has(Version::Two, "memory") && !two.is_visible());
         assert_eq!(Membership::parse("0:"), None);
+    }
+
+    #[test]
+    fn oom_kills_are_read() {
+        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"), Some(2));
+        let events = "low 0\nhigh 7\nmax 12\noom 3\noom_kill 1\noom_group_kill 0\n";
+        assert_eq!(oom_kills(events), Some(1));
+        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\n"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 //! - [`initramfs`]: the root file system of the guest.
 //! - [`boot`]: runs one guest from the parts above.
 //! - [`machine`]: the QEMU process of a guest.
+//! - `running_guests`: limits the number of guests that run at the same time.
 //! - `snapshot`: saved guests that have booted, from which other guests start.
 //! - [`capture`]: unpacks a captured machine to a folder, for the program `src/bin/capture.rs`.
 //! - [`harness`]: helpers shared by the tests.
@@ -30,6 +31,7 @@ pub mod machine;
 pub mod outcome;
 pub mod program;
 pub mod qemu;
+mod running_guests;
 mod snapshot;
 pub mod topology;
 

@@ -12,7 +12,7 @@ use std::{
 
 use interleaf_guest::{blocks::BLOCK, report::Line};
 
-use crate::outcome::Record;
+use crate::{outcome::Record, running_guests::GuestPermit};
 
 /// Called with each line of the guest's report, and with `None` at short intervals while no line
 /// arrives. Returns true to kill the virtual machine.
@@ -38,6 +38,7 @@ pub(crate) struct Machine {
     lines: Receiver<String>,
     /// The direction of the port from the host to the guest.
     port: ChildStdin,
+    _permit: GuestPermit,
 }
 
 impl Drop for Machine {
@@ -60,12 +61,13 @@ pub(crate) enum ListenEnd {
 }
 
 impl Machine {
-    /// Starts QEMU.
+    /// Starts QEMU as soon as fewer guests run than the limit.
     ///
     /// # Errors
     ///
     /// QEMU cannot be executed.
     pub(crate) fn start(qemu: &mut Command) -> io::Result<Self> {
+        let permit = GuestPermit::acquire();
         let started = Instant::now();
         let mut child = qemu.spawn()?;
         let port = child.stdin.take().expect("its input is a pipe");
@@ -78,7 +80,7 @@ impl Machine {
                 }
             }
         });
-        Ok(Self { child, started, lines, port })
+        Ok(Self { child, started, lines, port, _permit: permit })
     }
 
     /// Returns when the guest asks for the first block of its files.

@@ -274,14 +274,17 @@ fn a_policy_steers_a_command() {
 }
 
 /// A kernel without weighted interleaving interleaves pages evenly. `interleaf run` then migrates
-/// pages while the command runs.
+/// pages while the command runs. The record has an audit after each migration, so the command is
+/// ended after a migration that found no page to migrate.
 #[test]
 fn without_weights_pages_are_moved() {
-    let start = "start sweep interleaf run --weights 3:1 -- touch 64MiB --sweep --tell 3:1";
+    let start =
+        "start sweep interleaf run -o /run.json --weights 3:1 -- touch 64MiB --sweep --tell 3:1";
     let even = "run interleaf run --weights 1:1 -- touch 64MiB";
     let dry = "run interleaf run --weights 3:1 --dry-run -- touch 64MiB";
     let steps = format!(
-        "{even}\n{dry}\n{start}\nawait sweep reached\nsleep 8s\n\
+        "{even}\n{dry}\n{start}\nawait sweep reached\nwrite /run.json none\n\
+         until /run.json \"moved_bytes\": 0,\n\
          read /proc/@sweep/task/@sweep/children\nkill sweep TERM\nwait sweep"
     );
     let Some(record) = guest_record(Series::Of(6, 1), "two-nodes-hmat", &steps) else { return };

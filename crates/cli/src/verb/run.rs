@@ -54,6 +54,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         root: &root,
         command: &args.command,
         output: None,
+        interim: args.output.as_deref(),
         rate: args.migration_rate,
         audit_cost: AUDIT_COST,
         quiet: args.quiet,

@@ -34,6 +34,11 @@ const SWAP_DIVISOR: u64 = 2;
 
 const NO_GROUP_HINT: &str = "it takes root, and the memory controller of control groups";
 
+/// The message after an OOM kill. While all pages of a small group are being written to swap, the
+/// kernel finds no page to evict, and may kill a process although swap has room.
+const OOM_KILLED: &str = "interleaf: the kernel has killed a process, because the store takes its \
+     pages too slowly\nhint: raise --dram, or use a faster store";
+
 /// A swap file and a control group for a command.
 pub struct SteeredSwap<'a> {
     _file: SwapFile,
@@ -189,6 +194,9 @@ fn run_steered(
     let status = running.status().map_err(system::wait_failure)?;
     let (elapsed, signal) = (running.elapsed(), running.arrived_signal());
     let (ahead, out) = hinted.hinted();
+    if swap.group().has_oom_killed() {
+        output::message(OOM_KILLED);
+    }
     output::note(
         options.quiet,
         &format!("the kernel was asked to read {ahead} pages ahead, and to page out {out} behind"),

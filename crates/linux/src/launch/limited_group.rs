@@ -67,6 +67,11 @@ impl<'a> LimitedGroup<'a> {
         self.root.at(&procs(&self.group))
     }
 
+    /// True if the OOM killer has ended a process of the group.
+    pub fn has_oom_killed(&self) -> bool {
+        self.group.oom_kills(self.root).is_ok_and(|kills| kills > Some(0))
+    }
+
     /// Calls `start` while this process is in the group, so that the processes that `start` starts
     /// are in the group too. Then this process leaves the group; the started processes stay.
     ///

@@ -18,7 +18,7 @@ use crate::{
 };
 pub use interleaf_procfs::cgroup::Version;
 use interleaf_procfs::{
-    cgroup::{CONTROLLERS_FILE, Limit, Membership, PROCESSES_FILE},
+    cgroup::{CONTROLLERS_FILE, Limit, Membership, PROCESSES_FILE, oom_kills},
     mounts::{Mount, unescaped},
 };
 use std::collections::BTreeMap;
@@ -275,6 +275,16 @@ impl Group {
             limits.extend(group.limit(root, self.tree.version.limit_file())?);
         }
         Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
+    }
+
+    /// Number of processes that the OOM killer has ended in the group; `None` where the kernel does
+    /// not count them.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn oom_kills(&self, root: &Root) -> Result<Option<u64>, RootError> {
+        let text = root.text(&join(&self.folder(), self.tree.version.oom_kills_file()))?;
+        Ok(text.as_deref().and_then(oom_kills))
     }
 
     fn used_bytes(&self, root: &Root) -> Result<Option<u64>, RootError> {

@@ -74,6 +74,11 @@ impl<'a> MemoryCgroup<'a> {
         self.root.number(&format!("{}/{name}", self.group.folder())).ok().flatten()
     }
 
+    /// True if the OOM killer has ended a process of the group.
+    pub fn has_oom_killed(&self) -> bool {
+        self.group.oom_kills(self.root).is_ok_and(|kills| kills > Some(0))
+    }
+
     /// True while a process is in the group.
     pub fn is_in_use(&self) -> bool {
         self.group.processes(self.root).is_ok_and(|processes| !processes.is_empty())

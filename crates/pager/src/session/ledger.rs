@@ -295,22 +295,35 @@ impl BudgetLedger {
     }
 
     /// Computes the share of each process anew, and wakes the processes if a share has changed.
+    /// Shares are computed again if a process joined, left or wanted other memory in the meantime:
+    /// otherwise, of two concurrent callers, the one with the older demand could store last.
     pub fn rebalance(&self) {
-        let layout = self.layout();
-        let owned = |slot: &&Slot| {
-            let is_owned = Identity::from_word(slot.owner.load(SeqCst)).is_some();
-            is_owned && slot.wanted.load(SeqCst) != OUTSIDE_BUDGET
-        };
-        let slots: Vec<&Slot> = layout.slots.iter().filter(owned).collect();
-        let wanted: Vec<u64> = slots.iter().map(|slot| slot.wanted.load(SeqCst)).collect();
-        let targets = share(self.budget(), &wanted);
         let mut changed = false;
-        for (slot, target) in slots.iter().zip(targets) {
-            changed |= slot.target.swap(target, SeqCst) != target;
+        let mut demand = self.demand();
+        loop {
+            let wanted: Vec<u64> = demand.iter().map(|(_, wanted)| *wanted).collect();
+            let targets = share(self.budget(), &wanted);
+            for ((slot, _), target) in demand.iter().zip(targets) {
+                changed |= self.layout().slots[*slot].target.swap(target, SeqCst) != target;
+            }
+            let now = self.demand();
+            if now == demand {
+                break;
+            }
+            demand = now;
         }
         if changed {
             self.notify();
         }
+    }
+
+    /// The slots of the processes that share the budget, with the number of pages that each wants.
+    fn demand(&self) -> Vec<(usize, u64)> {
+        let slots = self.layout().slots.iter().enumerate();
+        let owned =
+            slots.filter(|(_, slot)| Identity::from_word(slot.owner.load(SeqCst)).is_some());
+        let wanted = owned.map(|(at, slot)| (at, slot.wanted.load(SeqCst)));
+        wanted.filter(|(_, wanted)| *wanted != OUTSIDE_BUDGET).collect()
     }
 
     /// Wakes all processes that wait in [`SlotGuard::wait`].

@@ -20,7 +20,7 @@ use interleaf_record::{
     Document,
     bench_compare::{BenchCompareDocument, BenchRow, Budget},
 };
-use series::Series;
+use series::{OOM_KILLED, Series};
 use std::{process::ExitCode, time::Instant};
 
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
@@ -56,6 +56,9 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         None => u8::from(document.has_wrong_result()),
     }))
 }
+
+/// Maximum number of attempts of a run that the OOM killer ends.
+const OOM_TRIES: u32 = 4;
 
 /// The comparisons of a study that were run.
 #[derive(Debug, Default)]
@@ -207,7 +210,8 @@ fn round(
             if bench.signal().is_some() {
                 return Ok(());
             }
-            let outcome = bench.run(pattern, ratio, series.way(), hint, memory)?;
+            let outcome =
+                run_with_retries(bench, || bench.run(pattern, ratio, series.way(), hint, memory))?;
             let (name, way) = (pattern.name, series.way().name());
             let hint_text = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
             let said = outcome_text(&outcome);
@@ -217,6 +221,21 @@ fn round(
         }
     }
     Ok(())
+}
+
+/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed.
+fn run_with_retries(
+    bench: &Comparison<'_>,
+    run: impl Fn() -> Result<RunOutcome, Failure>,
+) -> Result<RunOutcome, Failure> {
+    for _ in 1..OOM_TRIES {
+        let outcome = run()?;
+        if !matches!(outcome, RunOutcome::OomKilled) || bench.signal().is_some() {
+            return Ok(outcome);
+        }
+        output::message(&format!("a run is repeated: {OOM_KILLED}"));
+    }
+    run()
 }
 
 /// Describes the outcome of a run.
@@ -235,6 +254,7 @@ fn outcome_text(outcome: &RunOutcome) -> String {
         }
         RunOutcome::TooLong => "it took too long".into(),
         RunOutcome::Failed(why) => format!("failed: {why}"),
+        RunOutcome::OomKilled => format!("failed: {OOM_KILLED}"),
         RunOutcome::Signal(signal) => format!("ended by signal {signal}"),
     }
 }

@@ -18,13 +18,11 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_record::{bench::BenchDocument, bench_compare::PagerDocument, run::PutBackDocument};
-use rustix::process::Signal;
 use std::{
     cell::Cell,
     ffi::OsString,
     fs,
     io::{self, Read as _, Seek as _},
-    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     process::ExitStatus,
     time::{Duration, Instant},
@@ -61,6 +59,9 @@ pub(crate) enum RunOutcome {
     TooLong,
     /// The error message of a failed run.
     Failed(String),
+    /// The OOM killer ended the run. While all pages of a small group are being written to swap, the
+    /// kernel finds no page to evict, and may kill the run although swap has room.
+    OomKilled,
     /// The signal that stopped the run.
     Signal(i32),
 }
@@ -270,17 +271,11 @@ impl<'a> Comparison<'a> {
                 let limit = run.limit;
                 Ok(RunOutcome::Done(Box::new(Done { document, used_max, limit, pager })))
             }
+            Err(_) if group.is_some_and(MemoryCgroup::has_oom_killed) => Ok(RunOutcome::OomKilled),
             Err(_) => {
                 let mut text = String::new();
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
-                // The OOM killer can kill the processes of a group although swap has free space: on
-                // Linux 6.18 it sometimes kills the workload GEMM.
-                let is_killed = status.signal() == Some(Signal::KILL.as_raw());
-                let silent = match is_killed {
-                    true => "killed, as by the kernel where a group has no memory left",
-                    false => "it said nothing",
-                };
-                let last = text.trim().lines().next().unwrap_or(silent);
+                let last = text.trim().lines().next().unwrap_or("it said nothing");
                 Ok(RunOutcome::Failed(format!("{last} ({status})")))
             }
         }

@@ -9,6 +9,9 @@ use interleaf_record::{
     rounded,
 };
 
+/// The problem of a run that the OOM killer ended.
+pub(super) const OOM_KILLED: &str = "the kernel killed it: its control group had no memory left";
+
 #[derive(Debug)]
 pub(super) struct Series {
     pattern: &'static Pattern,
@@ -60,6 +63,7 @@ impl Series {
             }
             RunOutcome::TooLong => self.problems.push((hint, "it took too long".into())),
             RunOutcome::Failed(why) => self.problems.push((hint, why)),
+            RunOutcome::OomKilled => self.problems.push((hint, OOM_KILLED.into())),
             RunOutcome::Signal(_) => {}
         }
     }
