@@ -32,9 +32,13 @@ impl Manager {
     /// Notifies the watchdog when a notification is due; the control loop calls this function at
     /// each sample.
     pub(super) fn alive(&self) {
-        if self.every.is_some_and(|every| self.beaten.get().elapsed() >= every) {
+        self.alive_at(Instant::now());
+    }
+
+    fn alive_at(&self, now: Instant) {
+        if self.every.is_some_and(|every| now.duration_since(self.beaten.get()) >= every) {
             send(&[NotifyState::Watchdog]);
-            self.beaten.set(Instant::now());
+            self.beaten.set(now);
         }
     }
 
@@ -63,7 +67,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::publish::tests::document;
-    use std::{env, os::unix::net::UnixDatagram, process::Command, thread};
+    use std::{env, os::unix::net::UnixDatagram, process::Command};
+
+    /// The interval between notifications in `a_service_manager_is_notified`. It is long, so that
+    /// no notification becomes due while the test waits for a CPU.
+    const EVERY: Duration = Duration::from_secs(24 * 3600);
 
     /// Sends each message; succeeds with and without a service manager.
     #[test]
@@ -71,8 +79,10 @@ mod tests {
         let manager = Manager::new();
         manager.ready("set up");
         manager.alive();
-        thread::sleep(Duration::from_millis(30));
-        manager.alive();
+        let due = manager.beaten.get() + EVERY;
+        manager.alive_at(due - Duration::from_nanos(1));
+        manager.alive_at(due);
+        manager.alive_at(due);
         manager.status(&BalancePeriod {
             reason: "two\nlines".into(),
             ..document("node0", [0, 1], [65, 35])
@@ -93,7 +103,7 @@ mod tests {
         let done = Command::new(env::current_exe().unwrap())
             .args(["--exact", &test])
             .env("NOTIFY_SOCKET", &path)
-            .env("WATCHDOG_USEC", "80000")
+            .env("WATCHDOG_USEC", (EVERY * BEATS).as_micros().to_string())
             .env_remove("WATCHDOG_PID")
             .output()
             .unwrap();
