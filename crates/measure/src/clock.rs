@@ -12,6 +12,10 @@ use std::{
 /// has an error below a microsecond, so the error of the counter's rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
+/// The number of tries of a comparison. The best is taken, because the thread may lose its CPU
+/// between the readings of the two clocks.
+const COMPARISONS: usize = 16;
+
 /// Reads the time-stamp counter. Its rate does not depend on the core's frequency: for `rdtsc` if
 /// CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17), for `CNTVCT_EL0` always (Arm ARM,
 /// D12).
@@ -41,9 +45,10 @@ pub struct Clock {
 impl Clock {
     /// Measures the rate: compares the counter with the kernel's clock for a tenth of a second.
     pub fn calibrated() -> Self {
-        let (first, began) = (ticks(), Instant::now());
+        let (first, began) = compared();
         thread::sleep(CALIBRATION);
-        let (last, elapsed) = (ticks(), began.elapsed());
+        let (last, ended) = compared();
+        let elapsed = ended.saturating_duration_since(began);
         Self { ticks_per_ns: last.saturating_sub(first) as f64 / elapsed.as_nanos() as f64 }
     }
 
@@ -62,6 +67,23 @@ impl Clock {
     pub fn ticks(&self, span: Duration) -> u64 {
         (span.as_nanos() as f64 * self.ticks_per_ns) as u64
     }
+}
+
+/// The time-stamp counter and the kernel's clock at the same moment. Of several readings, those are
+/// returned between which the counter advanced least.
+fn compared() -> (u64, Instant) {
+    let reading = || {
+        let before = ticks();
+        let now = Instant::now();
+        let error = ticks().saturating_sub(before);
+        (error, before + error / 2, now)
+    };
+    let closer = |best: (u64, u64, Instant), next: (u64, u64, Instant)| match next.0 < best.0 {
+        true => next,
+        false => best,
+    };
+    let (_, ticks, now) = (1..COMPARISONS).map(|_| reading()).fold(reading(), closer);
+    (ticks, now)
 }
 
 #[cfg(test)]
