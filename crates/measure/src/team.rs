@@ -142,6 +142,17 @@ struct Shared {
     done: Vec<Count>,
 }
 
+impl Shared {
+    fn new(clock: Clock, load: &Load) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            delay_ticks: AtomicU64::new(clock.ticks(load.delay)),
+            pause_ticks: clock.ticks(PAUSE),
+            done: load.cpus.iter().map(|_| Count::default()).collect(),
+        }
+    }
+}
+
 /// A counter in two cache lines of its own, because some processors fetch pairs of lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -177,12 +188,7 @@ impl Team {
         availability::check(&Root::live(), needed, load.pages, &load.policy)
             .map_err(RegionError::from)?;
         let clock = Clock::here();
-        let shared = Arc::new(Shared {
-            stop: AtomicBool::new(false),
-            delay_ticks: AtomicU64::new(clock.ticks(load.delay)),
-            pause_ticks: clock.ticks(PAUSE),
-            done: load.cpus.iter().map(|_| Count::default()).collect(),
-        });
+        let shared = Arc::new(Shared::new(clock, load));
         let mut team = Self { shared, clock, members: vec![], memory: vec![] };
         let mut gates = vec![];
         let (ready, all_ready) = mpsc::channel();
@@ -382,6 +388,7 @@ pub fn pin(cpu: u32) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use rustix::time::{ClockId, clock_gettime};
     use std::time::Instant;
 
     fn load(cpus: &[u32]) -> Load {
@@ -438,24 +445,51 @@ mod tests {
         assert_eq!(found, expected);
     }
 
+    /// The rates of a thread of a team that accesses `lines` lines or more with this delay, lines
+    /// per second: by the time that passes, and by the CPU time of the thread. Other programs
+    /// reduce only the first.
+    fn rates(delay: Duration, lines: u64) -> (f64, f64) {
+        let load = Load { delay, ..load(&[0]) };
+        let shared = &Shared::new(Clock::here(), &load);
+        let kernel = load.kernel().unwrap();
+        let member = Member { index: 0, cpu: 0, kernel, region: None, load };
+        let (ready, is_ready) = mpsc::channel();
+        let (gate, open) = mpsc::channel();
+        let done = || shared.done[0].0.load(Ordering::Relaxed);
+        thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                member.work(shared, &ready, &open).unwrap();
+                Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
+            });
+            is_ready.recv().unwrap().unwrap();
+            let began = Instant::now();
+            gate.send(()).unwrap();
+            let mut count = 0;
+            while count < lines {
+                assert!(!thread.is_finished(), "it stops early");
+                thread::sleep(Duration::from_millis(1));
+                count = done();
+            }
+            let passed = count as f64 / began.elapsed().as_secs_f64();
+            shared.stop.store(true, Ordering::Relaxed);
+            let cpu_time = thread.join().unwrap();
+            (passed, done() as f64 / cpu_time.as_secs_f64())
+        })
+    }
+
+    /// A thread that is interrupted in a pause continues when the pause is over, so no thread is
+    /// faster than its pauses permit. It also needs no more CPU time than the pauses and some
+    /// microseconds for each group.
     #[test]
     fn a_delay_reduces_the_rate() {
-        let during = |delay: Duration| {
-            let team = Team::start(&Load { delay, ..load(&[0]) }).unwrap();
-            // The fastest of several spans counts, because another program may have used the CPU in
-            // the others.
-            let rates = [(); 5].map(|()| {
-                let from = (team.lines(), Instant::now());
-                thread::sleep(Duration::from_millis(50));
-                (team.lines() - from.0) as f64 / from.1.elapsed().as_secs_f64()
-            });
-            team.stop().unwrap();
-            rates.into_iter().fold(0.0, f64::max)
-        };
-        let rates = [0, 20, 400].map(|us| during(Duration::from_micros(us)));
-        assert!(rates[0] > rates[1] && rates[1] > rates[2], "{rates:?}");
-        // The count of lines may include one group that began before the span.
-        assert!(rates[2] < 32.0 / 400e-6 + 32.0 / 50e-3, "{rates:?}");
+        let most = |us: f64| GROUP_LINES as f64 / (us * 1e-6);
+        let (_, undelayed) = rates(Duration::ZERO, 10_000_000);
+        let (short, of_short) = rates(Duration::from_micros(20), 5000 * GROUP_LINES);
+        let (long, _) = rates(Duration::from_micros(400), 500 * GROUP_LINES);
+        assert!(undelayed > most(20.0) && of_short > most(400.0), "{undelayed}, {of_short}");
+        // The rate of the ticks in which pauses are measured has a small error.
+        assert!(short < 1.002 * most(20.0), "{short}");
+        assert!(long < 1.002 * most(400.0), "{long}");
     }
 
     #[test]
