@@ -272,50 +272,52 @@ pub fn sweep(
     report: &mut dyn FnMut(&Step),
 ) -> Result<LoadSweep, LoadedError> {
     let mut chase = LoadedChase::new(clock, options)?;
-    let mut steps: Vec<Step> = vec![];
-    let mut add = |chase: &mut LoadedChase, steps: &mut Vec<Step>, pause: Duration| {
+    let steps = steps_of(plan, &mut |pause| {
         let step = chase.at(pause)?;
         report(&step);
-        steps.push(step);
-        Ok::<_, LoadedError>(())
-    };
-    match plan {
-        Plan::Pauses(pauses) => {
-            for pause in pauses {
-                add(&mut chase, &mut steps, *pause)?;
-            }
-        }
-        Plan::Adaptive(resolution) => {
-            while let Some(pause) = knee::next(&loaded(&steps), resolution) {
-                add(&mut chase, &mut steps, nanoseconds(pause))?;
-            }
-        }
-        Plan::Targets(targets) => {
-            let ends = [Duration::ZERO, nanoseconds(Resolution::default().pause_max_ns)];
-            for pause in ends {
-                add(&mut chase, &mut steps, pause)?;
-            }
-            for target in targets {
-                reach(&mut chase, &mut steps, *target, &mut add)?;
-            }
-        }
-    }
+        Ok(step)
+    })?;
     let (idle, sums) = chase.end()?;
     let knee = knee::knee(&knee::monotone(idle.median_ns, &loaded(&steps)));
     Ok(LoadSweep { idle, steps, knee, sums })
 }
 
-/// A function that measures at the given pause, and adds the result to the steps of a sweep.
-type AddStep<'a> =
-    dyn FnMut(&mut LoadedChase, &mut Vec<Step>, Duration) -> Result<(), LoadedError> + 'a;
+/// A function that measures at the given pause.
+type Measure<'a> = dyn FnMut(Duration) -> Result<Step, LoadedError> + 'a;
+
+/// Measures the steps of a plan.
+fn steps_of(plan: &Plan, measure: &mut Measure<'_>) -> Result<Vec<Step>, LoadedError> {
+    let mut steps: Vec<Step> = vec![];
+    match plan {
+        Plan::Pauses(pauses) => {
+            for pause in pauses {
+                steps.push(measure(*pause)?);
+            }
+        }
+        Plan::Adaptive(resolution) => {
+            while let Some(pause) = knee::next(&loaded(&steps), resolution) {
+                steps.push(measure(nanoseconds(pause))?);
+            }
+        }
+        Plan::Targets(targets) => {
+            let ends = [Duration::ZERO, nanoseconds(Resolution::default().pause_max_ns)];
+            for pause in ends {
+                steps.push(measure(pause)?);
+            }
+            for target in targets {
+                reach(&mut steps, *target, measure)?;
+            }
+        }
+    }
+    Ok(steps)
+}
 
 /// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], at most [`TARGET_TRIES`]
 /// times.
 fn reach(
-    chase: &mut LoadedChase,
     steps: &mut Vec<Step>,
     target_gbps: f64,
-    add: &mut AddStep<'_>,
+    measure: &mut Measure<'_>,
 ) -> Result<(), LoadedError> {
     for _ in 0..TARGET_TRIES {
         let points = loaded(steps);
@@ -323,7 +325,7 @@ fn reach(
             let most_gbps = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
             return Err(LoadedError::Target { target_gbps, most_gbps });
         };
-        add(chase, steps, nanoseconds(pause))?;
+        steps.push(measure(nanoseconds(pause))?);
         let reached = steps.last().map_or(0.0, |step| step.controller_gbps);
         if (reached / target_gbps - 1.0).abs() <= TARGET_NEAR {
             break;
@@ -395,27 +397,63 @@ mod tests {
     }
 
     #[test]
-    fn a_bandwidth_is_approached_or_refused() {
-        let clock = Clock::here();
+    fn a_bandwidth_beyond_the_threads_is_refused() {
         let plan = Plan::Targets(vec![1e6]);
-        let why = sweep(clock, options(), &plan, &mut |_| ()).unwrap_err();
+        let mut pauses = vec![];
+        let why = sweep(Clock::here(), options(), &plan, &mut |step| pauses.push(step.pause));
+        let why = why.unwrap_err();
         assert!(why.to_string().starts_with("1000000 GB/s are more than"), "{why}");
         assert!(!why.hint().is_empty());
-        let mut chase = LoadedChase::new(clock, options()).unwrap();
-        // The best of several runs is taken. While another program has the CPU of the loading
-        // threads, a run has less than the bandwidth of the chase alone, and no pause gives a
-        // quarter of this bandwidth.
-        let runs = (0..5).map(|_| chase.at(MS(0)).unwrap().controller_gbps);
-        let most = runs.fold(0.0, f64::max);
-        chase.end().unwrap();
-        let plan = Plan::Targets(vec![most / 4.0]);
-        let Ok(sweep) = sweep(clock, options(), &plan, &mut |_| ()) else {
-            // `most` was measured in an earlier run. On a shared machine, other programs may since
-            // then take so much bandwidth that a quarter of `most` is out of reach.
-            return;
+        assert_eq!(pauses, [MS(0), Duration::from_micros(8)]);
+    }
+
+    /// The step of a simulated machine: a group of lines takes `latency_ns`, and the next group
+    /// begins after the pause. Meanwhile the chase loads a line in each `latency_ns`.
+    fn simulated(pause: Duration, latency_ns: f64) -> Step {
+        let group_bytes = (crate::team::GROUP_LINES * LINE_BYTES) as f64;
+        let program_gbps = group_bytes / (latency_ns + pause.as_nanos() as f64);
+        let spread = |median: f64| Spread { median, relative: 0.0, count: 1 };
+        Step {
+            pause,
+            rate: Rate {
+                program_gbps: spread(program_gbps),
+                controller_factor: 1.0,
+                measured_gbps: None,
+            },
+            windows_gbps: vec![program_gbps],
+            controller_gbps: program_gbps + LINE_BYTES as f64 / latency_ns,
+            latency: Slices {
+                median_ns: latency_ns,
+                p5_ns: latency_ns,
+                mean_ns: latency_ns,
+                count: 1,
+                disturbed: 0,
+            },
+            latency_ns: spread(latency_ns),
+            took: WINDOW,
+        }
+    }
+
+    /// The latency rises with the load, so the pauses that are tried first are wrong.
+    #[test]
+    fn a_bandwidth_is_approached() {
+        let mut measure = |pause: Duration| {
+            let queue_ns = 200.0 * (-(pause.as_nanos() as f64) / 500.0).exp();
+            Ok::<_, LoadedError>(simulated(pause, 100.0 + queue_ns))
         };
-        let near = |step: &&Step| (0.1..0.6).contains(&(step.controller_gbps / most));
-        assert!(sweep.steps[2..].iter().any(|step| near(&step)), "{most}: {:?}", sweep.steps);
+        let most = measure(MS(0)).unwrap().controller_gbps;
+        for share in [1.0, 0.9, 0.5, 0.25, 0.1] {
+            let target = share * most;
+            let steps = steps_of(&Plan::Targets(vec![target]), &mut measure).unwrap();
+            let reached = steps.last().unwrap().controller_gbps;
+            assert!((reached / target - 1.0).abs() <= TARGET_NEAR, "{target}: {steps:?}");
+            assert!(steps.len() <= 2 + TARGET_TRIES, "{target}: {steps:?}");
+        }
+        // The chase alone has more than a twentieth.
+        let tried = steps_of(&Plan::Targets(vec![most / 20.0]), &mut measure).unwrap();
+        assert_eq!(tried.len(), 2 + TARGET_TRIES);
+        let beyond = steps_of(&Plan::Targets(vec![most / 2.0, 1.01 * most]), &mut measure);
+        assert!(matches!(beyond, Err(LoadedError::Target { most_gbps, .. }) if most_gbps == most));
     }
 
     #[test]
