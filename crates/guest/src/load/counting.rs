@@ -44,7 +44,8 @@ impl<'a> Counting<'a> {
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
-            self.send(&mut self.state());
+            let mut state = self.state();
+            self.send(&mut state, time_ns());
         }
     }
 
@@ -55,18 +56,21 @@ impl<'a> Counting<'a> {
     /// Changes the bandwidths to those of `reached`, from now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
-        self.send(&mut state);
+        self.switch(&mut state, reached, time_ns());
+    }
+
+    fn switch(&self, state: &mut State, reached: &Reached, now_ns: u64) {
+        self.send(state, now_ns);
         state.reached.clone_from(reached);
     }
 
     /// Sends to the feed the traffic since the last call.
-    fn send(&self, state: &mut State) {
-        let now = time_ns();
-        let seconds = self.speed * (now - state.fed_until_ns) as f64 * 1e-9;
-        state.fed_until_ns = now;
+    fn send(&self, state: &mut State, now_ns: u64) {
+        let seconds = self.speed * (now_ns - state.fed_until_ns) as f64 * 1e-9;
+        state.fed_until_ns = now_ns;
         if let Some(feeder) = &mut state.feeder {
             let mut counted = self.emulated.counted(&state.reached, seconds);
-            counted.iter_mut().for_each(|fed| fed.time_ns = Some(now));
+            counted.iter_mut().for_each(|fed| fed.time_ns = Some(now_ns));
             feeder.send(&counted);
         }
     }
@@ -87,36 +91,61 @@ mod tests {
     use super::{super::input, *};
     use crate::feed::Fed;
 
-    /// All pages are first on the first tier, and then on the second. The bytes that are fed for a
-    /// tier equal its emulated bandwidth times the duration.
-    #[test]
-    fn fed_bytes_are_bandwidth_times_duration() {
+    fn emulated() -> Emulated {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let platform = root.join("platforms/gnr120-cz122.toml");
         let (platform, measured_on, demand) =
             input::read(&platform, &root.join("workloads/lbm.toml")).unwrap();
-        let emulated = Emulated::new(platform, &measured_on, &demand, 119, &[]);
-        let socket =
-            std::env::temp_dir().join(format!("interleaf-counting-{}", std::process::id()));
+        Emulated::new(platform, &measured_on, &demand, 119, &[])
+    }
+
+    /// A listener of a feed, and the arguments of a load for this feed.
+    fn listener(test: &str) -> (UnixListener, LoadArgs) {
+        let socket = std::env::temp_dir().join(format!("interleaf-{test}-{}", std::process::id()));
         let listener = UnixListener::bind(&socket).unwrap();
         let text = format!(
             "--platform p --demand d --threads 119 --hot 1MiB --speed 2 --feed {}",
             socket.display()
         );
-        let args = LoadArgs::parse(text.split_whitespace().map(String::from)).unwrap();
-        let all_local = emulated.reached(0, &[1.0, 0.0]);
-        let all_away = emulated.reached(0, &[0.0, 1.0]);
-        let begun = time_ns();
-        let counting = Counting::new(&emulated, &args, all_local.clone());
+        (listener, LoadArgs::parse(text.split_whitespace().map(String::from)).unwrap())
+    }
+
+    #[test]
+    fn the_feed_receives_traffic_until_the_end() {
+        let emulated = emulated();
+        let (listener, args) = listener("counting-run");
+        let counting = Counting::new(&emulated, &args, emulated.reached(0, &[1.0, 0.0]));
         thread::scope(|scope| {
             scope.spawn(|| counting.run());
-            thread::sleep(Duration::from_millis(120));
-            counting.set(&all_away);
-            thread::sleep(Duration::from_millis(120));
+            let mut lines = BufReader::new(listener.accept().unwrap().0).lines();
+            let line = lines.next();
             counting.stop();
+            let fed: Fed = serde_json::from_str(&line.unwrap().unwrap()).unwrap();
+            assert!(fed.time_ns.is_some() && fed.bytes() > 0, "{fed:?}");
         });
+        std::fs::remove_file(args.feed.unwrap()).unwrap();
+    }
+
+    /// All pages are first on the first tier, and then on the second. The bytes that are fed for a
+    /// tier equal its emulated bandwidth times the duration.
+    #[test]
+    fn fed_bytes_are_bandwidth_times_duration() {
+        let emulated = emulated();
+        let (listener, args) = listener("counting");
+        let all_local = emulated.reached(0, &[1.0, 0.0]);
+        let all_away = emulated.reached(0, &[0.0, 1.0]);
+        let counting = Counting::new(&emulated, &args, all_local.clone());
+        let mut state = counting.state();
+        let begun = state.fed_until_ns;
+        let at = |ms: u64| begun + ms * 1_000_000;
+        counting.send(&mut state, at(50));
+        counting.send(&mut state, at(101));
+        counting.switch(&mut state, &all_away, at(120));
+        counting.send(&mut state, at(170));
+        counting.send(&mut state, at(240));
+        drop(state);
         drop(counting);
-        std::fs::remove_file(&socket).unwrap();
+        std::fs::remove_file(args.feed.unwrap()).unwrap();
         // For each tier, the bytes that were fed while all pages were on the tier, and the duration
         // of that time, ns.
         let (mut fed_until_ns, mut before) = ([(0, 0); 2], begun);
@@ -131,7 +160,7 @@ mod tests {
         }
         for ((bytes, ns), reached) in fed_until_ns.into_iter().zip([&all_local, &all_away]) {
             let ratio = bytes as f64 / (2.0 * ns as f64 * reached.bandwidth_gbps());
-            assert!((ratio - 1.0).abs() < 1e-3 && ns > 100_000_000, "{ratio}, {ns} ns");
+            assert!((ratio - 1.0).abs() < 1e-3 && ns == 120_000_000, "{ratio}, {ns} ns");
         }
     }
 }
