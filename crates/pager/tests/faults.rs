@@ -5,13 +5,14 @@
 
 use interleaf_pager::{cache::Settings, pager::Pager};
 use interleaf_prefetch::Limits;
+use interleaf_procfs::stat::Stat;
 use interleaf_store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy};
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},
 };
 use std::{
-    env,
+    env, fs,
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -140,13 +141,27 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Waits for a process to exit, and kills the process after a minute.
+/// The page faults of a process, and the lines of the bytes that it read from drives and wrote to
+/// them. CPU time is not included, because a thread that waits may poll.
+fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let faults = Stat::parse(&stat).and_then(|stat| stat.field(10)?.checked_add(stat.field(12)?));
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+    (faults, io.lines().filter(|line| line.contains("_bytes")).map(String::from).collect())
+}
+
+/// Waits for a process to exit. A process without progress for a minute hangs; how long it may take
+/// in total depends on the drive and on other programs.
 fn end(mut program: Child) -> Output {
-    let begun = Instant::now();
+    let (mut last, mut since) = (progress(program.id()), Instant::now());
     while program.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(60) {
+        let now = progress(program.id());
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if since.elapsed() > Duration::from_secs(60) {
             program.kill().unwrap();
-            panic!("it hangs: {:?}", program.wait_with_output().unwrap());
+            panic!("it hangs at {last:?}: {:?}", program.wait_with_output().unwrap());
         }
         thread::sleep(Duration::from_millis(5));
     }
