@@ -18,7 +18,7 @@ use screen::{Screen, ended};
 use serde_json::Value;
 use std::{
     fs,
-    io::{self, BufRead, Write},
+    io::{self, BufRead, BufReader, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::Path,
     process::{Command, Stdio},
@@ -95,12 +95,14 @@ fn a_signal_is_passed_on_and_all_files_are_removed() {
 #[test]
 fn the_next_session_removes_leftovers_of_killed_ones() {
     let folders = TestFolders::new();
-    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "1500"]);
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut child, mut lines) = started(&mut command);
+    let stdin = child.stdin.take().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let clean = || text(&folders.interleaf(&["--clean"]).output().unwrap().stderr);
     assert_eq!(clean(), "interleaf: no session has left anything\n", "its command goes on");
+    drop(stdin);
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "as it was left\n", "and has its memory");
@@ -221,7 +223,8 @@ fn processes_in_sequence_each_have_the_whole_budget() {
 fn commands_with_one_session_name_share_one_budget() {
     let folders = TestFolders::new();
     let options = ["--session", "job", "--processes", "2"];
-    let mut first = folders.extended(&options, &[sweep(), MIB, "2", "1500"]);
+    // The first command runs until `wait_with_output` closes its stdin.
+    let mut first = folders.extended(&options, &[sweep(), MIB, "2", "stdin"]);
     let (first, _lines) = started(&mut first);
     let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
@@ -235,7 +238,7 @@ fn commands_with_one_session_name_share_one_budget() {
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
         command
     };
-    let (first, _lines) = started(&mut rank(&[sweep(), MIB, "2", "1500"]));
+    let (first, _lines) = started(&mut rank(&[sweep(), MIB, "2", "stdin"]));
     assert!(rank(&[sweep(), MIB, "2"]).status().unwrap().success());
     assert!(first.wait_with_output().unwrap().status.success());
     let stats = folders.stats();
@@ -252,16 +255,21 @@ fn a_session_is_watched_from_outside() {
     let folders = TestFolders::new();
     let none = folders.interleaf(&["--monitor"]).output().unwrap();
     refused(&none, "no session runs that could be watched", "start one with interleaf extend");
-    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "2500"]);
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut child, _lines) = started(&mut command);
     let strange = folders.interleaf(&["--monitor=1"]).output().unwrap();
     refused(&strange, "--monitor=1: no session has this process", "start one");
     let pid = format!("--monitor={}", child.id());
-    let seen = folders.interleaf(&[&pid, "--json"]).output().unwrap();
+    let mut monitor = folders.interleaf(&[&pid, "--json"]);
+    let mut monitor = monitor.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut documents = BufReader::new(monitor.stdout.take().unwrap());
+    let mut first = String::new();
+    documents.read_line(&mut first).unwrap();
+    // `wait` closes the stdin of the program, which therefore ends.
     assert!(child.wait().unwrap().success());
-    assert!(text(&seen.stderr).contains("interleaf: the session has ended"));
-    let lines = text(&seen.stdout);
-    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let said = text(&monitor.wait_with_output().unwrap().stderr);
+    assert!(said.contains("interleaf: the session has ended"), "{said}");
+    let first: Value = serde_json::from_str(&first).unwrap_or_else(|why| panic!("{why}: {said}"));
     assert_eq!(
         (&first["schema"], &first["exit_code"]),
         (&"interleaf.extend/1".into(), &Value::Null)

@@ -129,9 +129,11 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
     assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
 }
 
-/// Starts a command that prints "there", and waits for this line.
+/// Starts a command that prints "there", and waits for this line. The command's stdin is a pipe,
+/// which `Child::wait` closes unless the test has taken it.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();

@@ -1,9 +1,21 @@
 /* Sweeps over MIB of memory LAPS times, and checks that each word has its value of the previous lap.
- * With a third argument it waits for that number of milliseconds after the first lap. */
+ * With a third argument it waits after the first lap: for that number of milliseconds, or, if the
+ * argument is "stdin", until its stdin is closed. */
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+static void wait_for_end_of_stdin(void)
+{
+	char byte;
+	ssize_t got;
+	do
+		got = read(0, &byte, 1);
+	while (got > 0 || (got < 0 && errno == EINTR));
+}
 
 int main(int count, char **words)
 {
@@ -24,7 +36,10 @@ int main(int count, char **words)
 		if (lap == 0 && count > 3) {
 			puts("there");
 			fflush(stdout);
-			usleep(atoi(words[3]) * 1000);
+			if (!strcmp(words[3], "stdin"))
+				wait_for_end_of_stdin();
+			else
+				usleep(atoi(words[3]) * 1000);
 		}
 	}
 	puts("as it was left");
