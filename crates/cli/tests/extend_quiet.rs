@@ -30,16 +30,43 @@ fn command(interleaf: &Child) -> PathBuf {
 
 /// Reads the context switches of each thread. The count of a blocked thread does not change.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
-    let of = |thread: &Path| {
-        let name = fs::read_to_string(thread.join("comm")).unwrap();
-        let status = fs::read_to_string(thread.join("status")).unwrap();
+    // `None` if the thread has ended since the folder was read.
+    let of = |thread: PathBuf| {
+        let name = fs::read_to_string(thread.join("comm")).ok()?;
+        let status = fs::read_to_string(thread.join("status")).ok()?;
         let switches = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
         let sum = switches.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum();
-        let tid = thread.file_name().unwrap().to_string_lossy().into_owned();
-        (format!("{} {tid}", name.trim()), sum)
+        let tid = thread.file_name()?.to_string_lossy().into_owned();
+        Some((format!("{} {tid}", name.trim()), sum))
     };
     let threads = fs::read_dir(process.join("task")).unwrap();
-    threads.map(|thread| of(&thread.unwrap().path())).collect()
+    threads.filter_map(|thread| of(thread.unwrap().path())).collect()
+}
+
+/// True if all threads sleep, and no transfer is under way. The context switches alone do not show
+/// this: a thread that waits for a CPU or for a drive has none, nor has a transfer of `io_uring`.
+fn is_idle(process: &Path) -> bool {
+    let sleeps = |thread: PathBuf| {
+        let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("State:\tS"))
+    };
+    let is_ring = |path: &PathBuf| {
+        fs::read_link(path).is_ok_and(|target| target.ends_with("anon_inode:[io_uring]"))
+    };
+    let descriptors = fs::read_dir(process.join("fd")).unwrap();
+    let mut rings = descriptors.map(|entry| entry.unwrap().path()).filter(is_ring);
+    let mut threads = fs::read_dir(process.join("task")).unwrap();
+    threads.all(|thread| sleeps(thread.unwrap().path()))
+        && rings.all(|ring| is_drained(&process.join("fdinfo").join(ring.file_name().unwrap())))
+}
+
+/// True if a ring has the result of each request, and each result was taken. `info` is the kernel's
+/// description of the ring, which may lack these numbers while the ring is in use.
+fn is_drained(info: &Path) -> bool {
+    let info = fs::read_to_string(info).unwrap_or_default();
+    let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let requests = number("SqTail:");
+    requests.is_some() && number("CqTail:") == requests && number("CqHead:") == requests
 }
 
 /// No thread of a sleeping program wakes up: neither the program's threads nor the pager's.
@@ -51,8 +78,9 @@ fn a_program_that_sleeps_costs_nothing() {
     let process = command(&interleaf);
     until("what is under way is done", || {
         let before = runs(&process);
+        let was_idle = is_idle(&process);
         thread::sleep(Duration::from_millis(500));
-        runs(&process) == before
+        was_idle && runs(&process) == before && is_idle(&process)
     });
     let before = runs(&process);
     assert!(before.keys().any(|name| name.starts_with("pager ")), "{before:?}");
