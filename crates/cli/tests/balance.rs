@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod executable;
+
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
     io::Write as _,
-    os::unix::{fs::PermissionsExt as _, net::UnixStream, process::CommandExt as _},
+    os::unix::{net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     thread,
@@ -103,8 +105,7 @@ fn a_process_advises() {
     let folder = tempfile::tempdir().unwrap();
     let advise = |body: &str, own: &[&str]| {
         let policy = folder.path().join("policy.sh");
-        fs::write(&policy, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&policy, fs::Permissions::from_mode(0o755)).unwrap();
+        executable::write(&policy, format!("#!/bin/sh\n{body}\n"));
         let mut command = interleaf();
         command.args(["balance", "--json", "--curves", "gnr120-cz122", "--policy"]);
         command.arg(format!("exec:{} 70", policy.display())).args(own);
@@ -232,7 +233,7 @@ fn missing_pmus_are_reported_with_alternatives() {
 fn a_user_without_rights_gets_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("interleaf");
-    fs::copy(env!("CARGO_BIN_EXE_interleaf"), &own).unwrap();
+    executable::copy(Path::new(env!("CARGO_BIN_EXE_interleaf")), &own);
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let is_root = status.contains("\nUid:\t0\t");
     let mut command = Command::new(own);

@@ -5,6 +5,7 @@
 
 #[path = "extend/common.rs"]
 mod common;
+mod executable;
 
 use interleaf_linux::{
     launch::command::with_default_signals, process::memory_cgroup::MemoryCgroup, root::Root,
@@ -242,7 +243,6 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
 /// Creates a `swapoff` that fails while the file `gate` exists, and returns a `PATH` with this
 /// `swapoff`.
 fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
-    use std::os::unix::fs::PermissionsExt as _;
     let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
     let real = String::from_utf8(which.stdout).unwrap();
     let text = format!(
@@ -252,8 +252,7 @@ fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
         real.trim()
     );
     let fake = folder.join("swapoff");
-    fs::write(&fake, text).unwrap();
-    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::write(&fake, text);
     let paths = std::env::var_os("PATH").unwrap();
     let paths = [folder.to_path_buf()].into_iter().chain(std::env::split_paths(&paths));
     std::env::join_paths(paths).unwrap()

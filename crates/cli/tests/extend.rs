@@ -4,6 +4,7 @@
 
 #[path = "extend/common.rs"]
 mod common;
+mod executable;
 #[path = "terminal/screen.rs"]
 mod screen;
 
@@ -302,11 +303,10 @@ fn programs_that_cannot_be_extended_are_refused() {
     refuses(&[fixed.to_str().unwrap(), "1", "1"], "it is linked statically", "link it dynamically");
     refuses(&["no-such-program"], "no-such-program: there is no such program", "name a program");
     let script = folders.at("script");
-    fs::write(&script, format!("#!{}\n", fixed.display())).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::write(&script, format!("#!{}\n", fixed.display()));
     refuses(&[script.to_str().unwrap()], "a script, read by ", "link it dynamically");
     let other = folders.at("other-user");
-    fs::copy(sweep(), &other).unwrap();
+    executable::copy(Path::new(sweep()), &other);
     if std::os::unix::fs::chown(&other, Some(65534), None).is_ok() {
         fs::set_permissions(&other, fs::Permissions::from_mode(0o4755)).unwrap();
         let words = [other.to_str().unwrap(), "1", "1"];
@@ -339,8 +339,7 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     let other = folders.at("for-another");
     let mut bytes = fs::read(sweep()).unwrap();
     bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());
-    fs::write(&other, bytes).unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::write(&other, bytes);
     refuses(&other, "program, and the library is not", "run a build for this machine");
 }
 
@@ -423,9 +422,9 @@ fn a_missing_right_is_named() {
         }
     }
     // Copy the programs, because another user may have no access to the build folder.
-    fs::copy(env!("CARGO_BIN_EXE_interleaf"), at("interleaf")).unwrap();
-    fs::copy(library(), at("libinterleaf_preload.so")).unwrap();
-    fs::copy(sweep(), at("sweep")).unwrap();
+    executable::copy(Path::new(env!("CARGO_BIN_EXE_interleaf")), &at("interleaf"));
+    executable::copy(&library(), &at("libinterleaf_preload.so"));
+    executable::copy(Path::new(sweep()), &at("sweep"));
     let nobody = NOBODY.to_string();
     let extended = |rights: &[&str]| {
         let mut command = Command::new("setpriv");

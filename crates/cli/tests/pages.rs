@@ -5,10 +5,11 @@
 
 #[path = "extend/common.rs"]
 mod common;
+mod executable;
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -62,8 +63,7 @@ fn commands_are_found_in_the_blocks_of_a_page() {
 fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     let folder = tempfile::tempdir().unwrap();
     let tool = folder.path().join("interleaf");
-    fs::write(&tool, CHECKS_ARGUMENTS).unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::write(&tool, CHECKS_ARGUMENTS);
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
 
     let mut pages = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod executable;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Command, Output, Stdio},
     thread,
@@ -22,9 +23,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// Writes a shell script as the policy `folder/policy`.
 fn script(folder: &Path, body: &str) {
-    let path = folder.join("policy");
-    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    executable::write(&folder.join("policy"), format!("#!/bin/sh\n{body}\n"));
 }
 
 /// The command that simulates 60 s in `folder`, of the workload lbm or of the scenario in `args`.
