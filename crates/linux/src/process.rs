@@ -15,5 +15,6 @@ pub mod available;
 pub mod program;
 
 pub use table::{
-    Process, ProcessTable, Snapshot, allowed_cpus, allowed_nodes, anonymous_bytes, process, tree,
+    Process, ProcessTable, Snapshot, allowed_cpus, allowed_nodes, anonymous_bytes, is_exiting,
+    process, tree,
 };

@@ -1,7 +1,7 @@
 //! The process of a policy: its messages, the time limit of its answers, and its end.
 
 use crate::{PolicyProcessError, message::Answer};
-use interleaf_linux::stop::StopFlag;
+use interleaf_linux::{process::is_exiting, root::Root, stop::StopFlag};
 use rustix::{
     fs::{OFlags, fcntl_setfl},
     io::Errno,
@@ -23,7 +23,7 @@ const LINE_MAX: u64 = 64 << 10;
 /// Interval of the checks of the stop flag while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time for a process to end after its stdin was closed.
+/// The time for a process to begin its end after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// The running process of a policy. The process has a process group of its own. The process and its
@@ -151,17 +151,18 @@ impl Child {
     }
 
     /// Waits for the end of the process without reaping it. `None` if the process still runs after
-    /// `limit`.
+    /// `limit`. A process that has begun to end is awaited without a limit, because it executes no
+    /// more of its program: on a busy machine the kernel may take long to end it.
     fn wait(&self, limit: Duration) -> Option<WaitIdStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        let until = Instant::now() + limit;
+        let (until, pid) = (Instant::now() + limit, self.process.id());
         loop {
             match waitid(WaitId::Pid(self.pid()), options) {
                 Ok(None) | Err(Errno::INTR) => {}
                 Ok(Some(end)) => return Some(end),
                 Err(_) => return None,
             }
-            if Instant::now() >= until {
+            if Instant::now() >= until && !is_exiting(&Root::live(), pid).unwrap_or(false) {
                 return None;
             }
             thread::sleep(Duration::from_millis(2));
@@ -208,5 +209,37 @@ fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// The answer to the first message may take long, because it includes the start of the shell.
+    #[test]
+    fn a_late_answer_has_its_line() {
+        let script = "read -r line; echo '{\"weights\": [1, 1]}'; read -r line; exec sleep 100";
+        let mut child = Child::start("sh", &["-c".into(), script.into()]).unwrap();
+        let stop = StopFlag::default();
+        let first = child.ask(&"start", 2, Duration::from_secs(60), &stop).unwrap();
+        assert_eq!(first.unwrap().shares, [0.5, 0.5]);
+        let late = child.ask(&"period", 2, Duration::from_millis(500), &stop).unwrap_err();
+        let said = "sh: the policy has not written line 2 of its stdout after 0.5 s";
+        assert_eq!(late.to_string(), said);
+    }
+
+    /// The process ends some time after it has closed its stdout.
+    #[test]
+    fn a_process_without_stdout_has_ended_or_closed_it() {
+        let mut seen = vec![];
+        for script in ["read -r line; exit 3", "read -r line; exec >&-; exec sleep 100"] {
+            let mut child = Child::start("sh", &["-c".into(), script.into()]).unwrap();
+            let asked = child.ask(&"start", 2, Duration::from_secs(60), &StopFlag::default());
+            seen.push(asked.unwrap_err().to_string());
+        }
+        let said = |why| format!("sh: the policy ended ({why}) before line 1 of its stdout");
+        assert_eq!(seen, ["exit status 3", "it closed stdin or stdout"].map(said));
     }
 }

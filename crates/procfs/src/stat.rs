@@ -51,6 +51,12 @@ impl<'a> Stat<'a> {
         self.state() == Some(b'R')
     }
 
+    /// True for a thread that ends or has ended (`PF_EXITING`): it executes no more of its program,
+    /// and has closed its files or closes them. `None` when the field is missing.
+    pub fn is_exiting(&self) -> Option<bool> {
+        Some(self.field(9)? & 4 != 0)
+    }
+
     /// The process ID of the parent.
     pub fn parent(&self) -> Option<u32> {
         self.field(4)?.try_into().ok()
@@ -116,6 +122,7 @@ mod tests {
         let stat = Stat::parse(LINE.as_bytes()).expect("a line");
         assert_eq!((stat.pid, stat.name), (42, &b"a) (b"[..]));
         assert!(stat.is_zombie() && !stat.is_running());
+        assert_eq!(stat.is_exiting(), Some(false));
         assert_eq!((stat.parent(), stat.session()), (Some(7), Some(5)));
         assert_eq!((stat.major_faults(), stat.children_major_faults()), (Some(10), Some(11)));
         assert_eq!((stat.cpu_ticks(), stat.children_cpu_ticks()), (Some(25), Some(29)));
@@ -140,5 +147,6 @@ mod tests {
         let stat = Stat::parse(&line).expect("a line");
         assert_eq!(stat.pid, std::process::id());
         assert!(stat.cpu().is_some() && stat.start_ticks() > Some(0), "{stat:?}");
+        assert_eq!(stat.is_exiting(), Some(false));
     }
 }

@@ -57,6 +57,25 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
+/// True when all threads of a process end or have ended: it executes no more of its program. Its
+/// files may be closed some time before wait(2) reports its end. False when it does not exist.
+///
+/// # Errors
+/// When its threads cannot be read.
+pub fn is_exiting(root: &Root, pid: u32) -> Result<bool, RootError> {
+    let folder = format!("/proc/{pid}/task");
+    let threads = root.peek_names(&folder)?;
+    for thread in &threads {
+        // The file is absent if the thread has ended since the folder was read.
+        let Some(text) = root.peek(&format!("{folder}/{thread}/stat"))? else { continue };
+        let stat = Stat::parse(text.as_bytes());
+        if !stat.and_then(|stat| stat.is_exiting()).unwrap_or(false) {
+            return Ok(false);
+        }
+    }
+    Ok(!threads.is_empty())
+}
+
 /// Parses a line of `/proc/PID/stat`.
 fn parse(text: &str) -> Option<Process> {
     let stat = Stat::parse(text.as_bytes())?;
@@ -234,7 +253,10 @@ fn allowed(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
-    use std::process::{Command, Stdio};
+    use std::{
+        io::Read as _,
+        process::{Command, Stdio},
+    };
 
     #[test]
     fn a_line_is_read() {
@@ -260,6 +282,21 @@ mod tests {
         assert_eq!(tree[0].pid, me);
         assert!(tree.iter().any(|it| it.pid == child.id() && it.parent == me), "{tree:?}");
         assert_eq!(process(&root, child.id()).unwrap(), None, "it was waited for");
+    }
+
+    #[test]
+    fn a_process_is_exiting_until_it_was_waited_for() {
+        let root = Root::live();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read line"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        assert!(!is_exiting(&root, child.id()).unwrap());
+        drop(child.stdin.take());
+        // A shell closes its stdout only by its end.
+        let rest = child.stdout.take().unwrap().read(&mut [0]).unwrap();
+        assert!(rest == 0 && is_exiting(&root, child.id()).unwrap());
+        child.wait().unwrap();
+        assert!(!is_exiting(&root, child.id()).unwrap());
     }
 
     #[test]
