@@ -132,13 +132,22 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
 /// Starts a command that prints "there", and waits for this line. The command's stdin is a pipe,
 /// which `Child::wait` closes unless the test has taken it.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
+    try_started(command).unwrap()
+}
+
+/// Like [`started`]; `None` if the command ends without the line.
+pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
-    assert_eq!(line, "there\n");
-    (child, lines)
+    if line == "there\n" {
+        return Some((child, lines));
+    }
+    assert_eq!(line, "");
+    child.wait().unwrap();
+    None
 }
 
 /// Ends `interleaf extend` and its command by SIGTERM.
