@@ -24,28 +24,29 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// One period in one domain (`interleaf.balance/1`).
+/// The result of one period in one domain (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePeriod {
     pub schema: String,
     pub time_s: f64,
     pub domain: String,
-    /// The nodes of its tiers, fastest first.
+    /// Nodes of the domain's tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Target in percent.
+    /// Target share of each node of `nodes`, percent of the pages.
     pub target_weights: Vec<u16>,
-    /// Share of the pages of its scopes on each node, 0 to 1; null when placement is not sampled.
+    /// Share of the pages of the domain's scopes on each node, 0 to 1; null when placement is not
+    /// sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// Bytes of its scopes on each node.
+    /// Bytes of the domain's scopes on each node; null when placement is not sampled.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
-    /// Mean bandwidth of the period; null when nothing was counted.
+    /// Mean bandwidth of the period, GB/s; null when no traffic was counted.
     pub bandwidth_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
     /// Bytes migrated in the period, on the whole machine.
     pub migrated_bytes: u64,
-    /// The name of the decision.
+    /// The name of the policy's decision.
     pub decision: String,
     /// The reason for the decision.
     pub reason: String,
@@ -65,18 +66,21 @@ pub struct BalanceLog {
 /// Advice from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
-    /// The best weights in percent; null when neither curves nor ratings are known.
+    /// The best share of each node of `nodes`, percent of the pages; null when neither curves nor
+    /// rated bandwidths are known.
     pub advised_weights: Option<Vec<u16>>,
-    /// Relative gain of bandwidth at these weights; null when unknown.
+    /// Relative gain in bandwidth at `advised_weights`, a fraction; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated, so it alone is as fast.
+    /// True if the first tier is not saturated: with all pages on the first tier, the bandwidth is
+    /// as high as with interleaving.
     pub is_unsaturated: bool,
-    /// Bytes of the scope that would migrate; null when the placement is unknown.
+    /// Bytes of the scope that would migrate to reach `advised_weights`; null when the placement is
+    /// unknown.
     pub would_move_bytes: Option<u64>,
 }
 
-/// The source of a gain.
+/// The source of `gain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GainBasis {
@@ -194,21 +198,22 @@ pub const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
 pub struct SummaryDocument {
     pub schema: String,
     pub domain: String,
-    /// The nodes of its tiers, fastest first.
+    /// Nodes of the domain's tiers, fastest first.
     pub nodes: Vec<u32>,
     /// Number of periods with counted traffic.
     pub periods: usize,
-    /// Mean bandwidth of those periods.
+    /// Mean bandwidth of the periods with counted traffic, GB/s.
     pub bandwidth_gbps: f64,
-    /// Share of the pages on each node; null when the placement is unknown.
+    /// Share of the pages on each node, 0 to 1; null when the placement is unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// The initial target of the daemon, and the first decision of its policy.
+    /// Initial target of the daemon: the share of each node, percent of the pages.
     pub start_weights: Vec<u16>,
+    /// First target that the policy would set: the share of each node, percent of the pages.
     pub first_weights: Vec<u16>,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
-    /// The curves in use; null when only rated bandwidths are known, or nothing.
+    /// The platform whose curves the advice uses, by name or as a file; null without a platform.
     pub curves: Option<String>,
     /// The last advice; its gain is the mean over all periods.
     #[serde(flatten)]
@@ -223,26 +228,27 @@ pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePlanDocument {
     pub schema: String,
-    /// Domains with their nodes, fastest first.
+    /// Domains, each with its nodes, fastest first.
     pub domains: Vec<BalanceDomain>,
     /// The scope: the machine, a control group, or processes by name.
     pub scope: String,
-    /// Running processes of the scope; null for a scope that is not a set of processes.
+    /// PIDs of the running processes of the scope; null for a scope that is not a set of processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
     pub way_description: String,
-    /// Better actuators that are missing, with the reasons.
+    /// Actuators that are better than `way` but missing, each with the reason.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
-    /// Warnings.
+    /// Warnings about the plan.
     pub notes: Vec<String>,
-    /// The initial target.
+    /// Initial target of each domain.
     pub start: Vec<PointsDocument>,
     /// Files that would be written for `start`, in this order.
     pub writes: Vec<WriteDocument>,
-    /// Example of a decision: the ratio of the rated bandwidths. Empty when it equals `start`.
+    /// Example of a later target of each domain: the ratio of the rated bandwidths. Empty when this
+    /// ratio equals `start`.
     pub next: Vec<PointsDocument>,
     /// Files that would be written for `next`.
     pub next_writes: Vec<WriteDocument>,
@@ -266,7 +272,7 @@ pub struct PointsDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePoints {
     pub node: u32,
-    /// Percent of the pages.
+    /// Share of the pages on the node, percent.
     pub points: u16,
 }
 
@@ -317,7 +323,7 @@ pub struct SourceDocument {
     pub kind: SourceKind,
     pub is_there: bool,
     pub what: String,
-    /// Hint for the user when the source is missing.
+    /// Hint for the user; null when the source exists.
     pub remedy: Option<String>,
 }
 
@@ -335,7 +341,7 @@ impl SourceDocument {
 pub struct WriteDocument {
     pub path: String,
     pub text: String,
-    /// Current content of the file; null when it does not exist yet.
+    /// Current content of the file; null when the file does not exist yet.
     pub was: Option<String>,
 }
 

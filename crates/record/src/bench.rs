@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// The result of a run: one JSON object with 22 fields.
+/// The result of a run of a workload: one JSON object with 22 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
     pub workload: String,
-    /// Sum over all arrays.
+    /// Size of all arrays together, bytes.
     pub footprint_bytes: u64,
     pub threads: u32,
     /// Memory of the arrays: heap, mmap or file, with the madvise hint.
@@ -27,7 +27,7 @@ pub struct BenchDocument {
     pub seconds: f64,
     pub rate: f64,
     pub rate_unit: String,
-    /// Bytes loaded and stored by the program; for stream, as STREAM counts.
+    /// Bytes loaded and stored by the program; for the workload `stream`, counted as in STREAM.
     pub bytes_moved: u64,
     pub flops: u64,
     /// `flops` divided by `bytes_moved`: the arithmetic intensity; null without floating point.
@@ -39,21 +39,22 @@ pub struct BenchDocument {
     pub edges: u64,
     /// True if every word of the result was checked and is right.
     pub verified: bool,
-    /// Equal for runs with the same rounds and bit-identical results.
+    /// Checksum of the result; equal for runs with the same number of rounds and bit-identical
+    /// results.
     pub checksum: String,
     pub round_seconds: Vec<f64>,
     /// CPU time of all threads in the measured rounds.
     pub cpu_s: f64,
     /// Peak resident memory of the process.
     pub resident_max_bytes: Option<u64>,
-    /// Major faults, as the kernel counts them.
+    /// Major faults of the process, as the kernel counts them.
     pub major_faults: u64,
-    /// Traffic of the drive in the measured rounds, of all programs; null when no drive was named.
+    /// Traffic of the drive by all programs in the measured rounds; null when no drive was named.
     pub drive: Option<DriveTraffic>,
     /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
     #[serde(default)]
     pub extended: Option<ExtendedDocument>,
-    /// Results of the loops of the workload, when it has several.
+    /// Result of each loop of a workload with several loops; else empty.
     pub loops: Vec<LoopDocument>,
 }
 
@@ -76,7 +77,7 @@ impl BenchDocument {
     }
 }
 
-/// A run under `interleaf extend`.
+/// Budget and counts of the pager in a run under `interleaf extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendedDocument {
     /// The budget of the session.
@@ -85,7 +86,7 @@ pub struct ExtendedDocument {
     pub counts: CountsDocument,
 }
 
-/// Traffic of a drive during the run.
+/// Traffic of a drive in the measured rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveTraffic {
     pub name: String,

@@ -17,7 +17,7 @@ use std::path::Path;
 
 pub const SCHEMA: &str = "interleaf.bench.compare/1";
 
-/// The document.
+/// Comparison of workloads on several kinds of memory, by `interleaf bench compare`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchCompareDocument {
     pub schema: String,
@@ -26,7 +26,7 @@ pub struct BenchCompareDocument {
     pub slack_bytes: u64,
     pub threads: u32,
     pub rows: Vec<BenchRow>,
-    /// The ceiling of each pattern and ratio, where it is known.
+    /// Known ceilings, one for each pattern and ratio.
     pub ceilings: Vec<CeilingDocument>,
 }
 
@@ -51,39 +51,41 @@ pub struct BenchRow {
     pub ratio: f64,
     pub footprint_bytes: u64,
     pub way: String,
-    /// Mapped files only: the madvise hint with the best rate.
+    /// For mapped files, the madvise hint with the best rate; null for other kinds of memory.
     pub hint: Option<String>,
-    /// The rate with each hint.
+    /// The rate with each tried madvise hint.
     pub tried: Vec<TriedDocument>,
-    /// Median of `rates`.
+    /// Median of `rates`, in `rate_unit`.
     pub rate: Option<f64>,
     pub rate_unit: String,
     pub rates: Vec<f64>,
-    /// Median time of a round.
+    /// Median time of a round, s.
     pub round_s: Option<f64>,
-    /// Rate divided by the rate on DRAM.
+    /// `rate` divided by the rate on DRAM.
     pub efficiency: Option<f64>,
-    /// Time of a round at the ceiling divided by the time of a round.
+    /// Time of a round at the ceiling divided by `round_s`.
     pub of_ceiling: Option<f64>,
-    /// Bandwidth of the drive during a round divided by the drive's maximum for that mix. Null for
-    /// random patterns: requests per second limit those, not bandwidth.
+    /// Bandwidth of the drive during a round divided by the maximum bandwidth of the drive for the
+    /// same mix of reads and writes. Null for random patterns: requests per second limit random
+    /// patterns, not bandwidth.
     pub drive_busy: Option<f64>,
-    /// CPU time divided by elapsed time, median.
+    /// Mean number of busy CPUs: CPU time divided by elapsed time, median of the runs.
     pub cpus_busy: Option<f64>,
-    /// Bytes read from and written to the drive in a round, median.
+    /// Bytes read from the drive in a round, median of the runs.
     pub read_bytes: Option<u64>,
+    /// Bytes written to the drive in a round, median of the runs.
     pub written_bytes: Option<u64>,
-    /// Memory limit of the control group in the last runs; null for the pager, which has a budget.
+    /// Memory limit of the program's control group; null for the pager, whose limit is the budget.
     #[serde(default)]
     pub limit_bytes: Option<u64>,
-    /// Peak memory of the program, its page cache included.
+    /// Peak memory of the program, page cache included.
     pub used_max_bytes: Option<u64>,
     /// Peak resident memory of the program.
     pub resident_max_bytes: Option<u64>,
-    /// Counts of the pager in the last run, initialisation of the arrays included.
+    /// Counts of the pager in the last run, including the initialisation of the arrays.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
-    /// True if the results are bit-identical to those on DRAM.
+    /// True if the results are bit-identical to the results on DRAM.
     pub same_as_dram: Option<bool>,
     pub checksum: String,
     /// The reason for missing rounds: a timeout, or a failure.
@@ -101,20 +103,24 @@ pub struct PagerDocument {
     pub stall_s: f64,
 }
 
-/// The ceiling of a pattern at a ratio: its highest speed with this budget and drive.
+/// The ceiling of a pattern at a ratio: the highest speed that the budget and the drive allow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingDocument {
     pub pattern: String,
     pub ratio: f64,
-    /// The assumed size of the cache: the peak memory of any way.
+    /// Assumed size of the cache: the largest peak memory of the runs with extended memory, at
+    /// least the budget.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// Bytes that a round transfers with optimal replacement, computed on the blocks that its loops
-    /// touch; null when the loops are inside a library.
+    /// Bytes that a round reads from the drive with optimal replacement, computed from the blocks
+    /// that the loops touch; null when the loops are inside a library.
     pub least_read_bytes: Option<u64>,
+    /// Bytes that a round writes to the drive with optimal replacement; null as for
+    /// `least_read_bytes`.
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
-    /// The longer of two times: a round on DRAM, and the drive's time for those bytes.
+    /// Time of a round at the ceiling, s: the longer of the fastest measured round and the drive's
+    /// time for the bytes of optimal replacement.
     pub round_s: Option<f64>,
     /// Time of a round on DRAM divided by `round_s`.
     pub efficiency: Option<f64>,
@@ -123,9 +129,9 @@ pub struct CeilingDocument {
 /// Bandwidth of the drive for a mix of reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRateDocument {
-    /// The measuring program and its settings.
+    /// The program that measured the bandwidth, with its settings.
     pub by: String,
-    /// Sum of reads and writes.
+    /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
     pub read_share: f64,
 }

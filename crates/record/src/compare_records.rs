@@ -24,20 +24,22 @@ pub const SCHEMA: &str = "interleaf.compare/1";
 /// 1, 49 of 50 pairs are.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// The document: differences of the machines, and of each point that both records have.
+/// Comparison of two records: the differences of the machines, and of each point that both records
+/// have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
-    /// The kind of both records: measure.
+    /// The kind of both records; always `measure`.
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
     /// Differences of the machines and of the settings.
     pub differences: Vec<DifferenceDocument>,
-    /// Common points, in the order of the first record.
+    /// Points that both records have, in the order of the first record.
     pub rows: Vec<CompareRow>,
-    /// Points that only one record has.
+    /// Settings of the points that only the first record has.
     pub only_in_first: Vec<String>,
+    /// Settings of the points that only the second record has.
     pub only_in_second: Vec<String>,
 }
 
@@ -49,7 +51,7 @@ pub struct RecordDocument {
     pub quality: Quality,
 }
 
-/// The second record against the first.
+/// The verdict on a point of the second record, compared with the same point of the first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -98,18 +100,19 @@ pub struct CompareRow {
     pub unit: String,
     pub first: f64,
     pub second: f64,
-    /// second / first - 1.
+    /// Relative difference of the point: second / first - 1.
     pub difference: f64,
-    /// Sum of both spreads, a fraction; null when a point has too few repetitions.
+    /// Sum of the spreads of both points, a fraction; null when a point has too few repetitions.
     pub spread: Option<f64>,
-    /// Smallest significant difference; null without a spread.
+    /// Smallest significant absolute value of `difference`, a fraction; null when `spread` is null.
     #[serde(default)]
     pub noise: Option<f64>,
-    /// True if the difference is significant; false when unknown.
+    /// True if `difference` is significant; false when `noise` is null.
     pub beyond_spread: bool,
-    /// The second record is: same, better or worse; unknown without a spread.
+    /// The verdict on the second record's point: same, better or worse; unknown when `noise` is
+    /// null.
     pub verdict: Verdict,
-    /// True if both points were good.
+    /// True if the quality of both points is good.
     pub trusted: bool,
 }
 

@@ -23,31 +23,31 @@ pub const SCHEMA: &str = "interleaf.compare.runs/1";
 /// Minimum speed-up in a document; the maximum speed-up is the reciprocal.
 const RATIO_MIN: f64 = 1e-9;
 
-/// The document: configurations, each run, the results so far; one JSON object.
+/// Comparison of configurations: each run and the results so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRunsDocument {
     pub schema: String,
     pub machine: MeasuredMachine,
     pub design: DesignDocument,
-    /// The first is the one that the others are compared with.
+    /// The configurations; the first is the reference of all speed-ups.
     pub configurations: Vec<ConfigurationDocument>,
     pub workloads: Vec<ComparedWorkload>,
     /// The geometric mean of the speed-ups of all workloads, for each configuration after the
     /// first; empty with one workload.
     pub means: Vec<SpeedupDocument>,
     pub stopped: RunsStop,
-    /// The reason, in words.
+    /// The reason for `stopped`, in words.
     pub stopped_because: String,
 }
 
-/// The design, fixed before the first run.
+/// The design of the comparison, fixed before the first run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesignDocument {
-    /// The rounds after which the comparison may stop.
+    /// Numbers of rounds after which the comparison may stop.
     pub looks: Vec<usize>,
-    /// The probability that the intervals of all looks cover the true speed-up.
+    /// Probability that the intervals of all looks cover the true speed-up, 0 to 1.
     pub confidence: f64,
-    /// Smaller differences do not matter, as a fraction.
+    /// Smallest relative difference that matters, a fraction.
     pub min_difference: f64,
     /// Runs of each configuration before the first round.
     pub warm_up: usize,
@@ -55,13 +55,13 @@ pub struct DesignDocument {
     pub seed: u64,
 }
 
-/// A configuration of the command.
+/// One of the compared configurations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationDocument {
     pub name: String,
-    /// The setting as on the command line: `weights=3:1,threads=4`.
+    /// The setting of the configuration, as on the command line: `weights=3:1,threads=4`.
     pub setting: String,
-    /// Arguments that are put before the command.
+    /// Arguments that the configuration puts before the command.
     pub prefix: Vec<String>,
 }
 
@@ -70,51 +70,53 @@ pub struct ConfigurationDocument {
 pub struct ComparedWorkload {
     pub name: String,
     pub command: Vec<String>,
-    /// `wall time`, the pattern of `--metric`, or `rate` of a workload of `interleaf bench`.
+    /// Name of the metric: `wall time`, the pattern of `--metric`, or `rate` of a workload of
+    /// `interleaf bench`.
     pub metric: String,
-    /// The unit of the metric; empty if it is unknown.
+    /// Unit of the metric; empty if unknown.
     pub unit: String,
     pub higher_is_better: bool,
-    /// The runs in their order, without warm-up runs.
+    /// All runs in order of time, without warm-up runs.
     pub runs: Vec<ComparedRun>,
-    /// For each configuration, over all complete rounds.
+    /// Result of each configuration over all complete rounds.
     pub results: Vec<ComparedResult>,
 }
 
 /// One run: one JSON object with 12 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// The 1-based number of the round.
+    /// Number of the round, from 1.
     pub round: usize,
-    /// The index of the configuration.
+    /// Index of the run's configuration, from 0.
     pub configuration: usize,
-    /// The metric.
+    /// The metric of the run, in the `unit` of the workload.
     pub value: f64,
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Peak resident memory of the largest process.
+    /// Peak resident memory of the largest process of the run.
     pub resident_max_bytes: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
-    /// Bytes read from drives and written to them by the command.
+    /// Bytes that the command read from drives.
     pub read_bytes: u64,
+    /// Bytes that the command wrote to drives.
     pub written_bytes: u64,
-    /// The checksum of the results; null for a command.
+    /// Checksum of the results of a workload of `interleaf bench`; null for a command.
     #[serde(default)]
     pub checksum: Option<String>,
 }
 
-/// A configuration over all complete rounds. Resources are medians of the runs.
+/// Result of a configuration over all complete rounds. Resources are medians of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedResult {
     pub configuration: usize,
     pub rounds: usize,
-    /// Geometric mean of the metric.
+    /// Geometric mean of the metric over the runs.
     pub value: f64,
-    /// Relative standard deviation of a run; null with one round.
+    /// Relative standard deviation of the metric of one run; null with one round.
     pub noise: Option<f64>,
-    /// Rounds whose run is an outlier; they are not removed.
+    /// Rounds in which the run of the configuration is an outlier; outliers stay in the result.
     pub outliers: Vec<usize>,
     pub user_s: f64,
     pub system_s: f64,
@@ -123,9 +125,10 @@ pub struct ComparedResult {
     pub major_faults: f64,
     pub read_bytes: f64,
     pub written_bytes: f64,
-    /// False if the results differ from those of the first configuration; null without checksums.
+    /// True if the results equal the results of the first configuration; null without checksums.
     pub same_result: Option<bool>,
-    /// Null for the first configuration, and before three rounds.
+    /// Speed-up over the first configuration; null for the first configuration, and before three
+    /// rounds.
     pub speedup: Option<SpeedupDocument>,
 }
 
@@ -133,14 +136,14 @@ pub struct ComparedResult {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeedupDocument {
     pub configuration: usize,
-    /// Geometric mean of the ratios of the rounds.
+    /// Geometric mean of the speed-ups of the rounds.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
     pub verdict: RunsVerdict,
 }
 
-/// A configuration against the first.
+/// The verdict on a configuration, compared with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunsVerdict {

@@ -37,14 +37,15 @@ display_word!(Goal);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
-    /// The name of the workload, the mix, or several workloads with their shares.
+    /// The demand: the name of a workload, a mix, or the names of several workloads with their
+    /// shares.
     pub demand: String,
-    /// The demands, if there are several.
+    /// Each of several demands; left out with one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemand>,
     /// Unit of the result: "s", the unit of a rate, or GB/s for a mix.
     pub result_unit: String,
-    /// Memory that the demand needs, the largest of several; null if unknown.
+    /// Memory that the demand needs, bytes; with several demands the largest; null if unknown.
     pub footprint_bytes: Option<u64>,
     pub baseline: String,
     pub goal: Goal,
@@ -52,30 +53,32 @@ pub struct PlanDocument {
     /// Years of operation whose energy is part of the cost; null without a price of energy.
     pub years: Option<f64>,
     pub rows: Vec<PlanRow>,
-    /// Null if no configuration holds the demand.
+    /// Name of the recommended configuration; null if no configuration holds the demand.
     pub recommended: Option<String>,
-    /// The part by which the figures of `sensitivity` are varied.
+    /// Fraction by which each figure of `sensitivity` is lowered and raised. A predicted speed is
+    /// set to the ends of its interval instead.
     pub vary_share: f64,
     pub sensitivity: Vec<SensitivityRow>,
     pub parts: Vec<PlanPart>,
-    /// The price of energy; null without one.
+    /// The price of energy; left out if no price is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<PlanEnergy>,
-    /// The inputs of all predictions.
+    /// Inputs of all predictions.
     pub provenance: ProvenanceDocument,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// One of several demands.
+/// One of the demands of a plan with several demands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemand {
     pub name: String,
-    /// Part of the run time on the baseline; the shares add up to 1.
+    /// Fraction of the run time that the demand takes on the baseline; the shares of all demands
+    /// sum to 1.
     pub share: f64,
-    /// Unit of its result: "s" or the unit of a rate.
+    /// Unit of the demand's result: "s" or the unit of a rate.
     pub result_unit: String,
-    /// Memory that it needs; null if unknown.
+    /// Memory that the demand needs, bytes; null if unknown.
     pub footprint_bytes: Option<u64>,
 }
 
@@ -84,88 +87,93 @@ pub struct PlanDemand {
 pub struct PlanRow {
     pub configuration: String,
     pub does: String,
-    /// True if it cannot be bought yet.
+    /// True if the configuration is not on sale yet.
     pub future: bool,
-    /// The best weights of its tiers; empty if those of several demands differ.
+    /// The best weights of the configuration's tiers; empty if several demands have different best
+    /// weights.
     pub weights: Vec<u16>,
-    /// Threads of the demand; those that saturate the tiers with a mix. Null if those of several
-    /// demands differ.
+    /// Threads of the demand; for a mix, the threads that saturate the tiers. Left out if several
+    /// demands have different numbers of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
-    /// Of several demands: 1 / sum(share / speed).
+    /// Speed relative to the baseline; with several demands 1 / sum(share / speed).
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
-    /// Of several demands: the mean over the time.
+    /// Bandwidth, GB/s; with several demands the mean over the run time.
     pub bandwidth_gbps: f64,
-    /// The mean latency of a line.
+    /// Mean latency of a cache line, ns.
     pub latency_ns: f64,
-    /// Of several demands: the mean over the time.
+    /// Power of the server, W; with several demands the mean over the run time; null if unknown.
     pub power_w: Option<f64>,
     pub task_energy_j: Option<f64>,
-    /// Parts, and energy over the years.
+    /// Cost of the parts, and of the energy over `years`, in `currency`.
     pub cost: f64,
     pub parts_cost: f64,
-    /// Cost for the work, relative to the baseline: the ratio of the costs divided by the ratio of
-    /// the speeds.
+    /// Cost relative to the baseline divided by speed relative to the baseline: the cost of the
+    /// same work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_cost: Option<f64>,
     pub capacity_bytes: u64,
-    /// True if it holds the memory that the demand needs, or each of several.
+    /// True if the memory of the configuration holds each demand.
     pub fits: bool,
-    /// The limit of its speed; with the name of each demand if those of several differ.
+    /// The limit of the configuration's speed; one limit for each demand if the limits differ.
     pub bound_by: String,
-    /// True on the Pareto front of speed and cost.
+    /// True if the configuration is on the Pareto front of speed and cost.
     pub on_cost_front: bool,
-    /// True on the Pareto front of speed and energy.
+    /// True if the configuration is on the Pareto front of speed and energy.
     pub on_energy_front: bool,
-    /// A configuration that is no worse in speed, cost and energy, and better in one.
+    /// A configuration that is no worse in speed, cost and energy, and better in at least one; null
+    /// if none.
     pub dominated_by: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Each demand alone, if there are several.
+    /// Result of each demand alone on the configuration; left out with one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemandRow>,
 }
 
-/// One of several demands, alone on a configuration.
+/// Result of one of several demands, alone on a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemandRow {
     pub demand: String,
-    /// Its own best weights of the tiers.
+    /// The best weights of the tiers for this demand alone.
     pub weights: Vec<u16>,
     pub threads: f64,
     pub speed: f64,
     pub speed_interval: [f64; 2],
-    /// In the unit of the demand.
+    /// Result of the demand, in the demand's `result_unit`.
     pub result: f64,
     pub bandwidth_gbps: f64,
     pub latency_ns: f64,
     pub power_w: Option<f64>,
-    /// Energy of a run or of a unit of a rate.
+    /// Energy of a run, or of a unit of the rate, J; null if unknown.
     pub task_energy_j: Option<f64>,
-    /// True if the configuration holds the memory that it needs.
+    /// True if the memory of the configuration holds the demand.
     pub fits: bool,
-    /// The limit of its speed.
+    /// The limit of the demand's speed.
     pub bound_by: String,
 }
 
-/// The recommendation if one assumed figure is lower or higher.
+/// The recommendation with one assumed figure lowered and raised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensitivityRow {
     pub figure: String,
-    /// The figure itself, in `unit`; null if it differs between configurations.
+    /// Value of the figure before the change, in `unit`; left out if the value differs between
+    /// configurations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// With the lower and with the higher figure.
+    /// The recommended configuration with the lower and with the higher figure; null if no
+    /// configuration holds the demand.
     pub recommended: [Option<String>; 2],
     pub changes: bool,
-    /// The factors below and above 1 at which the recommendation changes, between 0.1 and 10; null
-    /// if it does not, or if it was not searched.
+    /// Factors of the figure below and above 1 at which the recommendation changes, from 0.1 to 10;
+    /// null if the recommendation does not change, or if no factor was searched.
     pub factors: [Option<f64>; 2],
-    /// The recommendation beyond these factors.
+    /// The recommended configuration beyond each factor of `factors`; null if the factor is null,
+    /// or if no configuration holds the demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended_beyond: Option<[Option<String>; 2]>,
 }
@@ -177,12 +185,12 @@ impl SensitivityRow {
     }
 }
 
-/// A part with its price.
+/// A part of the configurations, with its price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanPart {
     pub name: String,
     pub price: f64,
-    /// Power of a piece that no platform counts.
+    /// Power of a piece, W, for a part whose power no platform counts.
     pub power_w: f64,
     pub source: String,
     pub date: String,
