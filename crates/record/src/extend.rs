@@ -58,9 +58,9 @@ pub struct ExtendDocument {
 /// Counts of a pager, or a sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
-    /// Faults: accesses to pages that were not mapped.
+    /// Number of faults: accesses to pages that were not mapped.
     pub faults: u64,
-    /// Minor faults among them: the page was resident.
+    /// Number of minor faults: faults on pages that were resident.
     pub soft_faults: u64,
     /// Pages read before they were touched.
     pub prefetched_pages: u64,
@@ -69,13 +69,14 @@ pub struct CountsDocument {
     /// Prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
-    /// Peak of the memory with content: resident pages, and others that the store holds. A sum is
-    /// that of the peaks of all processes; 0 in older documents, which do not have it.
+    /// Peak of the memory with content, bytes: resident pages, and other pages that the store
+    /// holds. In a sum, the peaks of all processes are added; 0 in older documents, which lack this
+    /// field.
     #[serde(default)]
     pub footprint_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Time for which threads waited for pages, summed over threads.
+    /// Time for which threads waited for pages, s, summed over threads.
     pub stall_s: f64,
 }
 
@@ -84,17 +85,18 @@ pub struct CountsDocument {
 pub struct ProcessDocument {
     pub pid: u32,
     pub name: String,
-    /// Its share of the budget when it was sampled last.
+    /// DRAM of the budget that the process had reserved at the last sample, bytes.
     pub dram_bytes: u64,
-    /// Peak of the sampled anonymous memory outside the budget; null when the process exited before
-    /// the first sample.
+    /// Peak of the process's sampled anonymous memory outside the budget, bytes; null when the
+    /// process exited before the first sample.
     #[serde(default)]
     pub outside_bytes: Option<u64>,
-    /// The part of it in allocations of 128 KiB and more, made before the process reached
-    /// `min_alloc`.
+    /// Bytes of the process's allocations of 128 KiB and more that are not extended, because the
+    /// process made them before it reached `min_alloc`.
     #[serde(default)]
     pub left_bytes: u64,
-    /// Resident pages of its regions by NUMA node, where the budget has several.
+    /// Resident pages of the process's regions on each NUMA node; left out when the budget is not
+    /// split among nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeDocument>,
     #[serde(flatten)]

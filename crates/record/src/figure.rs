@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A plot with two axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// A short name for links and files.
+    /// A short name of the figure, for links and files.
     pub id: String,
     pub title: String,
     /// Label of the horizontal axis: quantity and unit.
@@ -25,7 +25,8 @@ pub struct Figure {
     #[serde(default, skip_serializing_if = "Scale::is_linear")]
     pub scale: Scale,
     /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers. If all
-    /// series are points, each name has a row, and the axis of values is the horizontal one.
+    /// series are points, the figure has a row for each name, and the values are on the horizontal
+    /// axis.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     pub series: Vec<Series>,
@@ -36,16 +37,18 @@ pub struct Figure {
 /// A line, a set of points or a set of bars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Name in the legend.
+    /// Name of the series in the legend.
     pub name: String,
     pub kind: SeriesKind,
-    /// Series of one group have the same colour.
+    /// Number of the group of the series; all series of a group have the same colour.
     pub group: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower ends of intervals that hold nine tenths of the predictions; empty without intervals.
+    /// Lower end of the interval of each point, which holds nine tenths of the predictions; empty
+    /// without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
+    /// Upper end of the interval of each point; empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
     /// A text for each point; empty without texts.
@@ -53,8 +56,7 @@ pub struct Series {
     pub labels: Vec<String>,
 }
 
-/// The scales of the axes of a figure. A point that is not above 0 on a logarithmic axis is not
-/// drawn.
+/// The scales of the axes of a figure. A point at or below 0 on a logarithmic axis is not drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -69,7 +71,7 @@ pub enum Scale {
     LogXy,
 }
 
-/// The kind of the drawing of a series.
+/// The shape in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeriesKind {

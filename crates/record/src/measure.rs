@@ -41,22 +41,22 @@ const OFF_MAX: f64 = 0.01;
 /// memory, because the point would then measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
-/// The document: one JSON object with 19 fields.
+/// A measurement of memory: one JSON object with 19 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasureDocument {
     pub schema: String,
-    /// all, idle, bandwidth, loaded, histogram, matrix or interleave.
+    /// Kind of the measurement: all, idle, bandwidth, loaded, histogram, matrix or interleave.
     pub what: String,
     pub quick: bool,
     pub dry_run: bool,
     pub machine: MeasuredMachine,
-    /// The tool that measured, when that was not Interleaf.
+    /// The tool that made the measurement; left out if Interleaf measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub settings: SettingsDocument,
     /// Points in the order of measurement.
     pub points: Vec<MeasuredPoint>,
-    /// Caches found by the sweep of sizes; null without a sweep.
+    /// Caches found by a sweep of sizes; null without a sweep.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
     /// Knees of the loaded-latency curves.
@@ -74,14 +74,14 @@ pub struct MeasureDocument {
     /// Kernel settings changed during the measurement, one entry per written value.
     #[serde(default)]
     pub kernel_settings: Vec<ChangedSetting>,
-    /// Outcome of restoring them.
+    /// Outcome of restoring each setting of `kernel_settings`.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
     /// Deviations from the requested measurement.
     #[serde(default)]
     pub notes: Vec<String>,
     pub stopped: MeasureStop,
-    /// The reason, in words.
+    /// The reason for `stopped`, in words.
     pub stopped_because: String,
     pub quality: Quality,
 }
@@ -128,27 +128,31 @@ display_word!(PointKind);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsDocument {
     pub isa: String,
-    /// The requested page size; the `huge_share` of a point has the fraction it got.
+    /// The requested page size; `huge_share` of a point is the fraction of the memory that got huge
+    /// pages.
     pub pages: String,
     pub buffer_bytes: u64,
     pub chase_bytes: u64,
     pub stride_bytes: u64,
-    /// The last-level cache of the CPU that runs the pointer chase, and the minimum cache capacity
-    /// per thread, both from sysfs. Default sizes are at least `last_level_factor` times as large.
-    /// Absent when sysfs has no cache sizes.
+    /// Size of the last-level cache of the CPU that runs the pointer chase, from sysfs; the largest
+    /// if several CPUs do. Left out when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes: Option<u64>,
+    /// Largest share of a last-level cache that a loading thread can use, from sysfs; left out when
+    /// sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes_per_thread: Option<u64>,
+    /// Default sizes of pointer chases and buffers are at least this multiple of the last-level
+    /// cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_factor: Option<u64>,
-    /// Time per point, over all repetitions.
+    /// Measurement time of a point, s, over all repetitions.
     pub duration_s: f64,
     pub repeats: u32,
-    /// The statistic of the repetitions that a point reports.
+    /// The statistic of the repetitions that is the value of a point.
     pub statistic: String,
     pub seed: u64,
-    /// The definition of `spread`, in words.
+    /// The definition of `spread` of the points, in words.
     pub spread: String,
 }
 
@@ -158,12 +162,12 @@ pub struct SettingsDocument {
 pub struct MeasuredPoint {
     pub kind: PointKind,
     pub cpu_node: u32,
-    /// Null when the pages are on several nodes.
+    /// Node of the memory; null when the pages are on several nodes.
     pub memory_node: Option<u32>,
-    /// Nodes that have pages.
+    /// Nodes that hold pages of the measured memory.
     pub nodes: Vec<u32>,
     pub mix: Option<String>,
-    /// Read share of the bytes at the memory controller.
+    /// Read share of the bytes at the memory controller, 0 to 1.
     pub read_share: Option<f64>,
     /// Order of accesses: sequential or random; for a pointer chase, tlb-local or random.
     pub pattern: String,
@@ -172,31 +176,33 @@ pub struct MeasuredPoint {
     pub weights: Option<Vec<u16>>,
     /// Threads that load the memory.
     pub threads: u32,
-    /// Pause of each thread after 32 lines; null without load.
+    /// Pause of each thread after 32 lines, ns; null without load.
     pub delay_ns: Option<f64>,
-    /// Bytes loaded and stored by the program.
+    /// Bandwidth of the bytes that the program loads and stores, GB/s.
     pub program_gbps: Option<f64>,
-    /// Traffic at the controller, computed from `program_gbps` and the mix.
+    /// Bandwidth at the memory controller, GB/s, computed from `program_gbps` and the mix.
     pub modelled_gbps: Option<f64>,
-    /// Traffic at the controller, counted by its counters.
+    /// Bandwidth at the memory controller, GB/s, counted by the counters of the controller.
     pub measured_gbps: Option<f64>,
     pub latency_ns: Option<f64>,
     /// Distance of the quartiles of the repetitions divided by their median; meaningless with fewer
     /// than [`SPREAD_REPEATS_MIN`] repetitions.
     pub spread: f64,
     pub repeats: usize,
-    /// For a pointer chase its whole memory; else the size of each buffer of each thread.
+    /// Size of the pointer chase, bytes, for the kinds idle, cache and histogram; size of each
+    /// buffer of each thread, bytes, for the other kinds.
     pub memory_bytes: u64,
-    /// The fraction of that memory that the last-level caches of its CPUs can hold, from sysfs.
-    /// Absent when sysfs has no cache sizes, and in a sweep of sizes.
+    /// Fraction of the measured memory that the last-level caches of the measuring CPUs can hold,
+    /// from sysfs. Left out when sysfs has no cache sizes, and in a sweep of sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cacheable_share: Option<f64>,
-    /// The fraction of the memory in huge pages; null when the kernel does not report it.
+    /// Fraction of the measured memory in huge pages; null when the kernel does not report huge
+    /// pages.
     pub huge_share: Option<f64>,
-    /// Base pages on each node; empty when the kernel does not report them.
+    /// Number of base pages on each node; empty when the kernel does not report the nodes.
     #[serde(default)]
     pub pages_by_node: BTreeMap<u32, u64>,
-    /// The fraction of the pages that is not at the requested weights.
+    /// Fraction of the pages that would have to migrate to match the requested weights.
     pub off_by: Option<f64>,
     pub histogram: Option<HistogramDocument>,
     pub contamination: ContaminationDocument,
@@ -211,7 +217,7 @@ pub struct ContaminationDocument {
     pub others_cpus: f64,
     /// CPUs taken by the hypervisor (steal time), on average.
     pub stolen_cpus: f64,
-    /// Relative change of the core frequency; null when cpufreq is missing.
+    /// Relative change of the core frequency, a fraction; null when cpufreq is missing.
     pub frequency_change: Option<f64>,
 }
 
@@ -219,21 +225,21 @@ pub struct ContaminationDocument {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistogramDocument {
     pub samples: u64,
-    /// Cost of reading the clock, subtracted from each access.
+    /// Cost of reading the clock, ns; the cost is subtracted from the latency of each access.
     pub timer_ns: f64,
-    /// Latency by a pointer chase of the same memory, interleaved with the single accesses.
+    /// Latency of a pointer chase in the same memory, ns, interleaved with the single accesses.
     pub chase_ns: f64,
-    /// Accesses with an interrupt, a CPU migration, a context switch or steal time, and accesses
-    /// that took longer than memory can.
+    /// Number of tagged accesses: accesses with an interrupt, a CPU migration, a context switch or
+    /// steal time, and accesses that took longer than any access to memory takes.
     pub tagged: u64,
-    /// Tagged accesses by reason.
+    /// Number of tagged accesses by reason of the tag.
     pub tags: BTreeMap<String, u64>,
-    /// All accesses.
+    /// Latency of all accesses, ns.
     pub raw: SpreadDocument,
-    /// Without the tagged accesses.
+    /// Latency of the accesses without a tag, ns.
     pub filtered: SpreadDocument,
-    /// `histogram_8ns[i]` counts accesses of 8i to 8(i+1) ns without the tagged ones; the last bin
-    /// also counts all longer accesses.
+    /// Number of untagged accesses by latency: `histogram_8ns[i]` counts accesses of 8i to 8(i+1)
+    /// ns, and the last bin also counts all longer accesses.
     pub histogram_8ns: Vec<u64>,
 }
 
@@ -254,10 +260,10 @@ pub struct SpreadDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachesDocument {
     pub levels: Vec<LevelDocument>,
-    /// The measured size beyond which accesses go to memory: hypervisors often report a wrong
-    /// last-level cache to guests.
+    /// Measured size of the last-level cache, bytes: larger pointer chases go to memory.
+    /// Hypervisors often report another size to guests (`told_bytes`).
     pub last_level_bytes: u64,
-    /// The size of the last-level cache in sysfs.
+    /// Size of the last-level cache in sysfs, bytes.
     pub told_bytes: Option<u64>,
     pub memory_latency_ns: f64,
 }
@@ -265,7 +271,7 @@ pub struct CachesDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelDocument {
     pub level: u32,
-    /// The largest chase that fits in the cache.
+    /// Size of the largest pointer chase that fits in the cache, bytes.
     pub bytes: u64,
     pub latency_ns: f64,
 }
@@ -276,7 +282,7 @@ pub struct KneeDocument {
     pub memory_node: Option<u32>,
     pub weights: Option<Vec<u16>>,
     pub mix: String,
-    /// Null when the load stays below the knee.
+    /// Bandwidth at the knee, GB/s; null when the load stays below the knee.
     pub bandwidth_gbps: Option<f64>,
     pub why: String,
 }
@@ -287,10 +293,10 @@ pub struct MeasuredBest {
     pub mix: String,
     pub weights: Vec<u16>,
     pub program_gbps: f64,
-    /// Relative gain over all pages on the first node; null when the weights measured do not
-    /// include that.
+    /// Relative gain over the placement of all pages on the first node, a fraction; null when this
+    /// placement was not measured.
     pub gain: Option<f64>,
-    /// True if the gain exceeds the spreads of both points; null when a spread is unknown.
+    /// True if `gain` exceeds the sum of the spreads of both points; null when a spread is unknown.
     pub beyond_spread: Option<bool>,
 }
 
@@ -301,7 +307,8 @@ pub struct LoadDocument {
     pub load_gbps: f64,
     pub weights: Vec<u16>,
     pub latency_ns: f64,
-    /// Latency with all pages on the first node; null beyond that node's maximum bandwidth.
+    /// Latency with all pages on the first node, ns; null beyond the maximum bandwidth of the first
+    /// node.
     pub first_latency_ns: Option<f64>,
 }
 

@@ -21,7 +21,8 @@ use interleaf_model::phases::{BandwidthReading, SteadyInterval};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The document. `points` is always empty: it exists because the schema has it.
+/// A profile of an application. `points` is always empty, because only the other measurements with
+/// this schema have points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileDocument {
     pub schema: String,
@@ -31,7 +32,7 @@ pub struct ProfileDocument {
     pub app: AppDocument,
 }
 
-/// The kind of a profile: that of a command.
+/// The kind of a profile; always `app`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AppKind {
@@ -48,22 +49,22 @@ pub struct AppDocument {
     pub signal: Option<i32>,
     /// Runtime of the command; null in a dry run.
     pub runtime_s: Option<f64>,
-    /// Interval between samples.
+    /// Interval between samples, s.
     pub every_s: f64,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// Fastest first.
+    /// Memory tiers, fastest first.
     pub tiers: Vec<ProfileTier>,
-    /// Metered energy domains, in the order of `energy_j` in the samples.
+    /// Metered energy domains, in the order of `energy_j` of the samples.
     pub energy_domains: Vec<String>,
-    /// Each quantity: its source, or why it is missing.
+    /// Source of each quantity, or the reason why the quantity is missing.
     pub quantities: Vec<QuantityDocument>,
     /// The run as a whole; null in a dry run.
     pub whole: Option<WholeDocument>,
-    /// Phases of even bandwidth; empty when bandwidth is not counted. Their times add up only the
-    /// spans in which traffic was counted, so they may be earlier than `time_s` of the samples.
+    /// Phases of even bandwidth; empty when bandwidth is not counted. The times of a phase add up
+    /// only spans with counted traffic, so they may be earlier than `time_s` of the samples.
     pub phases: Vec<PhaseDocument>,
-    /// Limits of these figures.
+    /// Limits of the figures of the profile.
     pub warnings: Vec<String>,
     /// Path of the demand file written beside the record.
     pub demand_file: Option<String>,
@@ -77,7 +78,8 @@ pub struct ProfileTier {
     pub nodes: Vec<u32>,
 }
 
-/// The source of a quantity, or why it is missing and a hint.
+/// A quantity: its source in `what`, or for a missing quantity the reason in `what` and a hint in
+/// `remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuantityDocument {
     pub name: String,
@@ -100,16 +102,17 @@ impl QuantityDocument {
 /// The run as a whole: one JSON object with 20 fields. Null means "not counted", not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WholeDocument {
-    /// Time covered by the bandwidth counters; for a recording, the time when it was recorded.
+    /// Time covered by the bandwidth counters, s; for a replayed recording, the time that the
+    /// readings of the recording cover.
     pub counted_s: f64,
     pub bandwidth_gbps: Option<f64>,
-    /// Highest bandwidth of a sample.
+    /// Highest bandwidth of a sample, GB/s.
     pub bandwidth_max_gbps: Option<f64>,
     pub read_share: Option<f64>,
     pub tiers: Vec<TierWhole>,
     pub cpu_s: f64,
     pub cpus_used: f64,
-    /// Peak number of runnable threads in a sample.
+    /// Largest number of runnable threads in a sample.
     pub threads_running_max: usize,
     pub threads_max: usize,
     /// Peak resident memory of all processes together.
@@ -122,23 +125,24 @@ pub struct WholeDocument {
     pub storage_written_bytes: Option<u64>,
     pub energy: Vec<EnergyDocument>,
     pub topdown: Option<TopdownDocument>,
-    /// CPUs used by other programs.
+    /// Mean number of CPUs used by other programs.
     pub other_cpus_used: Option<f64>,
-    /// CPUs taken by the hypervisor (steal time).
+    /// Mean number of CPUs taken by the hypervisor (steal time).
     pub stolen_cpus: Option<f64>,
-    /// Peak number of processes that could not be read: processes of other users.
+    /// Largest number of processes that could not be read, because other users own the processes.
     pub hidden_processes: usize,
 }
 
-/// A tier over the whole run.
+/// Results of a tier over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierWhole {
     pub bandwidth_gbps: Option<f64>,
     pub read_gbps: Option<f64>,
     pub written_gbps: Option<f64>,
-    /// Mean latency of last-level cache misses: occupancy divided by the number of requests.
+    /// Mean latency of last-level cache misses, ns: queue occupancy divided by the number of
+    /// requests.
     pub latency_ns: Option<f64>,
-    /// Resident memory on the tier when the command had the most memory.
+    /// Memory on the tier at the time when the command had the most resident memory.
     pub resident_bytes: Option<u64>,
     pub anonymous_bytes: Option<u64>,
     pub resident_share: Option<f64>,
@@ -159,9 +163,9 @@ pub struct TopdownDocument {
     pub frontend_bound: Option<f64>,
     pub backend_bound: Option<f64>,
     pub contention: Option<f64>,
-    /// The second level: each category of the first level split in two.
+    /// The second level of the breakdown: each category of the first level is split in two.
     pub second: BTreeMap<String, f64>,
-    /// Fraction of the time in which the (multiplexed) counters were on the PMU.
+    /// Fraction of the time in which the multiplexed counters were on the PMU, 0 to 1.
     pub counted_share: f64,
 }
 

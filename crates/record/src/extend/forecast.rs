@@ -16,16 +16,17 @@ pub struct ForecastDocument {
     /// The files that the forecast is made from.
     pub inputs: Vec<String>,
     pub footprint_bytes: u64,
-    /// Seconds with all data in DRAM; null without a run.
+    /// Run time with all data in DRAM, s; null without a run.
     pub compute_s: Option<f64>,
-    /// Part of the shorter of compute and transfer time that the two share; null without a run.
+    /// Overlap of compute time and transfer time, as a fraction of the shorter of the two, 0 to 1;
+    /// null without a run.
     pub overlap: Option<f64>,
-    /// Software time for a megabyte (10^6) of traffic; null without a run.
+    /// Software time of the pager for a megabyte (10^6 bytes) of traffic, us; null without a run.
     pub overhead_us_per_mb: Option<f64>,
     pub curve: Vec<CurveRow>,
     pub rows: Vec<ForecastRow>,
     pub enough: Vec<EnoughRow>,
-    /// Assumptions that the forecast rests on.
+    /// Assumptions of the forecast.
     pub notes: Vec<String>,
     pub figures: Vec<Figure>,
 }
@@ -37,13 +38,14 @@ impl Check for ForecastDocument {
     }
 }
 
-/// The traffic at a budget.
+/// Traffic between DRAM and the store at a budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveRow {
     pub dram_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// The fraction of block accesses that LRU would miss (SHARDS); null without a trace.
+    /// Fraction of block accesses that miss in an LRU cache of `dram_bytes`, estimated by SHARDS;
+    /// null without a trace.
     pub lru_miss_ratio: Option<f64>,
 }
 
@@ -52,9 +54,10 @@ pub struct CurveRow {
 pub struct ForecastRow {
     pub drive: String,
     pub dram_bytes: u64,
-    /// Elapsed time; without a run, the time of the drive for a pass.
+    /// Elapsed time of the program, s; without a run, the time that the drive needs for the traffic
+    /// of a pass.
     pub seconds: f64,
-    /// Speed divided by the speed in DRAM; null without a run.
+    /// Speed divided by the speed with all data in DRAM; null without a run.
     pub efficiency: Option<f64>,
 }
 
@@ -64,10 +67,10 @@ pub struct EnoughRow {
     pub drive: String,
     pub efficiency: f64,
     pub dram_bytes: u64,
-    /// `dram_bytes` divided by the footprint.
+    /// `dram_bytes` divided by `footprint_bytes`.
     pub share: f64,
-    /// True if more may be needed: the time in DRAM is estimated, or the software time of the pager
-    /// is not known.
+    /// True if the budget may have to be larger: the time in DRAM is estimated, or the software
+    /// time of the pager is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
 }

@@ -20,7 +20,7 @@ const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 /// arrays, and writes `a` back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
-/// The plan.
+/// The result of `interleaf extend` with `--dry-run` or `--estimate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendPlanDocument {
     pub schema: String,
@@ -31,7 +31,7 @@ pub struct ExtendPlanDocument {
     /// True if no check refuses the command.
     pub can_be_done: bool,
     pub checks: Vec<CheckDocument>,
-    /// The result of `--estimate`; null without it.
+    /// The result of `--estimate`; null without `--estimate`.
     pub estimate: Option<EstimateDocument>,
 }
 
@@ -63,14 +63,15 @@ pub enum CheckStatus {
 
 display_word!(CheckStatus);
 
-/// Speeds of the stores, and the speeds they allow a program.
+/// Measured speeds of the stores, and the speeds of a program that the stores allow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
     pub drives: Vec<DriveSpeed>,
-    /// Sum over all stores.
+    /// Bandwidth of sequential reads, GB/s, summed over all stores.
     pub read_gbps: f64,
+    /// Bandwidth of sequential writes, GB/s, summed over all stores.
     pub write_gbps: f64,
-    /// Upper bounds for a program, by footprint.
+    /// Upper bounds of the speed of a program, by footprint.
     pub rows: Vec<EstimateRow>,
 }
 
@@ -94,19 +95,21 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// Upper bounds for a program with this footprint. Null: the footprint fits in the budget.
+/// Upper bounds of the speed of a program with the footprint `footprint_bytes`. A bound is null if
+/// the footprint fits in the budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
-    /// The fraction of the footprint that exceeds the budget.
+    /// Fraction of the footprint that exceeds the budget, 0 to 1.
     pub missing_share: f64,
-    /// Sequential passes over the footprint.
+    /// Bandwidth of sequential read passes over the footprint, GB/s.
     pub read_gbps: Option<f64>,
-    /// STREAM's triad, in the bytes that STREAM counts.
+    /// Bandwidth of STREAM's triad, GB/s, counted as in STREAM.
     pub triad_gbps: Option<f64>,
-    /// Mean time of a random access from one thread.
+    /// Mean time of a random access from one thread, us; accesses to DRAM count as 0.
     pub random_us: Option<f64>,
-    /// Mean time of a random access from as many threads as the deepest measured queue.
+    /// Mean time per random access of all threads together, us, with as many threads as the deepest
+    /// measured queue.
     pub random_many_us: Option<f64>,
 }
 

@@ -7,8 +7,8 @@ use interleaf_linux::machine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The measured machine: one JSON object. Where a value is null, the field with the suffix
-/// `_unknown` has the reason.
+/// The measured machine: one JSON object. If a field is null, the field with the same name and the
+/// suffix `_unknown` has the reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMachine {
     pub cpu: Option<String>,
@@ -18,7 +18,7 @@ pub struct MeasuredMachine {
     pub product: Option<String>,
     /// The hypervisor; null when the machine does not report one.
     pub virtualisation: Option<String>,
-    /// Fastest first.
+    /// NUMA nodes, fastest first.
     pub nodes: Vec<MachineNode>,
     /// Caches in sysfs, as reported by the firmware or the hypervisor.
     pub caches: Vec<CacheDocument>,
@@ -28,7 +28,7 @@ pub struct MeasuredMachine {
     pub governor_unknown: Option<String>,
     pub turbo: Option<bool>,
     pub turbo_unknown: Option<String>,
-    /// Enabled hardware prefetchers.
+    /// Hardware prefetchers that are enabled.
     pub prefetchers: Option<Vec<String>>,
     pub prefetchers_off: Vec<String>,
     pub prefetchers_unknown: Option<String>,

@@ -9,7 +9,8 @@ const GOOD: &str = "good";
 /// The beginning of the serialized quality of a noisy point; its reasons follow.
 const NOISY: &str = "noisy: ";
 
-/// The quality of a point, or of a whole measurement. In a document it is one text.
+/// The quality of a point or of a whole measurement: `good`, `noisy: ` with the reasons, or another
+/// text when the quality was not assessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Quality {

@@ -11,34 +11,35 @@ use serde::{Deserialize, Serialize};
 /// merged into one.
 const SAMPLES_MAX: usize = 1024;
 
-/// The sums of one span. Null means "not counted", not 0.
+/// The counts of one span of time. Null means "not counted", not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampleDocument {
-    /// End of the span, from the start of the command.
+    /// End of the span, s from the start of the command.
     pub time_s: f64,
     pub span_s: f64,
-    /// Time covered by the traffic counters; for a recording, the time when it was recorded.
+    /// Time covered by the traffic counters, s; for a replayed recording, the time that the
+    /// readings of the recording cover.
     pub counted_s: f64,
-    /// Time covered by CPU time and storage; 0 when the processes were not sampled.
+    /// Time covered by the readings of CPU time and storage, s; 0 when the processes were not
+    /// sampled.
     pub looked_s: f64,
-    /// Traffic by tier, summed over sockets.
+    /// Traffic of each tier, summed over sockets.
     pub tiers: Vec<TrafficDocument>,
-    /// Bytes of the command alone, reads and writes on all tiers: used when no counter separates
+    /// Bytes that the command read and wrote on all tiers; used when no counter separates the
     /// tiers.
     pub command_bytes: Option<f64>,
     pub cpu_s: f64,
     pub threads: usize,
     pub threads_running: usize,
-    /// Resident memory at the end of the span, or the peak of merged samples; null when not
-    /// sampled.
+    /// Resident memory at the end of the span; for merged samples, the peak. Null when not sampled.
     pub resident_bytes: Option<u64>,
-    /// Resident memory by tier; empty when not sampled.
+    /// Resident memory on each tier; empty when not sampled.
     pub placement_bytes: Vec<u64>,
     pub anonymous_bytes: Vec<u64>,
     pub major_faults: u64,
     pub storage_read_bytes: Option<u64>,
     pub storage_written_bytes: Option<u64>,
-    /// Energy by metered domain.
+    /// Energy of each metered domain, J, in the order of `energy_domains`.
     pub energy_j: Vec<Option<f64>>,
     pub slots: Option<SlotsDocument>,
     pub hidden_processes: usize,
@@ -49,8 +50,9 @@ pub struct SampleDocument {
 pub struct TrafficDocument {
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
-    /// Requests inserted in the queue, and their total time in it: latency = occupancy / inserts.
+    /// Number of requests in the queue of the tier; the mean latency is `occupancy_ns` / `inserts`.
     pub inserts: Option<f64>,
+    /// Time that the requests spent in the queue of the tier, ns, summed over requests.
     pub occupancy_ns: Option<f64>,
 }
 
@@ -67,8 +69,10 @@ pub struct SlotsDocument {
     pub mispredicts: Option<f64>,
     pub fetch_latency: Option<f64>,
     pub memory: Option<f64>,
-    /// Time enabled and time on the PMU, summed over threads; they differ when multiplexed.
+    /// Time for which the counters were enabled, ns, summed over threads.
     pub enabled_ns: f64,
+    /// Time for which the counters were on the PMU, ns, summed over threads; less than `enabled_ns`
+    /// when the counters are multiplexed.
     pub running_ns: f64,
 }
 
