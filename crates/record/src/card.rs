@@ -35,55 +35,57 @@ pub struct CardDocument {
     pub cards: Vec<CardSettings>,
     pub seed: u64,
     pub points: Vec<CardPoint>,
-    /// Sums over all power failures, and the largest energy of a save; absent without any.
+    /// Sums over all power failures, and the largest energy of a save; left out without power
+    /// failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_failure: Option<PowerFailureDocument>,
-    /// Power failures by card and load.
+    /// Results of the power failures of each card and load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_failures: Vec<CardPowerFailure>,
-    /// Limits of the figures above.
+    /// Limits of the figures of this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Sum over all points.
+    /// Number of requests of all points together.
     pub ios: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<CardTiming>,
 }
 
-/// A card, in the words of a data sheet.
+/// Settings of a simulated card, in the words of a data sheet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardSettings {
     pub name: String,
     pub capacity_bytes: u64,
-    /// The link: "PCIe Gen3 x8".
+    /// The link of the card: "PCIe Gen3 x8".
     pub link: String,
-    /// The memory: "1 channel of stt-mram-ddr3".
+    /// The memory of the card: "1 channel of stt-mram-ddr3".
     pub memory: String,
-    /// The moment at which a write is safe: "saved to NAND", "row precharged".
+    /// The event after which a write is durable: "saved to NAND", "row precharged".
     pub durable: String,
 }
 
-/// The result of one job on one card. Its many fields are a row of each table.
+/// The result of one job on one card. The fields are the columns of the tables of a report. All
+/// results but `directions` are of reads and writes together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPoint {
     pub card: String,
-    /// The section of the job file; empty for a load of the command line.
+    /// The job's section of the job file; empty for a load of the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub job: String,
-    /// Jobs that ran together have the same number.
+    /// Number of the group of the job; jobs that ran together have the same number.
     pub group: u32,
-    /// fio's name of the pattern: "randwrite".
+    /// fio's name of the access pattern: "randwrite".
     pub rw: String,
     pub bs_bytes: u64,
-    /// Outstanding requests of each of the jobs.
+    /// Outstanding requests of each of the `numjobs` jobs.
     pub iodepth: u32,
     pub numjobs: u32,
-    /// The rate that was asked for; null for the highest.
+    /// Requested rate, IOPS; null for the highest rate.
     pub rate_iops: Option<u64>,
-    /// Percentage of reads of a mixed pattern.
+    /// Percentage of reads of a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rwmixread: Option<u32>,
-    /// Reads and writes together, as all figures that follow.
+    /// IOPS of reads and writes together.
     pub iops: f64,
     pub bandwidth_gbps: f64,
     pub ios: u64,
@@ -91,23 +93,24 @@ pub struct CardPoint {
     pub slat_us: IoLatencyDocument,
     pub clat_us: IoLatencyDocument,
     pub lat_us: IoLatencyDocument,
-    /// Completion latencies.
+    /// Histogram of the completion latencies.
     pub clat_histogram: LogHistogram,
-    /// The reads and the writes of a mixed pattern.
+    /// Results of the reads and of the writes of a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionDocument>,
     /// Busy time of each component of card and host.
     pub utilisation: Vec<UtilisationDocument>,
     /// The component that limits the IOPS of the point.
     pub bound_by: String,
-    /// "storage" (NVMe), "memory" (loads and stores of a processor) or "peer" (reads and writes of
-    /// another PCIe device).
+    /// Kind of access: "storage" (NVMe), "memory" (loads and stores of a processor) or "peer"
+    /// (reads and writes of another PCIe device).
     #[serde(default = "storage")]
     pub access: String,
-    /// Stores of each thread between two read-backs, which make them durable.
+    /// Number of stores of each thread between two read-backs; a read-back makes the stores
+    /// durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<u32>,
-    /// Latencies of these read-backs.
+    /// Latencies of the read-backs that follow each `fsync` stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_us: Option<IoLatencyDocument>,
 }
@@ -126,10 +129,10 @@ struct Shared<'a> {
     bound_by: Bound,
 }
 
-/// The reads or the writes of a point.
+/// Results of the reads or of the writes of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionDocument {
-    /// "read" or "write".
+    /// Direction of the requests: "read" or "write".
     pub direction: String,
     pub iops: f64,
     pub bandwidth_gbps: f64,

@@ -38,16 +38,16 @@ impl Check for CardCostDocument {
     }
 }
 
-/// A quantity of all cards.
+/// A quantity with its value for each card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostRow {
     pub quantity: String,
     pub unit: String,
-    /// A value for each card; null if the card has no such quantity.
+    /// Value of the quantity for each card, in `unit`; null if the card has no such quantity.
     pub values: Vec<Option<f64>>,
 }
 
-/// The price of a GB or of a piece.
+/// The price of an item: of a GB or of a piece.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PriceDocument {
     pub item: String,

@@ -29,13 +29,13 @@ pub struct CardTestDocument {
 
 impl Check for CardTestDocument {}
 
-/// The result of one card.
+/// The result of the memory test of one card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardTestResult {
     pub card: String,
     /// True if each read returned the written value.
     pub passed: bool,
-    /// False if the memory loses its content without power.
+    /// False if the memory of the card loses its content without power.
     pub keeps_content: bool,
     pub reads: u64,
     pub writes: u64,
@@ -48,7 +48,7 @@ pub struct CardTestResult {
     /// The first operations, with `--debug`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
-    /// Operations beyond the end of the log.
+    /// Number of operations that did not fit in `log`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log_dropped: u64,
 }

@@ -33,25 +33,26 @@ pub struct DimmDocument {
     pub width: String,
     pub channels: u32,
     pub peak_gbps: f64,
-    /// Data pins of the host, over all channels, without pins for error correction.
+    /// Number of data pins of the host, over all channels, without pins for error correction.
     pub data_pins: u32,
     pub pattern: String,
     pub uncore_ns: f64,
-    /// Limit of the outstanding lines, over all channels.
+    /// Maximum number of outstanding lines, over all channels.
     pub outstanding: u64,
     pub seed: u64,
-    /// The command line that simulates these modules under these loads; empty for a trace.
+    /// The command line that simulates the same modules under the same loads; empty for a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     pub points: Vec<DimmPoint>,
-    /// Power as a linear function of bandwidth, as platforms have it; absent when all points have
+    /// Power as a linear function of bandwidth, as in platform files; left out when all points have
     /// the same bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
-    /// Limits of the figures above, and assumed and inherited timing of a user's module.
+    /// Limits of the figures of this document; for a user's module, also the assumed and inherited
+    /// timing parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Sum over all points.
+    /// Number of requests of all points together.
     pub requests: u64,
     pub simulated_ns: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,21 +62,21 @@ pub struct DimmDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DimmPoint {
     pub mix: String,
-    /// Offered load; null for the maximum.
+    /// Offered load, GB/s; null for the maximum load.
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     pub bus_utilisation: f64,
     pub latency_ns: LatencyDocument,
-    /// Reads by latency in bins of 8 ns; the last bin also counts all slower reads.
+    /// Number of reads by latency, in bins of 8 ns; the last bin also counts all slower reads.
     pub histogram_8ns: Vec<u64>,
-    /// Null when the currents of the device are unknown.
+    /// Energy of a transferred bit, pJ; null when the currents of the device are unknown.
     pub energy_pj_per_bit: Option<f64>,
     pub power_w: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// Power by component.
+    /// Power by component; left out when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_parts_w: Option<PowerPartsDocument>,
-    /// Bandwidth per data pin of the host, without pins for error correction.
+    /// Bandwidth per data pin of the host, GB/s, without pins for error correction.
     pub gbps_per_data_pin: f64,
     pub row_hit_rate: f64,
     pub commands: CommandsDocument,
@@ -89,22 +90,22 @@ pub struct PowerPartsDocument {
     pub read: f64,
     pub write: f64,
     pub refresh: f64,
-    /// Data pins and strobes, drivers and termination.
+    /// Power of the drivers and of the termination of data pins and strobes.
     pub pins: f64,
-    /// Registers and data buffers of modules.
+    /// Power of the registers and data buffers of modules.
     pub buffers: f64,
 }
 
-/// Power of all channels as a linear function of their bandwidth.
+/// Power of all channels as a linear function of the bandwidth of all channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerLineDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
-    /// The largest relative deviation of a point from the line.
+    /// Largest relative deviation of a point from the line, a fraction.
     pub max_error: f64,
 }
 
-/// Latency of reads in ns, from the miss of the core to its data.
+/// Latency of reads, ns, from the cache miss of the core to the arrival of the data at the core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyDocument {
     pub mean: f64,
@@ -114,7 +115,7 @@ pub struct LatencyDocument {
     pub p99_9: u64,
     pub p99_9999: u64,
     pub max: u64,
-    /// Fraction of the reads below 204 ns: twice the idle latency of a server.
+    /// Fraction of the reads with a latency below 204 ns: twice the idle latency of a server.
     pub below_204ns: f64,
 }
 
@@ -125,7 +126,7 @@ pub struct CommandsDocument {
     pub activates: u64,
     pub precharges: u64,
     pub refreshes: u64,
-    /// Bus turnarounds from reads to writes.
+    /// Number of bus turnarounds from reads to writes.
     pub turns: u64,
 }
 

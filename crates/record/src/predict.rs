@@ -34,15 +34,16 @@ pub struct PredictDocument {
     /// Unit of the result: "s", or the unit of a rate; null for a mix.
     pub result_unit: Option<String>,
     pub rows: Vec<PredictRow>,
-    /// The number of ratios that were tried, if the rows are the best of each set of tiers; left
-    /// out if every choice of weights has a row.
+    /// Number of tried ratios, if `rows` has only the best weights of each set of tiers; left out
+    /// if each tried ratio has a row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratios_tried: Option<u64>,
     pub best: Option<PredictBest>,
-    /// The weights that the warning of a workload that may limit itself names; left out without it.
+    /// Weights with which a run would decide whether the workload gains: no speed-up and a large
+    /// speed-up both agree with the measured runs. Left out if the measured runs decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<Vec<u16>>,
-    /// The best weights by load; sweeps only.
+    /// The best weights at each load; left out without a sweep of loads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
     pub provenance: ProvenanceDocument,
@@ -66,17 +67,18 @@ pub struct PredictRow {
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<f64>,
     pub latency_ns: f64,
-    /// Runtime, for a workload whose result is a time.
+    /// Runtime, s, of a workload whose result is a time.
     pub runtime_s: Option<f64>,
-    /// Rate, for a workload whose result is a rate.
+    /// Rate of a workload whose result is a rate, in `result_unit`.
     pub rate: Option<f64>,
     pub speedup: f64,
-    /// Interval of nine tenths of the behaviours that agree with the measured runs.
+    /// Interval of the speed-ups of nine tenths of the behaviours that agree with the measured
+    /// runs.
     pub speedup_interval: [f64; 2],
     /// True if each tier holds its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
-    /// Reasons for `extrapolated` or against `fits`.
+    /// Reasons for `extrapolated`, or against `fits`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub struct ReproduceDocument {
     pub studies: Vec<StudyDocument>,
 }
 
-/// A study beside its publication.
+/// The results of a study, compared with the results that its publication prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyDocument {
     pub name: String,
@@ -27,8 +27,9 @@ pub struct StudyDocument {
     pub source: String,
     pub rows: Vec<ReproduceRow>,
     pub fitted_constants: Vec<String>,
-    /// Errors over the rows that were not used for fitting.
+    /// Mean absolute error of the rows that were not used for fitting, a fraction.
     pub mean_abs_error: f64,
+    /// Largest absolute error of the rows that were not used for fitting, a fraction.
     pub max_abs_error: f64,
     pub sections: Vec<SectionDocument>,
     /// Remarks on the study.
@@ -86,7 +87,7 @@ impl From<f64> for Published {
     }
 }
 
-/// A published figure and ours.
+/// A published figure, and the figure that Interleaf computes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReproduceRow {
     pub section: String,
@@ -94,7 +95,8 @@ pub struct ReproduceRow {
     pub unit: String,
     pub published: Published,
     pub ours: f64,
-    /// ours / published - 1; 0 within a range; null without a published number.
+    /// Relative error: ours / published - 1; 0 within a published range; null without a published
+    /// number.
     pub error: Option<f64>,
     pub used_for_fit: bool,
     pub note: Option<String>,
@@ -106,8 +108,10 @@ pub struct SectionDocument {
     pub section: String,
     pub rows: usize,
     pub used_for_fit: usize,
-    /// Errors over the rows that were not used for fitting, or over all rows when all were used.
+    /// Mean absolute error of the rows that were not used for fitting, or of all rows when all were
+    /// used; a fraction.
     pub mean_abs_error: f64,
+    /// Largest absolute error of the same rows, a fraction.
     pub max_abs_error: f64,
 }
 

@@ -22,32 +22,34 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// The document: the request and its outcome; one JSON object.
+/// A run of a command: the request and its outcome; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
-    /// The weights as given; null with a policy that decides on them.
+    /// Weights as on the command line; null when a policy decides the weights.
     pub weights: Option<String>,
     pub means: PlacementMeans,
     pub nodes: Vec<PlacedNode>,
-    /// Memory policy of new pages, in the notation of `/proc/PID/numa_maps`.
+    /// Memory policy of the command's new pages, in the notation of `/proc/PID/numa_maps`.
     pub policy: String,
     /// The equivalent options of numactl.
     pub numactl: String,
-    /// Kernel settings changed for it, in this order; restored in reverse order.
+    /// Kernel settings changed for the command, in the order of the changes; they are restored in
+    /// reverse order.
     pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
     /// Exit code of the command; null when it did not run, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Placement audit when the command had the most memory; null when no audit succeeded.
+    /// Placement audit at the time when the command had the most memory; null when no audit
+    /// succeeded.
     pub memory: Option<MemoryDocument>,
     /// Migration of resident pages; null when none was requested.
     pub moved: Option<MovedDocument>,
-    /// Outcome of restoring the settings.
+    /// Outcome of restoring each setting of `settings`.
     pub put_back: Vec<PutBackDocument>,
-    /// Steering of its pages while it runs; absent without a policy.
+    /// Steering of the command's pages; left out without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
@@ -64,13 +66,14 @@ impl Check for RunDocument {
 pub struct BalancedDocument {
     /// Name of the policy.
     pub policy: String,
-    /// The actuator that migrates pages, and the reason for its choice.
+    /// The actuator that migrates pages.
     pub way: ActuatorName,
+    /// The reason for the choice of the actuator.
     pub way_reason: String,
     /// Source of the traffic counts.
     pub source: String,
     pub period_s: f64,
-    /// The periods, as `interleaf balance` records them.
+    /// The periods of the steering, as `interleaf balance` records them.
     pub periods: Vec<BalancePeriod>,
 }
 
@@ -92,8 +95,8 @@ pub struct ChangedSetting {
 pub struct PutBackDocument {
     pub path: String,
     pub outcome: RestoreOutcome,
-    /// By `outcome`: the old value, the process that holds the setting, the value that another
-    /// program has written, or the reason.
+    /// A value that depends on `outcome`: the old value, the process that holds the setting, the
+    /// value that another program has written, or the reason of the failure.
     pub value: String,
 }
 

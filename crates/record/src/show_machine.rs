@@ -44,19 +44,22 @@ pub struct MachineNode {
     pub cpus: String,
     pub capacity_bytes: u64,
     pub free_bytes: u64,
-    /// Rated bandwidth (HMAT or CDAT), not measured; null when the firmware gives none.
+    /// Rated read bandwidth (HMAT or CDAT), GB/s, not measured; null when the firmware gives none.
     pub read_gbps: Option<f64>,
+    /// Rated write bandwidth, GB/s; null when the firmware gives none.
     pub write_gbps: Option<f64>,
     pub read_latency_ns: Option<u64>,
-    /// The nodes with the nearest CPUs, as a list (`0-1`).
+    /// Nodes with the CPUs that are nearest to this node, as a list (`0-1`).
     pub near: String,
-    /// The kernel's memory tier: a smaller number is faster.
+    /// Memory tier of the node in the kernel: a smaller number is faster.
     pub memory_tier: Option<u32>,
-    /// The weight in weighted interleaving, 1 to 255; null when the kernel lacks it.
+    /// Weight of the node in weighted interleaving, 1 to 255; null when the kernel lacks weighted
+    /// interleaving.
     pub weight: Option<u8>,
-    /// SLIT distances to the listed nodes, by node number; the distance to itself is 10.
+    /// SLIT distances from this node to the listed nodes, by node number; the distance to itself is
+    /// 10.
     pub distances: Vec<u32>,
-    /// Reserved huge pages: a part of the capacity that placement cannot use.
+    /// Reserved huge pages of the node: a part of the capacity that placement cannot use.
     pub huge_pages: Vec<HugePagesDocument>,
 }
 
@@ -136,7 +139,7 @@ impl MachineNode {
     }
 }
 
-/// The capabilities of a machine and their obstacles (`interleaf.doctor/1`).
+/// The capabilities of a machine, and the obstacles to each (`interleaf.doctor/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     pub schema: String,
@@ -150,14 +153,14 @@ impl Check for DoctorDocument {}
 pub struct CapabilityDocument {
     pub name: String,
     pub status: CapabilityStatus,
-    /// By `status`: the means that provide a present capability, the reason for a missing or
-    /// unknown capability, or the rival page mover.
+    /// A text that depends on `status`: the means that provide a present capability, the reason for
+    /// a missing or unknown capability, or the rival page mover.
     pub what: String,
     /// Hint for the user; null when the capability is present.
     pub remedy: Option<String>,
 }
 
-/// The result of looking for a capability.
+/// The status of a capability on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CapabilityStatus {

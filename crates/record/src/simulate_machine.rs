@@ -30,23 +30,24 @@ pub struct SimulateDocument {
     pub scenario: String,
     pub policy: String,
     pub tiers: Vec<String>,
-    /// The domains; left out on a machine with one domain.
+    /// The domains of the machine; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<SimulatedDomain>,
     pub duration_s: f64,
     pub setting: SimulationSetting,
     pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
-    /// From this time on the target stays within 3 percentage points of its final value.
+    /// Time from which the target stays within 3 percentage points of its final value, s; null if
+    /// only the last target does.
     pub converged_after_s: Option<f64>,
     pub migrated_bytes_total: u64,
-    /// Energy of the whole machine; null when the platform has no power figures.
+    /// Energy of the whole machine, J; null when the platform has no power figures.
     pub energy_j: Option<f64>,
     /// Results of the other policies on the same scenario, when requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
-    /// Limits of the figures above.
+    /// Limits of the figures of this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The warnings of `predict` about the workloads.
@@ -58,7 +59,8 @@ pub struct SimulateDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedDomain {
     pub name: String,
-    /// The local tiers, fastest first: pages of its workloads are placed there.
+    /// Local tiers of the domain, fastest first; the pages of the domain's workloads are on these
+    /// tiers.
     pub tiers: Vec<String>,
 }
 
@@ -74,27 +76,28 @@ pub struct SimulationSetting {
     pub migration_stall_ns: f64,
     pub sampling_ms: f64,
     pub aggregation_ms: f64,
-    /// Memory in use by other programs on each tier: hot pages displace cold ones.
+    /// Memory of each tier that other programs occupy during the whole simulation, bytes.
     pub held_bytes: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedPeriod {
     pub time_s: f64,
-    /// Target in percent by tier; with several domains, the mean.
+    /// Target share of each tier, percent; with several domains, the mean of the domains.
     pub target_weights: Vec<u16>,
-    /// Target of each domain; left out with one domain.
+    /// Target share of each tier in each domain, percent; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// Fraction of the accesses by tier.
+    /// Fraction of the workloads' accesses on each tier, 0 to 1, at the end of the period.
     pub hot_share: Vec<f64>,
-    /// Fraction of the accesses of each domain by tier; empty for a domain without a running
-    /// workload.
+    /// Fraction of the accesses of each domain on each tier, 0 to 1; empty for a domain without a
+    /// running workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_hot_share: Vec<Vec<f64>>,
-    /// Mean of all samples.
+    /// Mean bandwidth of all samples of the period, GB/s.
     pub bandwidth_gbps: f64,
-    /// Percentile of the undisturbed samples: the input of the policy.
+    /// Bandwidth that the policy judges, GB/s: a percentile of the samples without migration. Null
+    /// in a period that is not judged.
     pub judged_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
@@ -106,29 +109,33 @@ pub struct SimulatedPeriod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// The domain of its threads; left out on a machine with one domain.
+    /// The domain of the workload's threads; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
     pub footprint_bytes: u64,
-    /// Time of the first run, search included; null when it did not end.
+    /// Time of the first run, s, including the policy's search for weights; null when the run did
+    /// not end.
     pub runtime_s: Option<f64>,
-    /// Number of runs until the end of the simulation, fractions included.
+    /// Number of runs until the end of the simulation, including the fraction of the last run.
     pub runs: f64,
-    /// Result of a workload that reports a rate, over its first run.
+    /// Rate of the first run, in `rate_unit`; left out for a workload whose result is a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<String>,
-    /// Speed-up over all pages on the first tier; null when it did not start.
+    /// Speed-up over all pages on the first tier; null when the workload did not start.
     pub speedup: Option<f64>,
     pub local_runtime_s: f64,
     pub best_static: Option<BestStaticDocument>,
-    /// runtime / best static runtime - 1.
+    /// Runtime divided by the runtime with the best static weights, minus 1; for an unfinished run,
+    /// `regret_over_duration`.
     pub regret: Option<f64>,
-    /// Regret over all work until the end of the simulation.
+    /// Regret over the whole simulation: the work with the best static weights divided by the work
+    /// done, minus 1.
     pub regret_over_duration: Option<f64>,
-    /// Energy of the first run, with its share of the static power.
+    /// Energy of the first run, J, including the run's share of the static power; null when
+    /// unknown.
     pub energy_per_run_j: Option<f64>,
 }
 
@@ -138,7 +145,7 @@ pub struct BestStaticDocument {
     pub runtime_s: f64,
 }
 
-/// Results of another policy.
+/// Results of another policy on the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
     pub policy: String,

@@ -22,33 +22,34 @@ use std::{fmt, time::Duration};
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// The document: the request, each run and the result so far; one JSON object.
+/// A search for the best weights: the request, each run and the result so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// The pattern of the metric in the output; null when the runtime is compared.
+    /// Pattern of the metric in the command's output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
-    /// Minimum relative gain that counts as better.
+    /// Smallest relative gain that counts as better, a fraction.
     #[serde(rename = "worth")]
     pub min_gain: f64,
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// The weights that are run first, with the kernel settings for each.
+    /// Weights of the first runs, each with the kernel settings that the run needs.
     pub plan: Vec<TunePlan>,
     pub dry_run: bool,
-    /// The runs in their order, without warm-up runs.
+    /// All runs in order of time, without warm-up runs.
     pub runs: Vec<TrialDocument>,
     /// The best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// True if the best weights gain at least `min_gain` over the first tier alone, beyond noise.
+    /// True if the gain of the best weights over the first tier alone is at least `worth`, and
+    /// beyond noise.
     pub is_better: bool,
     /// Relative standard deviation of a run.
     pub noise: Option<f64>,
     pub stopped: TuneStop,
-    /// The reason, in words.
+    /// The reason for `stopped`, in words.
     pub stopped_because: String,
 }
 
@@ -186,19 +187,20 @@ pub struct TrialDocument {
     /// The reason for the run.
     pub why: TrialReason,
     pub seconds: f64,
-    /// The metric; null when the runtime is compared.
+    /// The metric of the run; null when the runtime is compared.
     pub value: Option<f64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Fraction of the memory that bypassed the placement; null without a placement audit.
+    /// Fraction of the memory that bypassed the placement policy, 0 to 1; null without a placement
+    /// audit.
     pub escaped_share: Option<f64>,
 }
 
-/// The best weights, with intervals that hold nine tenths of the probability.
+/// The best weights, with intervals that contain the true value with a probability of 0.9.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// Mean of the runs: seconds, or the metric.
+    /// Mean over the runs with these weights: the runtime, s, or the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,

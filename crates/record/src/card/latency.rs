@@ -7,7 +7,7 @@ use crate::{
 use interleaf_card::load::Latencies;
 use serde::{Deserialize, Serialize};
 
-/// Latencies in us: least, mean, standard deviation, percentiles, largest.
+/// Latencies in us: minimum, mean, standard deviation, percentiles and maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoLatencyDocument {
     pub min: f64,
@@ -119,7 +119,7 @@ impl IoLatencyDocument {
 /// A histogram with bins of equal width on a logarithmic scale.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
-    /// The lower end of each bin with a latency in it.
+    /// Lower end of each bin that is not empty, us.
     pub from_us: Vec<f64>,
     pub counts: Vec<u64>,
 }

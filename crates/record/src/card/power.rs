@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 /// Results of power failures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerFailureDocument {
-    /// Moments at which the power failed.
+    /// Number of simulated power failures, each at another moment.
     pub failures: u64,
-    /// Writes that were acknowledged before a failure, summed over all failures.
+    /// Number of writes that were acknowledged before a failure, summed over all failures.
     pub acknowledged_writes: u64,
-    /// Acknowledged writes whose data were missing after recovery.
+    /// Number of acknowledged writes whose data were missing after recovery.
     pub lost_writes: u64,
-    /// Writes of which a part of an atomic unit was there after recovery.
+    /// Number of writes of which only a part of an atomic write unit was present after recovery.
     pub torn_writes: u64,
-    /// The largest energy of a save; 0 without saves.
+    /// Largest energy of a save, J; 0 without saves.
     pub flush_energy_j: f64,
 }
 
@@ -27,24 +27,28 @@ pub struct PowerFailureDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPowerFailure {
     pub card: String,
-    /// The patterns of the load: "randwrite".
+    /// fio's name of the access pattern of the load: "randwrite"; several patterns are joined by "
+    /// + ".
     pub rw: String,
     pub iodepth: u32,
     #[serde(flatten)]
     pub result: PowerFailureDocument,
-    /// The moment of a single failure, from the start of the measurement; null for a sweep.
+    /// Time of a single power failure, s from the start of the measurement; null for a sweep of
+    /// moments.
     pub at_s: Option<f64>,
-    /// Lost and torn blocks that the card did not report.
+    /// Number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
-    /// The longest save; null without saves, as for the energies.
+    /// Time of the longest save, s; null without saves.
     pub save_s: Option<f64>,
+    /// Mean energy of a save, J; null without saves.
     pub save_energy_mean_j: Option<f64>,
-    /// Minimum energy that is left in the capacitor after a save.
+    /// Minimum energy left in the capacitor after a save, J; null without saves.
     pub energy_left_j: Option<f64>,
-    /// The first harmed blocks of the failure that harms the most blocks.
+    /// The first harmed blocks of the worst power failure, which is the failure that harms the most
+    /// blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<HarmedBlockDocument>,
-    /// Faults that the recovery of that failure found.
+    /// Faults in the save and in the restore of the worst power failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
 }
@@ -54,9 +58,10 @@ pub struct CardPowerFailure {
 pub struct HarmedBlockDocument {
     pub offset_bytes: u64,
     pub bytes: u64,
-    /// The cause in words.
+    /// The cause of the damage, in words.
     pub cause: String,
-    /// True if a completed FLUSH, or force unit access, had promised the block.
+    /// True if a completed FLUSH, or a write with force unit access, had promised that the block is
+    /// durable.
     pub after_flush: bool,
 }
 
