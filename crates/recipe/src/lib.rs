@@ -27,8 +27,8 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// A checked recipe; its fields are the fields of the file. Each pattern is a regular expression
-/// with a group, each file name has no folder, and no command has an unknown placeholder.
+/// A recipe for an application. The fields are checked: each pattern is a regular expression, no
+/// file name has a folder, and each placeholder of a command is known.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -36,7 +36,7 @@ pub struct Recipe {
     schema: String,
     /// The name of the recipe.
     pub name: String,
-    /// A description in one line.
+    /// A description of the application in one line.
     pub does: String,
     /// Names of packages for Debian and Ubuntu.
     #[serde(default)]
@@ -47,42 +47,42 @@ pub struct Recipe {
     /// Requirements of pip that are installed without their dependencies.
     #[serde(default)]
     pub pip_alone: Vec<String>,
-    /// Programs and files that the application needs, besides its Python packages.
+    /// Programs and files that the application needs, besides Python packages.
     #[serde(default)]
     pub programs: Vec<String>,
-    /// Environment variables. Their values may have the placeholders of `command`.
+    /// Environment variables of the commands. The values may have the placeholders of `command`.
     #[serde(default)]
     environment: BTreeMap<String, String>,
     /// Commands that run before the application and are not timed.
     #[serde(default)]
     prepare: Vec<Vec<String>>,
-    /// The command. It runs in the folder of the recipe's files. `{n}` is the problem size,
-    /// `{threads}` the number of threads, `{python}` the interpreter.
+    /// The command of the application. The command runs in the folder of the recipe's files. `{n}`
+    /// is the problem size, `{threads}` the number of threads, `{python}` the interpreter.
     command: Vec<String>,
     /// How the problem size grows with the footprint.
     #[serde(default)]
     scale: Scale,
-    /// Bytes of memory for an item of the problem.
+    /// Bytes of memory for each item of the problem.
     bytes_per_item: f64,
-    /// With the scale `power`, `{n}` is the number of items raised to this power.
+    /// Exponent of the scale `power`: `{n}` is the number of items raised to this power.
     #[serde(default = "one")]
     power: f64,
     /// The smallest problem size that the application accepts.
     #[serde(default = "one")]
     least: f64,
-    /// The result is the first group of the last match in the output.
+    /// Pattern of the result: the first group of the last match in the output.
     result: String,
     /// The unit of the application's result.
     pub result_unit: String,
     /// Whether a higher or a lower result is better.
     pub better: Better,
-    /// The checksum is the first group of the last match. It is equal in every run of the same
-    /// problem.
+    /// Pattern of the checksum: the first group of the last match in the output. The checksum is
+    /// equal in every run of the same problem.
     check: String,
-    /// Matches the output of a run that has verified its own result.
+    /// Pattern that matches the output only if the run has verified its result.
     #[serde(default)]
     verified: Option<String>,
-    /// Other figures of the output.
+    /// Other figures that the application prints.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
     /// Files that the commands read.
@@ -90,7 +90,7 @@ pub struct Recipe {
     pub files: Vec<File>,
 }
 
-/// The way from the number of items to the problem size.
+/// The function from the number of items to the problem size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -101,7 +101,7 @@ pub enum Scale {
     Log2,
 }
 
-/// The direction in which a result is better.
+/// The better direction of the result: higher or lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -118,13 +118,13 @@ impl Better {
     }
 }
 
-/// A figure that the application prints besides its result.
+/// A figure that the application prints besides the result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
     /// The name of the figure.
     name: String,
-    /// The figure is the first group of the last match in the output.
+    /// Pattern of the figure: the first group of the last match in the output.
     pattern: String,
     /// The unit of the figure.
     unit: String,

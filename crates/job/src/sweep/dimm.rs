@@ -32,7 +32,7 @@ use toml::Spanned;
 /// The schema of a sweep file of memory modules.
 pub const SCHEMA: &str = "interleaf.sweep.dimm/1";
 
-/// The fields have the names of the options of `interleaf simulate dimm`.
+/// A sweep of `interleaf simulate dimm`. The fields have the names of the options of this command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DimmSweepFile {
@@ -58,7 +58,7 @@ struct DimmSweepFile {
     /// Orders of lines: "stream", "random" or "hot-bank".
     #[serde(default)]
     pattern: Vec<Spanned<String>>,
-    /// Maximum numbers of outstanding lines of each channel.
+    /// Maximum numbers of outstanding lines of a channel.
     #[serde(default)]
     outstanding: Vec<Spanned<i64>>,
     /// Round-trip latencies between a core and the controller, ns.
@@ -70,7 +70,7 @@ struct DimmSweepFile {
     /// Loads: "max", "sweep" or a bandwidth such as "150GB/s".
     #[serde(default)]
     load: Vec<Spanned<String>>,
-    /// Numbers of lines at each point, over all channels.
+    /// Numbers of lines of a point, over all channels.
     #[serde(default)]
     requests: Vec<Spanned<i64>>,
     /// Seeds of all randomness, unless `seeds` is given.

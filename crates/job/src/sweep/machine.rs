@@ -38,29 +38,29 @@ struct SweepFile {
     schema: Spanned<String>,
     /// The name of the sweep.
     name: Option<Spanned<String>>,
-    /// Simulated time: "600s".
+    /// Simulated time of each case: "600s".
     duration: Option<Spanned<String>>,
     /// Number of page groups in each simulation.
     page_groups: Option<Spanned<i64>>,
     /// Platforms, by name or as files.
     #[serde(default)]
     platform: Vec<Spanned<String>>,
-    /// Parameters of the tiers of each platform, by the name of the tier.
+    /// Parameters of the tiers of each platform; the key is the name of the tier.
     #[serde(default)]
     tier: BTreeMap<String, TierLists>,
-    /// Workloads that come with the tool.
+    /// Built-in workloads.
     #[serde(default)]
     workload: Vec<Spanned<String>>,
-    /// Files of demands, beside workloads.
+    /// Demand files, in addition to `workload`.
     #[serde(default)]
     demand: Vec<Spanned<String>>,
-    /// Scenarios, in place of workloads.
+    /// Scenarios, by name or as files, in place of workloads.
     #[serde(default)]
     scenario: Vec<Spanned<String>>,
     /// Numbers of threads.
     #[serde(default)]
     threads: Vec<Spanned<i64>>,
-    /// Policies by name.
+    /// Names of policies.
     policy: Vec<Spanned<String>>,
     /// Weights of the policy `static`: "65:35".
     #[serde(default)]
@@ -68,10 +68,10 @@ struct SweepFile {
     /// Footprints: "16GiB".
     #[serde(default)]
     footprint: Vec<Spanned<String>>,
-    /// Standard deviations of a reading of a counter: "2%".
+    /// Relative standard deviations of a counter reading: "2%".
     #[serde(default)]
     counter_noise: Vec<Spanned<String>>,
-    /// Errors of the curves that the policy believes: "-20%".
+    /// Relative errors of the curves that the policy uses: "-20%".
     #[serde(default)]
     curve_error: Vec<Spanned<String>>,
     /// Highest migration rates: "4GB/s".
@@ -84,14 +84,14 @@ struct SweepFile {
     seeds: Option<Spanned<i64>>,
 }
 
-/// Lists of values of the parameters of a tier.
+/// Lists of values for the parameters of a tier.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TierLists {
-    /// Numbers of channels or expanders.
+    /// Numbers of channels or expanders of the tier.
     #[serde(default)]
     count: Vec<Spanned<i64>>,
-    /// Capacities: "512GiB".
+    /// Capacities of the tier: "512GiB".
     #[serde(default)]
     capacity: Vec<Spanned<String>>,
 }

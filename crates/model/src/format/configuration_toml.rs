@@ -45,51 +45,51 @@ struct ConfigurationToml {
     name: Spanned<String>,
     /// A description in one line.
     does: Spanned<String>,
-    /// True for parts that are not on sale yet.
+    /// True if parts of the configuration are not on sale yet; default: false.
     #[serde(default)]
     future: bool,
     /// The platform that describes the memory of the server, by name or as a file.
     platform: Spanned<String>,
-    /// Populated channels, at most all channels of the platform.
+    /// Populated channels of the first tier; default: all channels of the platform.
     channels: Option<ChannelsToml>,
-    /// Capacity of the first tier, in place of the platform's.
+    /// Capacity of the first tier; default: the capacity that the platform has.
     capacity: Option<Spanned<String>>,
-    /// CXL expanders beside the modules.
+    /// CXL expanders that are added to the platform.
     expanders: Option<ExpandersToml>,
-    /// A drive that extends memory.
+    /// A drive that extends the memory of the server.
     drive: Option<DriveToml>,
-    /// The number of each part, by the name in the file of prices.
+    /// Number of pieces of each part; the key is the part's name in the file of prices.
     parts: Spanned<BTreeMap<String, Spanned<i64>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChannelsToml {
-    /// Populated channels.
+    /// Number of populated channels.
     count: Spanned<i64>,
-    /// Channels of the platform.
+    /// Number of channels that the platform describes.
     of: Spanned<i64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpandersToml {
-    /// The platform with their curves.
+    /// The platform that has the curves of the expanders, by name or as a file.
     platform: Spanned<String>,
-    /// Their tier in it.
+    /// The tier of the expanders in `platform`.
     tier: Spanned<String>,
-    /// Expanders.
+    /// Number of expanders.
     count: Spanned<i64>,
-    /// Expanders of that platform.
+    /// Number of expanders that the tier in `platform` describes.
     of: Spanned<i64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DriveToml {
-    /// A drive by name, or its file.
+    /// The drive, by name or as a file.
     name: Spanned<String>,
-    /// Capacity: "3840GB".
+    /// Capacity of the drive: "3840GB".
     capacity: Spanned<String>,
 }
 

@@ -28,22 +28,23 @@ struct DemandFile {
     provenance: Option<Spanned<String>>,
     /// The origin of the figures: a document, a record, a quote.
     source: Option<Spanned<String>>,
-    /// The platform of the runs; default: the platform of the prediction.
+    /// The platform of the measured runs; default: the platform of the prediction.
     platform: Option<String>,
-    /// Reads and writes of the workload.
+    /// Read share and kind of writes of the workload.
     mix: MixFile,
-    /// Memory that it touches: "96GiB".
+    /// Memory that the workload touches: "96GiB".
     footprint: Option<Spanned<String>>,
-    /// The median of a thread's outstanding lines, if it is known better than from the cores.
+    /// Median of the outstanding lines of a thread; default: the outstanding lines of a core of the
+    /// platform.
     outstanding_lines_per_thread: Option<Spanned<f64>>,
-    /// Runs with all pages on the first tier.
+    /// Measured runs with all pages on the first tier.
     local: Vec<RunFile>,
-    /// Runs at other weights.
+    /// Measured runs at other weights.
     #[serde(default)]
     interleaved: Vec<RunFile>,
     /// The distribution of accesses over pages; default: uniform.
     hotness: Option<HotnessFile>,
-    /// Parts of a run, whose shares of time sum to 1.
+    /// Phases of a run; the shares of time of all phases sum to 1.
     #[serde(default)]
     phase: Vec<PhaseFile>,
 }
@@ -53,12 +54,12 @@ struct DemandFile {
 struct MixFile {
     /// Reads as a fraction of the bytes, 0 to 1.
     read_share: Spanned<f64>,
-    /// The range of the read share, if it is unknown.
+    /// Lowest and highest read share, if the read share is uncertain: [0.6, 1.0].
     read_share_range: Option<Spanned<Vec<f64>>>,
-    /// Writes bypass the caches.
+    /// True if the writes bypass the caches (non-temporal stores); default: false.
     #[serde(default)]
     nontemporal: bool,
-    /// Lines are accessed in random order.
+    /// True if lines are accessed in random order; default: false.
     #[serde(default)]
     random: bool,
 }
@@ -66,9 +67,9 @@ struct MixFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RunFile {
-    /// Threads of the run.
+    /// Number of threads of the run.
     threads: Spanned<i64>,
-    /// Duration of the run, s; or `rate`.
+    /// Duration of the run, s; each run has either `runtime_s` or `rate`.
     runtime_s: Option<Spanned<f64>>,
     /// Result of the run, in `rate_unit`.
     rate: Option<Spanned<f64>>,
@@ -76,7 +77,7 @@ struct RunFile {
     rate_unit: Option<Spanned<String>>,
     /// Bandwidth counted while the workload was active, GB/s.
     bandwidth_gbps: Option<Spanned<f64>>,
-    /// Runs of one series were made under equal conditions.
+    /// Name of the series of the run. Runs of one series were made under equal conditions.
     series: Option<String>,
     /// Weights of an interleaved run: "5:2".
     weights: Option<Spanned<String>>,
@@ -87,18 +88,18 @@ struct RunFile {
 struct HotnessFile {
     /// The kind of distribution: uniform, zipf or hot-set.
     kind: Spanned<String>,
-    /// The exponent of a zipf distribution.
+    /// The exponent of a zipf distribution, above 0, at most 10.
     exponent: Option<Spanned<f64>>,
-    /// The fraction of hot pages of a hot set.
+    /// The fraction of pages that are hot, 0 to 1, for a hot set.
     pages: Option<Spanned<f64>>,
-    /// The fraction of accesses to them.
+    /// The fraction of accesses to the hot pages, 0 to 1, for a hot set.
     accesses: Option<Spanned<f64>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseFile {
-    /// The fraction of the run, 0 to 1.
+    /// The fraction of the run's time in this phase, 0 to 1.
     share_of_time: Spanned<f64>,
     /// Bandwidth in the phase, GB/s.
     bandwidth_gbps: Spanned<f64>,

@@ -37,7 +37,7 @@ const YEARS_MAX: f64 = 50.0;
 struct PartsToml {
     /// The schema and its version: `interleaf.parts/1`.
     schema: Spanned<String>,
-    /// The price of energy; without it, costs have no energy.
+    /// The price of energy; default: the cost has no energy.
     energy: Option<EnergyToml>,
     /// Parts with their prices.
     part: Vec<PartToml>,
@@ -46,9 +46,9 @@ struct PartsToml {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EnergyToml {
-    /// Price with its units: "0.15 USD/kWh".
+    /// The price of energy, with its units: "0.15 USD/kWh".
     price: Spanned<String>,
-    /// Years of operation.
+    /// Years of operation whose energy is part of the cost.
     years: Spanned<f64>,
     /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,
@@ -61,9 +61,9 @@ struct EnergyToml {
 struct PartToml {
     /// The name of the part, as in configurations.
     name: Spanned<String>,
-    /// Price of a piece: "350 USD".
+    /// The price of a piece: "350 USD".
     price: Spanned<String>,
-    /// Power of a piece beside its memory traffic, W.
+    /// Power of a piece, W, if no platform file has the power of the part; default: 0.
     power_w: Option<Spanned<f64>>,
     /// The origin of the figures: a document, a record, a quote.
     source: Spanned<String>,

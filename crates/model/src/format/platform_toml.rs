@@ -28,19 +28,19 @@ struct PlatformFile {
     schema: Spanned<String>,
     /// The name of the platform.
     name: Spanned<String>,
-    /// The origin of its figures.
+    /// The origin of the platform's figures: a document, a record, a quote.
     source: Spanned<String>,
-    /// Cores, and the lines that they keep outstanding.
+    /// Cores, with their outstanding lines and the latency to the memory controller.
     cpu: CpuFile,
-    /// Sockets or sub-NUMA clusters; default: one.
+    /// Sockets or sub-NUMA clusters; default: one domain with all cores.
     #[serde(default)]
     domain: Vec<DomainFile>,
     /// Tiers of memory, the fastest first.
     tier: Vec<TierFile>,
-    /// Links that all traffic to some tiers passes.
+    /// Links through which all traffic to some tiers passes.
     #[serde(default)]
     link: Vec<LinkFile>,
-    /// Traffic on a tier that reduces the bandwidth of another.
+    /// Couplings: traffic on a tier that reduces the bandwidth of another tier.
     #[serde(default)]
     coupling: Vec<CouplingFile>,
     /// Properties of pages interleaved over tiers.
@@ -52,9 +52,9 @@ struct PlatformFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CpuFile {
-    /// Cores of all domains together.
+    /// Number of cores of all domains together.
     cores: Spanned<i64>,
-    /// Outstanding lines of a core, at most.
+    /// Maximum number of outstanding lines of a core.
     outstanding_lines_per_core: Spanned<f64>,
     /// Latency between a core and the memory controller, ns.
     uncore_latency_ns: Spanned<f64>,
@@ -65,7 +65,7 @@ struct CpuFile {
 struct DomainFile {
     /// The name of the domain.
     name: Spanned<String>,
-    /// Its cores. The cores of all domains sum to `cpu.cores`.
+    /// Number of cores of the domain; the cores of all domains sum to `cpu.cores`.
     cores: Spanned<i64>,
 }
 
@@ -76,23 +76,24 @@ struct TierFile {
     name: Spanned<String>,
     /// The kind of memory: dram, cxl, nvram or storage.
     kind: Spanned<String>,
-    /// Capacity with its unit: "512GiB".
+    /// Capacity of the tier: "512GiB".
     capacity: Spanned<String>,
     /// A CSV file of curves, relative to this file; a memory_curves.csv of the Mess benchmark; or
     /// the curves of a tier of a built-in platform: "xeon6-cz122:cxl".
     curves: Spanned<String>,
-    /// Power of all its devices.
+    /// Power of all devices of the tier.
     power: Option<TierPowerFile>,
-    /// The limit of the counters of its queue.
+    /// The limit of the counters of the tier's request queue.
     queue_counters: Option<QueueCountersFile>,
-    /// The number of channels or expanders that curves and capacity are of.
+    /// Number of channels or expanders that `curves` and `capacity` describe.
     count: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QueueCountersFile {
-    /// Maximum number of outstanding reads that are counted; further reads wait before the queue.
+    /// Maximum number of outstanding reads that the counters include; further reads wait before the
+    /// queue.
     reads_max: Spanned<f64>,
     /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
@@ -103,7 +104,7 @@ struct QueueCountersFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TierPowerFile {
-    /// Power without traffic, W.
+    /// Power of all devices of the tier without traffic, W.
     static_w: Spanned<f64>,
     /// Energy of a bit that is read or written, pJ.
     energy_pj_per_bit: Spanned<f64>,
@@ -116,9 +117,9 @@ struct TierPowerFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PowerFile {
-    /// The server with idle cores, without its memory, W.
+    /// Power of the server with idle cores, without its memory, W.
     idle_w: Spanned<f64>,
-    /// Added for each core that runs a thread, W.
+    /// Additional power of each core that runs a thread, W.
     core_w: Spanned<f64>,
     /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,
@@ -131,11 +132,11 @@ struct PowerFile {
 struct LinkFile {
     /// The name of the link.
     name: Spanned<String>,
-    /// Bandwidth, GB/s.
+    /// Bandwidth of the link, GB/s.
     bandwidth_gbps: Spanned<f64>,
-    /// Tiers whose traffic passes it.
+    /// Tiers whose traffic passes through the link.
     tiers: Spanned<Vec<Spanned<String>>>,
-    /// Domains whose traffic passes it; default: all.
+    /// Domains whose traffic passes through the link; default: all domains.
     #[serde(default)]
     domains: Vec<Spanned<String>>,
     /// The provenance of the figures: measured, published, simulated or assumed.
@@ -147,7 +148,7 @@ struct LinkFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CouplingFile {
-    /// The tier with the traffic.
+    /// The tier whose traffic reduces the bandwidth of `to`.
     from: Spanned<String>,
     /// The tier that loses bandwidth.
     to: Spanned<String>,
@@ -162,7 +163,7 @@ struct CouplingFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct InterleavingFile {
-    /// Independent streams of pages that all threads walk.
+    /// Number of independent streams of pages that all threads together walk.
     page_streams: Spanned<i64>,
     /// The provenance of the figures: measured, published, simulated or assumed.
     provenance: Spanned<String>,

@@ -13,40 +13,41 @@ pub(super) struct DeviceToml {
     /// All keys but the schema may then be left out.
     #[serde(rename = "inherits")]
     pub(super) _inherits: Option<String>,
-    /// The name of the family: "ddr5".
+    /// The name of the family of DRAM devices: "ddr5".
     pub(super) family: Spanned<String>,
-    /// Sources of figures by a short name.
+    /// Sources of figures. The key is a short name, which the figures cite.
     #[serde(default)]
     pub(super) sources: std::collections::BTreeMap<String, String>,
-    /// The channel of a module.
+    /// The channel of the modules.
     pub(super) channel: Channel,
-    /// Banks of a DRAM, and its widths.
+    /// Banks and widths of a DRAM device.
     pub(super) geometry: GeometryTable,
-    /// Timing parameters, each a pair of its value with a unit (ns, nCK) and its source.
+    /// Timing parameters; each is a pair of a value with the unit ns or nCK, and the source of the
+    /// value.
     pub(super) timing: TimingTable,
-    /// Widths with a geometry or timing of their own.
+    /// Widths of DRAM devices that have their own geometry or timing.
     #[serde(default)]
     pub(super) width: Vec<WidthTable>,
-    /// Densities of a DRAM, the default first.
+    /// Densities of the DRAM devices, the default first.
     pub(super) density: Vec<Density>,
     /// Speed bins.
     pub(super) speed: Vec<Speed>,
-    /// Supply currents and voltages, for the energy.
+    /// Supply currents and voltages of the DRAM devices, for the energy.
     pub(super) currents: Option<CurrentsTable>,
-    /// Modules made of these DRAMs.
+    /// Modules that are made of the DRAM devices of this file.
     pub(super) module: Vec<Module>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Channel {
-    /// Sub-channels of a channel.
+    /// Number of sub-channels of a channel, 1 or 2.
     pub(super) sub_channels: Spanned<i64>,
-    /// Data bits of a sub-channel, without those for error correction.
+    /// Data bits of a sub-channel, 8 to 64, without the bits for error correction.
     pub(super) data_bits: Spanned<i64>,
     /// Bits of a sub-channel for error correction.
     pub(super) ecc_bits: Spanned<i64>,
-    /// Length of a burst.
+    /// Length of a burst, with its source.
     pub(super) burst: Sourced,
     pub(super) activate_slots: Sourced,
     pub(super) access_slots: Sourced,
@@ -62,7 +63,7 @@ pub(super) struct GeometryTable {
     pub(super) banks: Spanned<i64>,
     /// Bytes of a row of a DRAM.
     pub(super) page_bytes: Spanned<i64>,
-    /// Widths, the default first: "x4".
+    /// Widths of the DRAM devices, the default first: "x4".
     pub(super) widths: Spanned<Vec<String>>,
 }
 
@@ -90,8 +91,8 @@ pub(super) struct TimingTable {
     pub(super) t_refsbrd: Option<Sourced>,
 }
 
-/// Values of the devices of a width, which replace the family's. A device has the capacity of its
-/// density at any width, so the number of its rows follows from the other values.
+/// Values for DRAM devices of one width, in place of the family's values. At any width, a device
+/// has the capacity of its density, so the number of rows follows from the other values.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WidthTable {
@@ -109,7 +110,7 @@ pub(super) struct WidthTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Density {
-    /// The name: "16Gb".
+    /// The name of the density: "16Gb".
     pub(super) name: Spanned<String>,
     /// Rows of a bank.
     pub(super) rows: Spanned<i64>,
@@ -122,20 +123,20 @@ pub(super) struct Density {
 pub(super) struct Speed {
     /// The rate of the bus: "6400 MT/s".
     pub(super) rate: Spanned<String>,
-    /// CAS latency.
+    /// CAS latency at this rate, with its source.
     pub(super) cl: Sourced,
     pub(super) t_rcd: Sourced,
     pub(super) t_rp: Sourced,
-    /// Replaces the value of the family.
+    /// `t_ras` at this rate; default: `t_ras` of the family.
     pub(super) t_ras: Option<Sourced>,
-    /// Replaces the value of the family.
+    /// `write_latency` at this rate; default: `write_latency` of the family.
     pub(super) write_latency: Option<Sourced>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CurrentsTable {
-    /// The speed of the measurement: one of the file's speeds.
+    /// The rate at which the currents were measured: one of the file's speeds.
     pub(super) rate: Spanned<String>,
     pub(super) vdd: Sourced,
     pub(super) vpp: Option<Sourced>,
@@ -172,14 +173,14 @@ pub(super) struct CurrentsOfWidth {
 pub(super) struct Module {
     /// The name of the module.
     pub(super) name: Spanned<String>,
-    /// The rate of its bus, one of the speeds.
+    /// The bus rate of the module: one of the file's speeds.
     pub(super) speed: Spanned<String>,
-    /// Its ranks.
+    /// Number of ranks of the module, 1 to 8.
     pub(super) ranks: Spanned<i64>,
     /// True if two ranks transfer together at twice the rate (MRDIMM).
     #[serde(default)]
     pub(super) multiplexed: bool,
-    /// The default density, if not the file's first.
+    /// The default density of the module; default: the first density of the file.
     pub(super) density: Option<Spanned<String>>,
     pub(super) delay: Option<Sourced>,
 }

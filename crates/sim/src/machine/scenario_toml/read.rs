@@ -52,24 +52,24 @@ struct ScenarioToml {
     platform: Option<Spanned<String>>,
     /// Simulated time: "600s".
     duration: Option<Spanned<String>>,
-    /// Groups of pages; all pages of a group are on one tier.
+    /// Number of page groups of all workloads together; all pages of a group are on one tier.
     page_groups: Option<Spanned<i64>>,
-    /// Standard deviation of a reading of a counter: "2%".
+    /// Relative standard deviation of a counter reading: "2%".
     counter_noise: Option<Spanned<String>>,
-    /// Whether the machine counts requests and their waiting time.
+    /// True if the machine counts requests and their waiting time; default: true.
     counts_latency: Option<bool>,
-    /// The seed of all randomness.
+    /// The seed of all randomness; default: 1.
     seed: Option<Spanned<i64>>,
-    /// Migration of pages.
+    /// Rate and cost of page migration.
     #[serde(default)]
     migration: MigrationFile,
-    /// Sampling of hotness.
+    /// Intervals and regions of hotness sampling by DAMON.
     #[serde(default)]
     damon: DamonFile,
-    /// Memory of each tier that other programs hold.
+    /// Memory of each tier that other programs occupy; the key is the name of the tier.
     #[serde(default)]
     held: BTreeMap<String, Spanned<String>>,
-    /// Workloads.
+    /// Workloads of the scenario.
     #[serde(default)]
     workload: Vec<WorkloadFile>,
     /// PCIe devices that access memory.
@@ -93,7 +93,7 @@ struct MigrationFile {
 struct DamonFile {
     /// Time between samples: "200ms".
     sampling: Option<Spanned<String>>,
-    /// Time of an aggregation: "3s".
+    /// Time of an aggregation, in which the samples of a region are counted: "3s".
     aggregation: Option<Spanned<String>>,
     /// Minimum and maximum number of regions of a workload.
     regions: Option<Spanned<Vec<i64>>>,
@@ -102,29 +102,30 @@ struct DamonFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
-    /// The name, unique in the scenario; default: the demand's.
+    /// The name of the workload, unique in the scenario; default: the name of the demand.
     name: Option<Spanned<String>>,
-    /// A built-in workload; or `demand`.
+    /// A built-in workload; each entry has either `workload` or `demand`.
     workload: Option<Spanned<String>>,
-    /// A demand file, relative to this file.
+    /// A demand file, relative to this file; each entry has either `workload` or `demand`.
     demand: Option<Spanned<String>>,
-    /// Threads; default: the largest of its demand's runs.
+    /// Number of threads; default: the threads of the demand's largest run, at most the cores of
+    /// the domain.
     threads: Option<Spanned<i64>>,
-    /// Memory that it touches; default: its demand's.
+    /// Memory that the workload touches; default: the footprint of the demand.
     footprint: Option<Spanned<String>>,
-    /// Start time: "0s".
+    /// Start time of the workload: "0s".
     start: Option<Spanned<String>>,
-    /// Number of runs; default: it repeats until the end.
+    /// Number of runs; default: the workload repeats until the end of the simulation.
     runs: Option<Spanned<i64>>,
-    /// Length of a run; 1 is the length in its demand.
+    /// Length of a run as a multiple of the run in the demand; default: 1.
     work: Option<Spanned<f64>>,
-    /// Passes of a run through the phases of its demand.
+    /// Number of passes of a run through the phases of the demand; default: 1.
     cycles: Option<Spanned<i64>>,
-    /// The domain of its threads; default: the first.
+    /// The domain of the workload's threads; default: the first domain.
     domain: Option<Spanned<String>>,
-    /// Its control group; default: its name.
+    /// The control group of the workload; default: the name of the workload.
     scope: Option<Spanned<String>>,
-    /// Whether its pages may be migrated.
+    /// True if the pages of the workload may be migrated; default: true.
     steered: Option<bool>,
 }
 
@@ -133,17 +134,17 @@ struct WorkloadFile {
 struct DeviceFile {
     /// The name of the device.
     name: Spanned<String>,
-    /// The tier of its buffers.
+    /// The tier of the device's buffers.
     tier: Spanned<String>,
-    /// The domain whose counters include its traffic; default: the first.
+    /// The domain whose counters include the device's traffic; default: the first domain.
     domain: Option<Spanned<String>>,
-    /// Reads and writes together: "40GB/s".
+    /// Bandwidth of the device's reads and writes together: "40GB/s".
     bandwidth: Spanned<String>,
     /// Reads as a fraction of the bytes, 0 to 1.
     read_share: Spanned<f64>,
-    /// Start of its traffic: "0s".
+    /// Start time of the device's traffic; default: "0s".
     from: Option<Spanned<String>>,
-    /// End of its traffic; default: the end of the simulation.
+    /// End time of the device's traffic; default: the end of the simulation.
     to: Option<Spanned<String>>,
 }
 
