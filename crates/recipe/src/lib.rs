@@ -79,7 +79,8 @@ pub struct Recipe {
     /// Pattern of the checksum: the first group of the last match in the output. The checksum is
     /// equal in every run of the same problem.
     check: String,
-    /// Pattern that matches the output only if the run has verified its result.
+    /// Pattern of the message that reports a verified result. A run whose output lacks the message
+    /// fails.
     #[serde(default)]
     verified: Option<String>,
     /// Other figures that the application prints.

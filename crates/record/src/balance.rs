@@ -245,7 +245,7 @@ pub struct BalancePlanDocument {
     pub notes: Vec<String>,
     /// Initial target of each domain.
     pub start: Vec<PointsDocument>,
-    /// Files that would be written for `start`, in this order.
+    /// Files that would be written for `start`, in the order of the writes.
     pub writes: Vec<WriteDocument>,
     /// Example of a later target of each domain: the ratio of the rated bandwidths. Empty when this
     /// ratio equals `start`.

@@ -43,7 +43,7 @@ pub struct BenchMachine {
     pub transparent_hugepage: String,
 }
 
-/// A pattern at a ratio on one way: one JSON object with 24 fields.
+/// Results of a pattern at a ratio on one kind of memory: one JSON object with 24 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
     pub pattern: String,

@@ -110,7 +110,7 @@ pub struct CardPoint {
     /// durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<u32>,
-    /// Latencies of the read-backs that follow each `fsync` stores.
+    /// Latencies of the read-backs; left out without read-backs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_us: Option<IoLatencyDocument>,
 }

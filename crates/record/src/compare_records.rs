@@ -43,7 +43,7 @@ pub struct CompareDocument {
     pub only_in_second: Vec<String>,
 }
 
-/// One of the two records.
+/// One of the two compared records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordDocument {
     pub name: String,

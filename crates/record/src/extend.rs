@@ -33,7 +33,7 @@ pub const SCHEMA: &str = "interleaf.extend/1";
 pub struct ExtendDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// Exit code of the command; null while it runs, and after a signal.
+    /// Exit code of the command; null while the command runs, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub elapsed_s: f64,
@@ -43,10 +43,10 @@ pub struct ExtendDocument {
     /// Peak resident memory of the largest process; null when the kernel does not report it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
-    /// CPU time of the command and its pagers in their own code; null while it runs.
+    /// User CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub user_s: Option<f64>,
-    /// CPU time of the kernel for the command and its pagers; null while it runs.
+    /// System CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub system_s: Option<f64>,
     /// Sum over all processes, including those that have exited.

@@ -44,7 +44,7 @@ pub struct AppDocument {
     pub kind: AppKind,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// Exit code of the command; null while it runs, after a signal, and in a dry run.
+    /// Exit code of the command; null while the command runs, after a signal, and in a dry run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// Runtime of the command; null in a dry run.

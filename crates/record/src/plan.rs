@@ -137,7 +137,7 @@ pub struct PlanRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemandRow {
     pub demand: String,
-    /// The best weights of the tiers for this demand alone.
+    /// The best weights of the tiers for the demand alone.
     pub weights: Vec<u16>,
     pub threads: f64,
     pub speed: f64,

@@ -39,7 +39,7 @@ pub struct RunDocument {
     pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// Exit code of the command; null when it did not run, and after a signal.
+    /// Exit code of the command; null if the command did not run, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// Placement audit at the time when the command had the most memory; null when no audit

@@ -76,7 +76,7 @@ pub struct SimulationSetting {
     pub migration_stall_ns: f64,
     pub sampling_ms: f64,
     pub aggregation_ms: f64,
-    /// Memory of each tier that other programs occupy during the whole simulation, bytes.
+    /// Memory that other programs occupy on each tier during the whole simulation, bytes.
     pub held_bytes: Vec<u64>,
 }
 

@@ -200,7 +200,7 @@ pub struct TrialDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// Mean over the runs with these weights: the runtime, s, or the metric.
+    /// Mean over the runs with `weights`: the runtime, s, or the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,

@@ -39,7 +39,7 @@ struct DemandFile {
     outstanding_lines_per_thread: Option<Spanned<f64>>,
     /// Measured runs with all pages on the first tier.
     local: Vec<RunFile>,
-    /// Measured runs at other weights.
+    /// Measured runs with pages interleaved over several tiers.
     #[serde(default)]
     interleaved: Vec<RunFile>,
     /// The distribution of accesses over pages; default: uniform.
@@ -54,7 +54,7 @@ struct DemandFile {
 struct MixFile {
     /// Reads as a fraction of the bytes, 0 to 1.
     read_share: Spanned<f64>,
-    /// Lowest and highest read share, if the read share is uncertain: [0.6, 1.0].
+    /// Lowest and highest read share, if the read share is uncertain: `[0.6, 1.0]`.
     read_share_range: Option<Spanned<Vec<f64>>>,
     /// True if the writes bypass the caches (non-temporal stores); default: false.
     #[serde(default)]

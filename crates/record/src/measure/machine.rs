@@ -7,8 +7,8 @@ use interleaf_linux::machine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The measured machine: one JSON object. If a field is null, the field with the same name and the
-/// suffix `_unknown` has the reason.
+/// The measured machine: one JSON object. Fields with the suffix `_unknown` have the reason why the
+/// field without the suffix is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMachine {
     pub cpu: Option<String>,
@@ -16,7 +16,7 @@ pub struct MeasuredMachine {
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// The hypervisor; null when the machine does not report one.
+    /// The hypervisor; null when the machine does not report a hypervisor.
     pub virtualisation: Option<String>,
     /// NUMA nodes, fastest first.
     pub nodes: Vec<MachineNode>,

@@ -123,13 +123,13 @@ pub(super) struct Density {
 pub(super) struct Speed {
     /// The rate of the bus: "6400 MT/s".
     pub(super) rate: Spanned<String>,
-    /// CAS latency at this rate, with its source.
+    /// CAS latency at `rate`, with its source.
     pub(super) cl: Sourced,
     pub(super) t_rcd: Sourced,
     pub(super) t_rp: Sourced,
-    /// `t_ras` at this rate; default: `t_ras` of the family.
+    /// `t_ras` at `rate`; default: `t_ras` of the family.
     pub(super) t_ras: Option<Sourced>,
-    /// `write_latency` at this rate; default: `write_latency` of the family.
+    /// `write_latency` at `rate`; default: `write_latency` of the family.
     pub(super) write_latency: Option<Sourced>,
 }
 

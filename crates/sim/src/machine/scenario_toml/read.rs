@@ -66,7 +66,7 @@ struct ScenarioToml {
     /// Intervals and regions of hotness sampling by DAMON.
     #[serde(default)]
     damon: DamonFile,
-    /// Memory of each tier that other programs occupy; the key is the name of the tier.
+    /// Memory that other programs occupy on a tier; the key is the name of the tier.
     #[serde(default)]
     held: BTreeMap<String, Spanned<String>>,
     /// Workloads of the scenario.
