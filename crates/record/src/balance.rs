@@ -37,7 +37,7 @@ pub struct BalancePeriod {
     /// Share of the pages of the domain's scopes on each node, 0 to 1; null when placement is not
     /// sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// Bytes of the domain's scopes on each node; null when placement is not sampled.
+    /// Bytes of the domain's scopes on each node; null when unknown.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
     /// Mean bandwidth of the period, GB/s; null when no traffic was counted.
@@ -72,8 +72,7 @@ pub struct AdviceDocument {
     /// Relative gain in bandwidth at `advised_weights`, a fraction; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated: with all pages on the first tier, the bandwidth is
-    /// as high as with interleaving.
+    /// True if the first tier is not saturated and, alone, has as much bandwidth as interleaving.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate to reach `advised_weights`; null when the placement is
     /// unknown.

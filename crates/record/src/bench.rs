@@ -21,7 +21,7 @@ pub struct BenchDocument {
     /// Size of all arrays together, bytes.
     pub footprint_bytes: u64,
     pub threads: u32,
-    /// Memory of the arrays: heap, mmap or file, with the madvise hint.
+    /// Memory of the arrays: heap, mmap or file, with the madvise hint; `its own` for a recipe.
     pub memory: String,
     /// Time of all measured rounds, without the initialisation of the arrays.
     pub seconds: f64,
@@ -37,7 +37,8 @@ pub struct BenchDocument {
     /// Traversed edges; 0 for workloads without a graph.
     #[serde(default)]
     pub edges: u64,
-    /// True if every word of the result was checked and is right.
+    /// True if every word of the result was checked and is right; for a recipe, if the application
+    /// verified the result.
     pub verified: bool,
     /// Checksum of the result; equal for runs with the same number of rounds and bit-identical
     /// results.
@@ -54,7 +55,8 @@ pub struct BenchDocument {
     /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
     #[serde(default)]
     pub extended: Option<ExtendedDocument>,
-    /// Result of each loop of a workload with several loops; else empty.
+    /// Results of additional measurements: the other loops of `stream`, or the figures of a recipe.
+    /// Else empty.
     pub loops: Vec<LoopDocument>,
 }
 
@@ -96,7 +98,7 @@ pub struct DriveTraffic {
     pub writes: u64,
 }
 
-/// Result of one loop of a workload.
+/// Result of an additional loop of a workload, or a figure of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopDocument {
     pub name: String,

@@ -75,7 +75,7 @@ pub struct BenchRow {
     pub read_bytes: Option<u64>,
     /// Bytes written to the drive in a round, median of the runs.
     pub written_bytes: Option<u64>,
-    /// Memory limit of the program's control group; null for the pager, whose limit is the budget.
+    /// Memory limit of the program's control group; null for the ways `dram` and `pager`.
     #[serde(default)]
     pub limit_bytes: Option<u64>,
     /// Peak memory of the program, page cache included.

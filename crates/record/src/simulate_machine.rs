@@ -88,7 +88,7 @@ pub struct SimulatedPeriod {
     /// Target share of each tier in each domain, percent; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// Fraction of the workloads' accesses on each tier, 0 to 1, at the end of the period.
+    /// Fraction of the steered workloads' accesses on each tier, 0 to 1, at the end of the period.
     pub hot_share: Vec<f64>,
     /// Fraction of the accesses of each domain on each tier, 0 to 1; empty for a domain without a
     /// running workload.

@@ -50,7 +50,8 @@ pub struct SampleDocument {
 pub struct TrafficDocument {
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
-    /// Number of requests in the queue of the tier; the mean latency is `occupancy_ns` / `inserts`.
+    /// Number of requests inserted into the queue of the tier; the mean latency is `occupancy_ns` /
+    /// `inserts`.
     pub inserts: Option<f64>,
     /// Time that the requests spent in the queue of the tier, ns, summed over requests.
     pub occupancy_ns: Option<f64>,
