@@ -23,7 +23,9 @@ def test_notebook(path, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells), "notebooks are kept without their outputs"
-    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    # The start of a kernel has the time limit of a cell, because it imports as much.
+    limits = {"timeout": 600, "startup_timeout": 600}
+    nbclient.NotebookClient(notebook, kernel_name="python3", **limits).execute()
     outputs = [output for cell in cells for output in cell.outputs]
     plots = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(plots) == PLOTS[path.stem]
