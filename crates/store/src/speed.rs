@@ -117,8 +117,9 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
-    /// n-th transfer moves `bytes` bytes at the offset `offset(n)` of the store. Returns the number
-    /// of transfers and their time.
+    /// first `depth` transfers are started in any case, even if the thread loses its CPU meanwhile.
+    /// The n-th transfer moves `bytes` bytes at the offset `offset(n)` of the store. Returns the
+    /// number of transfers and their time.
     fn run(
         &mut self,
         is_write: bool,
@@ -128,13 +129,15 @@ impl Bench<'_> {
         mut offset: impl FnMut(u64) -> u64,
     ) -> Result<(u64, Duration), SpeedError> {
         let start = Instant::now();
+        let may_begin =
+            |begun: u64| begun < most && (begun < depth as u64 || start.elapsed() < limit);
         let (mut begun, mut done, mut failed) = (0, 0, None);
         // `used` has the part of the memory of each outstanding transfer, `free` the parts that no
         // transfer uses.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
         loop {
-            while failed.is_none() && begun < most && start.elapsed() < limit {
+            while failed.is_none() && may_begin(begun) {
                 let Some(part) = free.pop() else { break };
                 let piece =
                     Piece { address: self.memory.as_mut_ptr() as usize + part * bytes, bytes };
