@@ -392,6 +392,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::session::identity::Identity;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Excludes tests that start a process while another test expects that a lock ends with its
+    /// file: until its `execve(2)` is complete, the process has all files that are open here.
+    pub(super) fn turn() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     fn settings() -> SessionSettings {
         SessionSettings {
@@ -416,6 +424,7 @@ mod tests {
 
     #[test]
     fn a_session_is_found_while_it_runs_and_removed_at_its_end() {
+        let _turn = turn();
         let base = base();
         let session = Session::begin(base.path(), None, &settings()).unwrap();
         let folder = session.folder().to_path_buf();
@@ -430,6 +439,7 @@ mod tests {
 
     #[test]
     fn a_named_session_is_joined_with_the_same_settings() {
+        let _turn = turn();
         let base = base();
         let node = |available_bytes| NodeBudget {
             node: 0,
@@ -467,6 +477,7 @@ mod tests {
 
     #[test]
     fn the_folder_of_a_killed_session_is_removed_unless_in_use() {
+        let _turn = turn();
         let base = base();
         let session = Session::begin(base.path(), None, &settings()).unwrap();
         let folder = session.folder().to_path_buf();

@@ -62,6 +62,7 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_number_and_its_start() {
+        let _turn = crate::session::tests::turn();
         let own = Identity::own().unwrap();
         assert!(own.is_alive());
         assert!(!Identity { start: own.start.wrapping_add(1), ..own }.is_alive());

@@ -616,6 +616,7 @@ mod tests {
 
     #[test]
     fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
+        let _turn = crate::session::tests::turn();
         let (_folder, ledger) = ledger(1000);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let identity = Identity::of(child.id()).unwrap().unwrap();
