@@ -13,8 +13,11 @@ use std::{
     path::Path,
     process::{Command, Output, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+/// Time limit of a wait for an event. The first interim record is written after 10 s.
+const LONG: Duration = Duration::from_secs(120);
 
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -31,6 +34,29 @@ fn measure_app(options: &[&str], words: &[&str]) -> Output {
 fn document(options: &[&str], words: &[&str]) -> Value {
     let output = measure_app(&[&["--json"], options].concat(), words);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
+}
+
+/// Runs a command under `interleaf measure app` with `options` until `is_enough`, which is called
+/// repeatedly, returns true. Returns the document.
+fn document_when(options: &[&str], mut is_enough: impl FnMut() -> bool) -> Value {
+    // The command has the stdin of the tool, and ends when it is closed.
+    let mut command = interleaf(&[&["--json"], options].concat(), &["cat"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = command.spawn().unwrap();
+    let until = Instant::now() + LONG;
+    let mut is_seen = false;
+    while !is_seen && tool.try_wait().unwrap().is_none() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(20));
+        is_seen = is_enough();
+    }
+    let output = tool.wait_with_output().unwrap();
+    assert!(is_seen, "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
+}
+
+/// Returns the interim record of a run; null if there is none yet.
+fn interim(record: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(record).unwrap_or_default()).unwrap_or_default()
 }
 
 fn stderr(output: &Output) -> String {
@@ -163,7 +189,7 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
     let record = folder.path().join("run.json");
     let options = [
         "--every",
-        "20ms",
+        "100ms",
         "--replay",
         file,
         "--name",
@@ -175,8 +201,9 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
         "-o",
         record.to_str().unwrap(),
     ];
-    // All readings are replayed long before the command ends.
-    let app = &document(&options, &["sleep", "2"])["app"];
+    // The command runs until all readings were replayed.
+    let are_replayed = || interim(&record)["app"]["whole"]["counted_s"] == 20.0;
+    let app = &document_when(&options, are_replayed)["app"];
     let whole = &app["whole"];
     assert_eq!(
         (whole["bandwidth_gbps"].as_f64(), whole["counted_s"].as_f64()),
@@ -264,26 +291,19 @@ fn reports_are_made(record: &Path) {
     assert!(report("svg").contains("<svg"));
 }
 
+/// Returns the number of lines with read bytes in a recording.
+fn readings_with_bytes(recording: &Path) -> usize {
+    let text = fs::read_to_string(recording).unwrap_or_default();
+    let bytes = text.lines().filter_map(|line| line.split(',').nth(3)?.parse::<f64>().ok());
+    bytes.count()
+}
+
 /// A recording of a run can replace the counters of another run.
 #[test]
 fn a_recording_of_a_run_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("feed.sock");
     let recorded = folder.path().join("recorded.csv");
-    let path = socket.clone();
-    let feeds = thread::spawn(move || {
-        let mut feed = loop {
-            match UnixStream::connect(&path) {
-                Ok(feed) => break feed,
-                Err(_) => thread::sleep(Duration::from_millis(10)),
-            }
-        };
-        let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
-        // The write fails after the listener has closed the connection.
-        while writeln!(feed, "{line}").is_ok() {
-            thread::sleep(Duration::from_millis(50));
-        }
-    });
     let options = [
         "--every",
         "100ms",
@@ -292,14 +312,27 @@ fn a_recording_of_a_run_can_be_replayed() {
         "--record",
         recorded.to_str().unwrap(),
     ];
-    let fed = document(&options, &["sleep", "1"]);
-    feeds.join().unwrap();
+    let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
+    let mut feed = None;
+    // The first reading with bytes may be from before the start of the command.
+    let fed = document_when(&options, || {
+        if feed.is_none() {
+            feed = UnixStream::connect(&socket).ok();
+        }
+        if let Some(feed) = &mut feed {
+            // The write fails if the tool has ended.
+            let _ = writeln!(feed, "{line}");
+        }
+        readings_with_bytes(&recorded) >= 3
+    });
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
     // Unlike the run, the recording also has the reading from before the start of the command.
-    let again =
-        document(&["--every", "10ms", "--replay", recorded.to_str().unwrap()], &["sleep", "0.5"]);
+    let record = folder.path().join("again.json");
+    let (file, to) = (recorded.to_str().unwrap(), record.to_str().unwrap());
+    let is_replayed = || interim(&record)["app"]["whole"]["read_share"].is_number();
+    let again = document_when(&["--every", "100ms", "--replay", file, "-o", to], is_replayed);
     assert_eq!(again["app"]["whole"]["read_share"].as_f64(), Some(0.75));
 }
 
