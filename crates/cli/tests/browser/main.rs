@@ -14,6 +14,9 @@ use std::{
 /// Size limit of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
+/// Number of pages that the browser loads at once. The time limit of [`shown`] is for these only.
+const PAGES_AT_ONCE: usize = 6;
+
 /// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.
 const FRAMES: [(&str, u32); 3] = [("telephone", 390), ("screen", 1280), ("paper", 718)];
 
@@ -91,13 +94,34 @@ fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
     let folder = tempfile::tempdir().unwrap();
     let pages = pages(folder.path());
     assert!(pages.len() >= 10, "{} pages", pages.len());
-    let mut frames = include_str!("frames.html").to_string();
     for (name, page) in &pages {
         assert!(page.len() < PAGE_MAX, "{name}: {} bytes", page.len());
+        for (medium, _) in FRAMES {
+            let path = folder.path().join(format!("{name}-{medium}.html"));
+            fs::write(&path, checked(page, medium)).unwrap();
+        }
+    }
+    let all = folder.path().join("all.html");
+    for some in pages.chunks(PAGES_AT_ONCE) {
+        fs::write(&all, frames(some)).unwrap();
+        for (scheme, option) in SCHEMES {
+            let Some(shown) = shown(&all, &folder.path().join("profile"), option) else { return };
+            let results = results(&shown);
+            assert_eq!(results.len(), FRAMES.len() * some.len(), "{scheme}: {shown}");
+            for Checked { frame, texts, faults } in results {
+                assert!(texts > 10, "{frame}, {scheme}: {texts} texts");
+                assert!(faults.is_empty(), "{frame}, {scheme}: {faults:#?}");
+            }
+        }
+    }
+}
+
+/// A page with a frame for each page of `pages` and each medium.
+fn frames(pages: &[(String, String)]) -> String {
+    let mut frames = include_str!("frames.html").to_string();
+    for (name, _) in pages {
         for (medium, width) in FRAMES {
             let frame = format!("{name}-{medium}");
-            let path = folder.path().join(&frame).with_extension("html");
-            fs::write(&path, checked(page, medium)).unwrap();
             writeln!(
                 frames,
                 "<iframe name=\"{frame}\" src=\"{frame}.html\" width=\"{width}\" height=\"900\" \
@@ -106,20 +130,15 @@ fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
             .unwrap();
         }
     }
-    let all = folder.path().join("all.html");
-    fs::write(&all, frames).unwrap();
-    for (scheme, option) in SCHEMES {
-        let Some(shown) = shown(&all, &folder.path().join("profile"), option) else { return };
-        let (_, rest) = shown.split_once("<pre id=\"results\">").unwrap();
-        let text = rest.split("</pre>").next().unwrap();
-        let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-        let results: Vec<Checked> = serde_json::from_str(&text).unwrap();
-        assert_eq!(results.len(), FRAMES.len() * pages.len(), "{scheme}");
-        for Checked { frame, texts, faults } in results {
-            assert!(texts > 10, "{frame}, {scheme}: {texts} texts");
-            assert!(faults.is_empty(), "{frame}, {scheme}: {faults:#?}");
-        }
-    }
+    frames
+}
+
+/// The results in the content of a page of [`frames`].
+fn results(shown: &str) -> Vec<Checked> {
+    let (_, rest) = shown.split_once("<pre id=\"results\">").unwrap();
+    let text = rest.split("</pre>").next().unwrap();
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&text).unwrap()
 }
 
 /// `check.js` finds each kind of fault.
