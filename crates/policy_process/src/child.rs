@@ -239,7 +239,7 @@ mod tests {
             let asked = child.ask(&"start", 2, Duration::from_secs(60), &StopFlag::default());
             seen.push(asked.unwrap_err().to_string());
         }
-        let said = |why| format!("sh: the policy ended ({why}) before line 1 of its stdout");
+        let said = |why: &str| format!("sh: the policy ended ({why}) before line 1 of its stdout");
         assert_eq!(seen, ["exit status 3", "it closed stdin or stdout"].map(said));
     }
 }
