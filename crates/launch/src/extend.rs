@@ -10,22 +10,22 @@
 mod budget;
 mod check;
 mod estimate;
-mod failure;
 mod forecast;
 mod helper;
 mod job;
 mod nodes;
 mod outside_budget;
 mod release;
+mod session_failure;
 mod shared;
 mod steered_swap;
 
 pub use budget::{ALLOC_MIN, DRAM_MIN, Dram};
 pub use estimate::{THIS, measured_drive};
-pub use failure::session_failure;
 pub use forecast::{ForecastOptions, forecast};
 pub use job::Job;
 pub use release::serve as release;
+pub use session_failure::session_failure;
 pub use shared::serve;
 pub use steered_swap::SteeredSwap;
 

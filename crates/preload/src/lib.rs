@@ -33,7 +33,7 @@ pub mod remap;
 
 pub mod advice;
 
-pub mod lock;
+pub mod mlock;
 
 pub mod process;
 

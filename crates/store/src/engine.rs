@@ -206,12 +206,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {
-            if self
-                .ring
-                .submit_and_wait(1)
-                .is_err_and(|why| why.kind() != io::ErrorKind::Interrupted)
-            {
-                return;
+            match self.ring.submit_and_wait(1).map_err(|why| why.raw_os_error()) {
+                Ok(_) | Err(Some(libc::EINTR)) => {}
+                // The kernel has no room for more requests until completions are read.
+                Err(Some(libc::EBUSY | libc::EAGAIN)) => std::thread::yield_now(),
+                Err(_) => return,
             }
             self.done(&mut vec![]);
         }

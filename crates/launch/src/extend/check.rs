@@ -1,7 +1,7 @@
 //! Checks that a command can be extended on this machine: the program, the user's rights, the
 //! stores, the limits and the memory.
 
-use super::{ExtendOptions, failure::session_hint, steered_swap};
+use super::{ExtendOptions, session_failure::session_hint, steered_swap};
 use interleaf_linux::{
     launch::storage::{Storage, StorageKind},
     process::{

@@ -1,7 +1,7 @@
 //! The server of memory that processes of a session share. The server may outlive the command and
 //! `interleaf extend`, because processes that share memory may also outlive them.
 
-use super::{failure::session_failure, helper};
+use super::{helper, session_failure::session_failure};
 use interleaf_console::Failure;
 use interleaf_pager::{session::Session, shared};
 use std::{
