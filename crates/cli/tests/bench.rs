@@ -275,13 +275,30 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
     let tools = tempfile::tempdir().unwrap();
     let (gate, record) = (tools.path().join("gate"), tools.path().join("all.json"));
     let path = broken_swapoff(tools.path(), &gate);
-    fs::write(&gate, "").unwrap();
+    let restore = |path: &std::ffi::OsStr, more: &[&str]| {
+        let words = [&["run", "--restore"], more].concat();
+        let output = command(&words).env("PATH", path).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
     let folder = store.path().to_str().unwrap();
     let words = ["bench", "compare", "--store", folder, "--dram", "16MiB", "--rounds", "2"];
     let rest = ["--workload", "seq", "--ways", "dram,swap", "--no-drive", "-o"];
-    let mut bench = command(&[&words[..], &rest].concat());
-    let output = bench.arg(&record).env("PATH", &path).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let compared = || {
+        fs::write(&gate, "").unwrap();
+        let mut bench = command(&[&words[..], &rest].concat());
+        let output = bench.arg(&record).env("PATH", &path).output().unwrap();
+        (String::from_utf8_lossy(&output.stderr).into_owned(), output)
+    };
+    let (mut told, mut output) = compared();
+    // A run that the OOM killer has ended is not repeated here, because its swap file stays in use.
+    for _ in 0..4 {
+        if told.contains("the kernel killed it") {
+            fs::remove_file(&gate).unwrap();
+            restore(&path, &[]);
+            (told, output) = compared();
+        }
+    }
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("cannot be restored: swapoff: "), "{told}");
     assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
@@ -297,12 +314,6 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
         "{problem}"
     );
 
-    let restore = |path: &std::ffi::OsStr, more: &[&str]| {
-        let words = [&["run", "--restore"], more].concat();
-        let output = command(&words).env("PATH", path).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
     let left = restore(&path, &["--dry-run"]);
     assert!(left.contains("in use as swap: no file"), "{left}");
     let failed = restore(&path, &[]);

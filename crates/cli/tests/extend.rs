@@ -9,8 +9,8 @@ mod executable;
 mod screen;
 
 use common::{
-    DRAM, MIB, TestFolders, compiled, ends, library, refused, started, sweep, text, try_started,
-    until,
+    DRAM, MIB, TestFolders, compiled, ends, is_oom_killed, library, refused, started, sweep, text,
+    try_started, until,
 };
 use interleaf_linux::{
     process::{cgroup::Trees, memory_cgroup::MemoryCgroup},
@@ -84,7 +84,7 @@ fn the_exit_status_of_the_command_is_passed_on() {
 fn a_signal_is_passed_on_and_all_files_are_removed() {
     for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
         let folders = TestFolders::new();
-        let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
+        let mut command = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
         let (mut child, _lines) = started(&mut command);
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -117,7 +117,7 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
-    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut child, _lines) = started(&mut command);
     let store = folders.at("store").canonicalize().unwrap();
     let holds = |process: &str| {
@@ -192,9 +192,9 @@ fn a_child_without_a_pager_never_reads_zeros() {
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
-    let mut first = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
+    let mut first = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "stdin"]);
     let (mut first, _lines) = started(&mut first);
-    let mut second = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "60000"]);
+    let mut second = folders.extended(&["--session", "job"], &[sweep(), MIB, "2", "stdin"]);
     let (mut second, _lines) = started(&mut second);
     let held = || -> Vec<u64> {
         let processes = folders.watched().into_iter();
@@ -245,7 +245,7 @@ fn commands_with_one_session_name_share_one_budget() {
     assert!(first.wait_with_output().unwrap().status.success());
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
-    let mut third = folders.extended(&options, &[sweep(), MIB, "2", "60000"]);
+    let mut third = folders.extended(&options, &[sweep(), MIB, "2", "stdin"]);
     let (mut third, _lines) = started(&mut third);
     let other = folders.extended(&["--session", "job"], &["true"]).output().unwrap();
     refused(&other, "a session with other settings is there", "give every part of the session");
@@ -269,6 +269,7 @@ fn a_session_is_watched_from_outside() {
     documents.read_line(&mut first).unwrap();
     // `wait` closes the stdin of the program, which therefore ends.
     assert!(child.wait().unwrap().success());
+    io::copy(&mut documents, &mut io::sink()).unwrap();
     let said = text(&monitor.wait_with_output().unwrap().stderr);
     assert!(said.contains("interleaf: the session has ended"), "{said}");
     let first: Value = serde_json::from_str(&first).unwrap_or_else(|why| panic!("{why}: {said}"));
@@ -284,7 +285,7 @@ fn a_session_is_watched_from_outside() {
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folders = TestFolders::new();
-    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let mut command = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut child, _lines) = started(&mut command);
     let mut screen = Screen::open();
     let mut watching = screen.start(&mut folders.interleaf(&["--monitor"]));
@@ -456,7 +457,7 @@ fn a_static_program_gets_swap_that_is_steered() {
     // While all pages of a small group are being written to a slow store, the OOM killer may end
     // the program. The program is then run again.
     let run = || folders.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
-    let is_whole = |output: &Output| !text(&output.stderr).contains("has killed a process");
+    let is_whole = |output: &Output| !is_oom_killed(&text(&output.stderr));
     let output = (0..4).map(|_| run()).find(is_whole).unwrap();
     let said = text(&output.stderr);
     assert_eq!(

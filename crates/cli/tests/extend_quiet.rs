@@ -73,7 +73,7 @@ fn is_drained(info: &Path) -> bool {
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
     let folders = TestFolders::new();
-    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
     let process = command(&interleaf);
     until("what is under way is done", || {
@@ -92,7 +92,7 @@ fn a_program_that_sleeps_costs_nothing() {
 /// Returns the private memory of a program that touched `mib` MiB. The result is in KiB.
 fn private_kib(mib: &str) -> u64 {
     let folders = TestFolders::new();
-    let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "60000"]);
+    let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "stdin"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
     let rollup = fs::read_to_string(command(&interleaf).join("smaps_rollup")).unwrap();
     ends(&mut interleaf);
@@ -115,7 +115,7 @@ fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();
-    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "60000"]);
+    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "2", "stdin"]);
     let (mut interleaf, _lines) = started(&mut interleaf);
     let store = folders.at("store").canonicalize().unwrap();
     let descriptors = fs::read_dir(command(&interleaf).join("fd")).unwrap();

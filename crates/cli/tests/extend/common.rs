@@ -132,10 +132,10 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
 /// Starts a command that prints "there", and waits for this line. The command's stdin is a pipe,
 /// which `Child::wait` closes unless the test has taken it.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
-    try_started(command).unwrap()
+    try_started(command).expect("memory for the command")
 }
 
-/// Like [`started`]; `None` if the command ends without the line.
+/// Like [`started`]; `None` if the OOM killer ends the command before.
 pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -145,13 +145,20 @@ pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::proce
     if line == "there\n" {
         return Some((child, lines));
     }
-    assert_eq!(line, "");
-    child.wait().unwrap();
+    let said = text(&child.wait_with_output().unwrap().stderr);
+    assert!(is_oom_killed(&said), "{line}{said}");
     None
+}
+
+/// True if `interleaf extend` says on stderr that the OOM killer has ended its command.
+pub fn is_oom_killed(said: &str) -> bool {
+    said.contains("the kernel has killed a process")
 }
 
 /// Ends `interleaf extend` and its command by SIGTERM.
 pub fn ends(child: &mut Child) {
+    // `wait` would close the stdin of a command that waits for this.
+    let _stdin = child.stdin.take();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));

@@ -36,8 +36,8 @@ const NO_GROUP_HINT: &str = "it takes root, and the memory controller of control
 
 /// The message after an OOM kill. While all pages of a small group are being written to swap, the
 /// kernel finds no page to evict, and may kill a process although swap has room.
-const OOM_KILLED: &str = "interleaf: the kernel has killed a process, because the store takes its \
-     pages too slowly\nhint: raise --dram, or use a faster store";
+const OOM_KILLED: &str = "interleaf: the kernel has killed a process: swap is full, or the store \
+     takes pages too slowly\nhint: raise --dram, or name a faster store with more free space";
 
 /// A swap file and a control group for a command.
 pub struct SteeredSwap<'a> {

@@ -223,19 +223,24 @@ fn round(
     Ok(())
 }
 
-/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed.
+/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed. If
+/// a repeated run cannot start, the kill is reported.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,
 ) -> Result<RunOutcome, Failure> {
+    let mut outcome = run()?;
     for _ in 1..OOM_TRIES {
-        let outcome = run()?;
         if !matches!(outcome, RunOutcome::OomKilled) || bench.signal().is_some() {
-            return Ok(outcome);
+            break;
         }
         output::message(&format!("a run is repeated: {OOM_KILLED}"));
+        outcome = match run()? {
+            RunOutcome::Failed(_) => RunOutcome::OomKilled,
+            repeated => repeated,
+        };
     }
-    run()
+    Ok(outcome)
 }
 
 /// Describes the outcome of a run.
