@@ -223,8 +223,8 @@ fn round(
     Ok(())
 }
 
-/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed. If
-/// a repeated run cannot start, the kill is reported.
+/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed.
+/// If a repeated run cannot start, the kill is reported.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,
