@@ -1,10 +1,11 @@
-//! Compares configurations of a command by runs that take turns.
+//! Compares configurations of a command: the command runs several times under each of them in turn.
 //!
 //! Each configuration is warmed up. Then each round runs all configurations once, in an order that
-//! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a verdict,
-//! the maximum number of rounds is reached or the time limit has passed. A configuration with a
-//! placement starts the command by `interleaf run` or `interleaf extend`. Both verbs restore the
-//! settings that they change, even when the comparison is interrupted.
+//! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a result, the
+//! maximum number of rounds is reached or the time limit has passed.
+//!
+//! A configuration with a placement starts the command by `interleaf run` or `interleaf extend`.
+//! Both verbs restore the settings that they change, even when the comparison is interrupted.
 
 mod configuration;
 mod measured;
@@ -80,12 +81,12 @@ pub struct CompareOptions {
     /// The workloads, which are compared one after the other.
     pub workloads: Vec<Compared>,
     pub design: Design,
-    /// Runs of each configuration before the first round.
+    /// Number of runs of each configuration before the first round. Their measurements are ignored.
     pub warm_up: usize,
     /// The time limit for all workloads together; a round that has begun is completed.
     pub time_limit: Option<Time>,
-    /// The pattern that finds the metric in the output. With `None` the metric of a command is
-    /// `quantity`, and the metric of a workload of `interleaf bench` is its rate.
+    /// The pattern that finds the metric in the output of the command. With `None` the metric of a
+    /// command is `quantity`, and the metric of a workload of `interleaf bench` is its rate.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
     /// The metric of a command if `metric` is `None`.
@@ -262,8 +263,9 @@ impl Comparer<'_> {
         Ok(RunsEnd::Done)
     }
 
-    /// Runs each configuration before the first round. All configurations are run even if one
-    /// fails, so that the error can name all configurations that fail.
+    /// Runs each configuration `warm_up` times before the first round. If a configuration fails,
+    /// the others are still run, so that the error can name all configurations that fail. Returns
+    /// `None` if all runs succeed.
     fn warm_up(
         &mut self,
         workload: usize,
@@ -289,8 +291,9 @@ impl Comparer<'_> {
         Ok(Some(self.failed(workload, &failed, "in its warm-up", document)))
     }
 
-    /// Runs rounds until the design or the deadline ends them, and returns why they stopped. If the
-    /// whole comparison must end, the inner error says how.
+    /// Runs rounds until each comparison has a result, the maximum number of rounds is reached, or
+    /// the deadline has passed. Returns which of the three it was. The inner error is the end of
+    /// the whole comparison: a signal, or a command that failed.
     fn rounds(
         &mut self,
         workload: usize,

@@ -1,4 +1,5 @@
-//! Resources used by a process, the counts of its pager, and the traffic of a drive.
+//! Counters of a workload that runs in this process: its CPU time and faults, the counts of its
+//! pager, and the traffic of a drive.
 
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
@@ -66,7 +67,7 @@ impl AddAssign for Counters {
     }
 }
 
-/// Peak resident memory of this process.
+/// Peak resident memory of this process, bytes; `None` if `/proc/self/status` does not show it.
 pub fn resident_max_bytes(root: &Root) -> Option<u64> {
     status::bytes(text(root, "/proc/self/status").as_bytes(), "VmHWM")
 }
@@ -88,7 +89,7 @@ impl PagedProcess {
         Some(Self { session })
     }
 
-    /// The counts of this process's pager so far.
+    /// The counts of this process's pager so far; 0 each if the process has no pager.
     pub fn counts(&self) -> CountsDocument {
         let pid = std::process::id();
         let own = self.session.ledger.processes().into_iter().find(|it| it.identity.pid == pid);

@@ -52,10 +52,11 @@ pub struct PlacedCommand<'a> {
     pub output: Option<&'a File>,
     /// The file that gets the document so far after each audit.
     pub interim: Option<&'a Path>,
-    /// The highest migration rate, for a kernel without weighted interleaving.
+    /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
+    /// weighted interleaving.
     pub rate: Bandwidth,
-    /// Audits take at most 1 / `audit_cost` of the command's time, because the program cannot
-    /// change its mappings during an audit.
+    /// Audits take at most 1 / `audit_cost` of the command's time. During an audit the program
+    /// cannot change its mappings, so audits slow it down.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,

@@ -76,8 +76,8 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Returns a warning about a rival page mover, which may migrate the pages back; `None` without a
-/// rival.
+/// Returns a warning if another program or a kernel feature also moves pages, and may move the
+/// pages back; `None` if there is none.
 pub fn rival(machine: &Machine) -> Option<Warning> {
     let balances = machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
     balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })

@@ -48,11 +48,12 @@ const NOISE: f64 = 0.01;
 /// The time that an interrupted command has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A run is doubtful if more than this fraction of its memory bypasses the placement, and more than
-/// [`BYPASSED_BYTES`].
+/// A run is doubtful if the part of its memory that bypasses the placement is more than this
+/// fraction, and more than [`BYPASSED_BYTES`].
 const BYPASSED_MAX: f64 = 0.1;
-/// The second limit of a doubtful run, in bytes. In a small program most memory belongs to
-/// libraries, so that the fraction alone says nothing.
+/// The second limit of a doubtful run, in bytes. Pages of libraries bypass the placement. They are
+/// most of the memory of a small program, so its fraction is high although its own pages are
+/// placed.
 const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.
@@ -77,7 +78,8 @@ pub struct TuneOptions {
     pub higher_is_better: bool,
     /// The number of warm-up runs, whose results are ignored.
     pub warm_up: usize,
-    /// The highest migration rate, for a kernel without weighted interleaving.
+    /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
+    /// weighted interleaving.
     pub migration_rate: Bandwidth,
     /// True if the command is not run.
     pub dry_run: bool,

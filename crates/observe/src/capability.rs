@@ -16,7 +16,8 @@ use interleaf_linux::{
 };
 use rights::Rights;
 
-/// A feature that Interleaf can use, or a rival that interferes.
+/// A feature that Interleaf can use, or the check for rivals: other programs and kernel features
+/// that move pages, or use DAMON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
     pub name: &'static str,
@@ -40,7 +41,7 @@ pub enum Status {
         /// Advice to the user.
         remedy: String,
     },
-    /// A program or kernel feature that moves the same pages.
+    /// Another program or a kernel feature that moves pages, or uses DAMON.
     Rival {
         /// The name of the rival, and its effect on pages.
         what: String,

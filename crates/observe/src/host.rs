@@ -152,7 +152,7 @@ impl<'a> Host<'a> {
     }
 
     /// Used and free bytes of each tier. The kernel counts migrated pages only for the whole
-    /// machine, and their migration may have disturbed any tier. All migrated pages are therefore
+    /// machine, so the tiers between which they moved are not known. All migrated pages are
     /// attributed to the first tier of each domain.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;

@@ -110,7 +110,8 @@ impl<'a> Monitor<'a> {
         let mut sum = None;
         let mut now = vec![];
         for cache in self.root.peek_names(&data)? {
-            // The file of a cache without a free counter reads `Unavailable`.
+            // The file of a cache without a free counter reads `Unavailable`. Such a cache is
+            // skipped.
             let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
             let Ok(bytes) = text.trim().parse::<u64>() else { continue };
             let before = self.last.iter().find(|(name, _)| *name == cache);

@@ -1,4 +1,5 @@
-//! The trait of traffic sources: the machine's counters, a recording, or a program's feed.
+//! The trait of traffic sources: the machine's counters, a recording, or a socket to which programs
+//! write their traffic.
 
 use interleaf_model::machine::Traffic;
 use std::{

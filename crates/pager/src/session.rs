@@ -45,7 +45,8 @@ use std::{
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
 /// The name and the value of an environment variable for programs with tcmalloc of gperftools.
-/// Without the variable, tcmalloc takes its memory by `sbrk(2)` instead of `mmap(2)`.
+/// Without the variable, tcmalloc takes its memory by `sbrk(2)` instead of `mmap(2)`, and the
+/// preloaded library cannot extend it.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
 /// The value of `schema` in `session.json`: the name and version of the format.
@@ -394,8 +395,9 @@ mod tests {
     use crate::session::identity::Identity;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Excludes tests that start a process while another test expects that a lock ends with its
-    /// file: until its `execve(2)` is complete, the process has all files that are open here.
+    /// Excludes tests that start a process while another test expects that the close of a file
+    /// releases its lock. Until its `execve(2)` is complete, a started process has all files of
+    /// this process open, and so keeps the lock.
     pub(super) fn turn() -> MutexGuard<'static, ()> {
         static TURN: Mutex<()> = Mutex::new(());
         TURN.lock().unwrap_or_else(PoisonError::into_inner)

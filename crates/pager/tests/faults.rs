@@ -141,8 +141,9 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// The page faults of a process, and the lines of the bytes that it read from drives and wrote to
-/// them. CPU time is not included, because a thread that waits may poll.
+/// The number of page faults of a process, and the lines of `/proc/PID/io` with the bytes that it
+/// read from drives and wrote to them. CPU time is not included, because a process that hangs may
+/// still poll.
 fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let faults = Stat::parse(&stat).and_then(|stat| stat.field(10)?.checked_add(stat.field(12)?));

@@ -24,8 +24,9 @@ pub const DRAM_MIN: u64 = 4 << 20;
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. Allocations from 128 KiB to this minimum stay outside the budget until their sum reaches
-/// the minimum. Their sum outside the budget is therefore less than twice the minimum.
+/// number. An allocation from 128 KiB to this minimum stays outside the budget if the sum of the
+/// earlier ones is below the minimum. Sum and allocation are both below the minimum, so the new sum
+/// is less than twice the minimum.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is at most this, bytes.

@@ -3,8 +3,8 @@
 //! trace.
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
-//! runs. Beyond the largest budget of the runs, the traffic is proportional to the bytes of the
-//! footprint that exceed the used part of the budget.
+//! runs. At budgets above those of all runs, the traffic is proportional to the part of the
+//! footprint that does not fit into the part of the budget that holds used pages.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::{
@@ -32,11 +32,13 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// `PARTS` is the number of budgets in the forecast. `STEPS` is the number of budgets for which the
-/// traffic is computed from a trace. Both divide the footprint into equal steps.
+/// traffic is computed from a trace. In both cases the largest budget is the footprint, and the
+/// budgets are equally far apart.
 const PARTS: u64 = 8;
 const STEPS: u32 = 32;
 
-/// The simulated caches that replay a trace use a sample of about this number of its blocks.
+/// The simulated caches that replay a trace use a sample of about this number of blocks of the
+/// trace.
 const SAMPLE: usize = 4096;
 
 /// The default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in
@@ -75,8 +77,8 @@ struct Inputs {
     /// Records of `bench run` under `extend`: the name of the file, and the record. Each of them
     /// also has a run in `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the first run is from a record of `bench run` or `bench compare`. Its traffic is
-    /// then that of a single pass over the data.
+    /// True if the first run is from a record of `bench run` or `bench compare`. The traffic of
+    /// this run is then that of a single pass over the data.
     is_of_one_pass: bool,
     trace: Option<Trace>,
     footprint_bytes: Option<u64>,
@@ -323,8 +325,9 @@ fn of_comparison(
     Ok(())
 }
 
-/// The traffic by budget: from the trace, or interpolated between the runs. `footprint` is the
-/// value of `--footprint`, bytes.
+/// The traffic between DRAM and the drive as a function of the budget. With a trace, the traffic is
+/// that of the pager on the trace, or of optimal replacement if there is no run. Without a trace,
+/// it is interpolated between the runs. `footprint` is the value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first() else {
@@ -417,8 +420,9 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // An estimated time in DRAM includes CPU time of the pager. The computed efficiency is
-    // therefore too high, and the budgets are lower bounds.
+    // An estimated time in DRAM includes CPU time of the pager, so it is too long. The efficiency
+    // is this time divided by the time at a budget, so it is too high. The budgets that reach the
+    // requested efficiency are therefore lower bounds.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;
@@ -498,7 +502,7 @@ fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Returns a figure of the miss ratio curve: the traffic by budget, in MiB.
+/// Returns a figure of the traffic in MiB as a function of the budget.
 fn curve_figure(rows: &[CurveRow]) -> Figure {
     let points = |of: fn(&CurveRow) -> u64| {
         rows.iter().map(move |row| (row.dram_bytes as f64 / MIB, of(row) as f64 / MIB))
@@ -519,7 +523,7 @@ fn curve_figure(rows: &[CurveRow]) -> Figure {
     }
 }
 
-/// Efficiency by budget, a line for each drive.
+/// Returns a figure of the efficiency as a function of the budget, with a line for each drive.
 fn efficiency_figure(rows: &[ForecastRow]) -> Figure {
     let mut names: Vec<&str> = rows.iter().map(|row| row.drive.as_str()).collect();
     names.dedup();

@@ -1,4 +1,5 @@
-//! Capabilities of nodes: their weights, and the migration of pages.
+//! Capabilities of NUMA nodes: their sizes, rated bandwidths and tiers, the weights of
+//! interleaving, and the migration of pages.
 
 use super::{Status, rights::Rights};
 use interleaf_linux::{
@@ -19,7 +20,7 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
 }
 
 /// The sum of the nodes' sizes may differ from the machine's size by at most 1 / `SIZES_APART` of
-/// the latter, because the two are read at different times.
+/// the machine's size, because they are read at different times.
 const SIZES_APART: u64 = 64;
 
 /// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a

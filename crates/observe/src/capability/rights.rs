@@ -6,7 +6,7 @@ use interleaf_linux::root::{Root, RootError};
 
 const STATUS: &str = "/proc/self/status";
 
-/// Numbers of capabilities, from capability.h.
+/// Numbers of Linux capabilities, from `linux/capability.h`.
 const DAC_OVERRIDE: u32 = 1;
 const SYS_PTRACE: u32 = 19;
 const SYS_NICE: u32 = 23;
@@ -15,7 +15,8 @@ const SYS_NICE: u32 = 23;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     is_root: bool,
-    /// The effective capabilities: bit `n` is set if the process has the capability number `n`.
+    /// The effective Linux capabilities: bit `n` is set if the process has the capability number
+    /// `n`.
     capabilities: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Rivals: programs and kernel features that move pages, or hold DAMON.
+//! Rivals: programs and kernel features that move pages, or use DAMON.
 
 use super::Status;
 use interleaf_linux::{
@@ -28,7 +28,7 @@ fn rival(text: impl Into<String>, remedy: impl Into<String>) -> Rival {
     Rival { text: text.into(), remedy: remedy.into() }
 }
 
-/// Programs and kernel features that move pages, or hold DAMON.
+/// The status of all rivals together: programs and kernel features that move pages, or use DAMON.
 pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError> {
     let mut rivals = vec![];
     if machine.memory_nodes().len() > 1 {

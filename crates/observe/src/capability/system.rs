@@ -1,4 +1,5 @@
-//! Capabilities of the kernel except page placement: counters, limits, pressure stall information.
+//! Capabilities of the kernel except page placement and DAMON: counters, pressure stall
+//! information, swap, control groups, `userfaultfd`, `io_uring`, huge pages and energy meters.
 
 use super::Status;
 use crate::counters::{PlanError, plan, rough_layout};

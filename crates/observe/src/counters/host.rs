@@ -235,7 +235,8 @@ impl Source for Counters {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grown {
     pub(super) enabled_ns: f64,
-    /// Each count, scaled up to `enabled_ns`; `None` when the group had no counter.
+    /// Each count, scaled up to `enabled_ns`; `None` if the group never had hardware counters in
+    /// this time.
     pub(super) counts: Option<Vec<f64>>,
 }
 
@@ -254,7 +255,7 @@ impl Grown {
 }
 
 /// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter at
-/// any time, the sums of its quantities are unknown.
+/// any time since the last reading, the sums of the quantities that it counts are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];

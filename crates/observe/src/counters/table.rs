@@ -1,4 +1,5 @@
-//! Tables of events by CPU: data, one file for each family in `crates/observe/counters/`.
+//! Tables of events, as data: files in `crates/observe/counters/`, one for each CPU family and one
+//! for devices.
 
 use super::cpu::Cpu;
 use interleaf_model::tier::TierKind;

@@ -84,8 +84,9 @@ impl Cache {
     /// Number of frames that this process may use at any moment.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
-        // While a share moves from one node to another, the frames of the share still belong to
-        // this process.
+        // A share moves from one node to another in steps. Meanwhile the first node may have
+        // released frames that the other has not taken back. These frames still belong to this
+        // process.
         used.max(self.budget())
     }
 
@@ -168,8 +169,9 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // `newly_released` will report the part of the block that stays released a second time.
-            // This is harmless: the memory of this part is given back to the kernel once more.
+            // The block is split, and the part that is not taken back stays released.
+            // `newly_released` will report this part a second time. This is harmless: its memory is
+            // given back to the kernel once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

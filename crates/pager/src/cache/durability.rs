@@ -13,7 +13,8 @@ const FAILED_WRITES_MIN: usize = 256;
 /// page is being discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
-    /// A bit for each page whose content the store holds; all other pages are zeros.
+    /// A bit for each page whose content the store holds. An absent page without the bit reads as
+    /// zeros.
     stored: Vec<u64>,
     /// Pages whose content is lost: a touch raises SIGBUS.
     poisoned: BTreeSet<Page>,

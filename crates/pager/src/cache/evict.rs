@@ -39,8 +39,9 @@ const INACTIVE_DIVISOR: u32 = 4;
 /// that no page of the working set is evicted.
 const RESERVE_GROWTH: u32 = 2;
 
-/// An allocation stops dropping inactive extents once this multiple of its frames is free. The free
-/// frames are then fragmented, and a smaller extent is allocated.
+/// An allocation drops inactive extents only until the number of free frames is this multiple of
+/// the frames that it needs. If the needed frames are still not contiguous, the free frames are
+/// fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
 /// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this

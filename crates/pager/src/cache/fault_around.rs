@@ -18,10 +18,10 @@ const PROBE_ONE_IN: u32 = 7;
 /// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
-/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. While late use counts, a
-/// probe is judged only after as many pages were loaded as the budget divided by this number.
-/// Reading pages together is also worthwhile if the pages are used late, but while they are still
-/// resident.
+/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
+/// probe is judged later: after as many pages were loaded as the budget divided by this number. The
+/// pages of the probe are still resident then, so a use until then shows that reading them together
+/// was worthwhile.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Late use counts for the votes while `patience` is above zero. Each probe with late use adds 1 to

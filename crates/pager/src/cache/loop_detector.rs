@@ -232,7 +232,7 @@ impl LoopDetector {
     }
 
     /// Counts a refault on `pages` resident pages. In a loop, a refault is no sign of early
-    /// eviction, because the refaulted pages are samples.
+    /// eviction, because the refaulted pages are those that were evicted as samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);

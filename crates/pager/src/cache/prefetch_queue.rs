@@ -521,8 +521,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block that can be loaded first of a range. The block is at the
-/// start of the range, or at the end of the range for a descending stream.
+/// The order of the largest aligned block that can be loaded as the first block of a range. The
+/// block is at the start of the range, or at the end of the range for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;

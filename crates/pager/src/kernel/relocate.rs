@@ -44,8 +44,8 @@ const PAGE_TRIES: u32 = 100;
 /// took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
-/// The error of an unmap: the kernel has pinned pages of the program, for example for a transfer in
-/// flight. The pages stay mapped.
+/// The error of an unmap: the kernel has pinned pages of the program, for example for a transfer of
+/// a device. The pages stay mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
 

@@ -14,8 +14,8 @@ use std::{
 /// pager's thread nor a thread that waits for a page runs this long.
 const YIELD_MAX: Duration = Duration::from_micros(200);
 
-/// The machine is busy when this number of yields within [`PREEMPTED_WITHIN`] took too long. On a
-/// quiet machine, single threads of the kernel run now and then.
+/// The machine counts as busy when this number of yields within [`PREEMPTED_WITHIN`] took too long.
+/// The number is above 1, because on a quiet machine a kernel thread runs now and then.
 const PREEMPTED_MAX: u32 = 2;
 const PREEMPTED_WITHIN: Duration = Duration::from_millis(20);
 
@@ -27,14 +27,13 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pauses of spinning while other threads need the CPU.
 #[derive(Debug, Default)]
 pub(crate) struct SpinPause {
-    /// Yields that took too long since this time.
+    /// The number of yields that took too long, and the time of the first of them.
     preempted: Option<(Instant, u32)>,
     /// The end and the length of the last pause.
     last: Option<(Instant, Duration)>,
 }
 
 impl SpinPause {
-    /// True if the thread may spin.
     pub(crate) fn may_spin(&self, now: Instant) -> bool {
         self.last.is_none_or(|(end, _)| now >= end)
     }
@@ -63,7 +62,8 @@ impl SpinPause {
     }
 
     fn pause(&mut self, now: Instant) {
-        // After a time without a pause as long as the last pause, the machine was not busy.
+        // If at least the length of the last pause has passed since its end, the machine was not
+        // busy in this time, and the shortest pause follows.
         let length = match self.last {
             Some((end, length)) if now < end + length => (length * 2).min(PAUSE_MAX),
             _ => PAUSE_MIN,

@@ -1,5 +1,6 @@
-//! System calls of the program that change mappings in the address range of the pager: `mmap(2)`,
-//! `munmap(2)`, `mprotect(2)`, `madvise(2)` and `mlock(2)`.
+//! Operations on ranges of the pager's addresses, for the preloaded library: its `mmap(2)`,
+//! `munmap(2)`, `mremap(2)`, `mprotect(2)`, `madvise(2)` and `mlock(2)`, and the blocks of
+//! `malloc(3)`.
 
 use crate::{
     pager::Pager,
