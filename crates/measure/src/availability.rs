@@ -17,9 +17,9 @@ pub enum AvailabilityError {
         needed >> 20, available >> 20, limited(limit, nodes)
     )]
     Memory {
-        /// Requested, bytes.
+        /// Memory that is requested, bytes.
         needed: u64,
-        /// Available, bytes.
+        /// Memory that is available, bytes.
         available: u64,
         /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
@@ -32,14 +32,14 @@ pub enum AvailabilityError {
         of(nodes)
     )]
     Reserved {
-        /// Requested pages.
+        /// Huge pages that are requested.
         needed: u64,
-        /// Free pages.
+        /// Reserved huge pages that are free.
         available: u64,
         /// The nodes of the request; `None` for all.
         nodes: Option<IdList>,
     },
-    /// The files of the kernel cannot be read.
+    /// Files of `/proc` or `/sys` cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }

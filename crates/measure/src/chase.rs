@@ -68,7 +68,8 @@ pub struct ChaseShape {
     pub stride: usize,
     pub order: Order,
     pub seed: u64,
-    /// True if each lap has a new random order: some prefetchers record a sequence and replay it.
+    /// True if each lap has a new random order. Otherwise a prefetcher that records a sequence of
+    /// addresses could replay it in the next lap.
     pub new_laps: bool,
 }
 
@@ -87,7 +88,7 @@ pub enum ChaseError {
     /// The memory has fewer than 2 lines, or too many lines for 32-bit indices.
     #[error("{bytes} bytes are not 2 to 4294967295 lines that are {stride} bytes apart")]
     Bytes {
-        /// Requested, bytes.
+        /// The memory that was requested, bytes.
         bytes: usize,
         /// The distance between lines, bytes.
         stride: usize,
@@ -95,9 +96,9 @@ pub enum ChaseError {
     /// The region is smaller than the memory to visit.
     #[error("{bytes} bytes are to be visited, and there are {has}")]
     Region {
-        /// Requested, bytes.
+        /// The memory that was requested, bytes.
         bytes: usize,
-        /// Mapped, bytes.
+        /// The memory of the region, bytes.
         has: usize,
     },
     #[error(transparent)]
@@ -105,11 +106,11 @@ pub enum ChaseError {
     /// The chase ended at a wrong line: a defect of the machine or of this program.
     #[error("after {loads} loads the chase is at line {is}, and should be at {should}")]
     Lost {
-        /// Loads done.
+        /// The number of loads after which the position was compared.
         loads: u64,
-        /// The line reached.
+        /// The line that the chase has reached.
         is: u32,
-        /// The expected line.
+        /// The line that the chase should have reached.
         should: u32,
     },
 }

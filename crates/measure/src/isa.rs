@@ -1,4 +1,5 @@
-//! The instruction sets of the kernels, and their detection on this machine.
+//! The instruction sets of the traffic kernels ([`crate::kernel`]), and their detection on this
+//! machine.
 
 use std::{fmt, str::FromStr};
 

@@ -160,7 +160,6 @@ impl Kernel {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
     }
 
-    /// True if the kernel issues this traffic.
     pub fn serves(&self, traffic: &Traffic) -> bool {
         let act = AccessKind::of(traffic);
         self.act == act && (act == AccessKind::Read || self.nontemporal == traffic.nontemporal)

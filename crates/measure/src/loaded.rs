@@ -449,7 +449,8 @@ mod tests {
             assert!((reached / target - 1.0).abs() <= TARGET_NEAR, "{target}: {steps:?}");
             assert!(steps.len() <= 2 + TARGET_TRIES, "{target}: {steps:?}");
         }
-        // The chase alone has more than a twentieth.
+        // The chase alone already has more than a twentieth of the largest bandwidth, so no pause
+        // reaches this target.
         let tried = steps_of(&Plan::Targets(vec![most / 20.0]), &mut measure).unwrap();
         assert_eq!(tried.len(), 2 + TARGET_TRIES);
         let beyond = steps_of(&Plan::Targets(vec![most / 2.0, 1.01 * most]), &mut measure);

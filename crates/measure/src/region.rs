@@ -33,7 +33,7 @@ pub enum RegionError {
         bytes: usize,
         /// Requested page size.
         pages: Pages,
-        /// The kernel's error.
+        /// The error of Linux.
         why: io::Error,
     },
     /// The nodes do not exist, or this process may not use them.
@@ -41,7 +41,7 @@ pub enum RegionError {
     Place {
         /// The requested memory policy.
         policy: Policy,
-        /// The kernel's error.
+        /// The error of Linux.
         why: io::Error,
     },
 }

@@ -6,7 +6,8 @@ use interleaf_model::statistics::{self, quantile};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,
-    /// The distance of the quartiles divided by the median; 0 for a median of 0.
+    /// The distance between the first and the third quartile, divided by the median; 0 for a median
+    /// of 0.
     pub relative: f64,
     /// The number of repetitions.
     pub count: usize,

@@ -1,4 +1,5 @@
-//! Threads that load memory, each on its own CPU, with its own memory.
+//! A team of threads that load and store memory without end. Each thread has its own CPU and its
+//! own memory.
 
 use crate::{
     availability,
@@ -48,7 +49,7 @@ pub struct Load {
     pub pattern: Pattern,
     /// The instruction set; ignored if a kernel is given.
     pub isa: Isa,
-    /// The kernel ([`Kernel::best_here`]); `None` for the fastest of the instruction set.
+    /// The traffic kernel ([`Kernel::best_here`]); `None` for the fastest of the instruction set.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -70,12 +71,12 @@ pub enum TeamError {
     /// The machine does not have the instruction set.
     #[error(transparent)]
     Isa(#[from] IsaError),
-    /// The kernel does not issue this traffic.
+    /// The traffic kernel ([`Kernel`]) cannot issue the traffic of the load.
     #[error("the kernel \"{kernel}\" is not for {traffic}")]
     Kernel {
-        /// The requested kernel, as text.
+        /// The name of the requested traffic kernel.
         kernel: String,
-        /// The traffic that this kernel does not issue.
+        /// The traffic that this traffic kernel cannot issue.
         traffic: Traffic,
     },
     /// A CPU that this process may not run on.
@@ -83,12 +84,12 @@ pub enum TeamError {
     Cpu {
         /// The requested CPU.
         cpu: u32,
-        /// The kernel's error.
+        /// The error of Linux.
         why: io::Error,
     },
     #[error(transparent)]
     Region(#[from] RegionError),
-    /// The memory is too small for the kernel.
+    /// The memory is too small for the traffic kernel.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
     /// A thread cannot be started.

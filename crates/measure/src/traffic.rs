@@ -19,7 +19,7 @@ use std::{fmt, str::FromStr};
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
-/// The loads and stores of a kernel for one group of lines.
+/// The loads and stores of a traffic kernel for one group of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     pub name: Name,

@@ -36,21 +36,21 @@ pub enum Fault {
          {expected:#x}"
     )]
     Read {
-        /// The kernel, as text.
+        /// The name of the traffic kernel.
         kernel: String,
         /// The first of the lines; in random order the first line of the first buffer.
         from: usize,
-        /// The line after the last.
+        /// The index of the line after the last of these lines.
         to: usize,
-        /// The sum of the words read.
+        /// The sum of the words that were read.
         sum: u64,
-        /// The sum of the contents.
+        /// The sum that the contents of these lines should have.
         expected: u64,
     },
     /// A stored word is missing.
     #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
     Written {
-        /// The kernel, as text.
+        /// The name of the traffic kernel.
         kernel: String,
         /// The index of the line in the memory of the thread.
         line: usize,
@@ -98,13 +98,13 @@ pub struct Walk {
     sums: Checksums,
 }
 
-/// A memory that is too small for a kernel.
+/// The error of a memory that is too small for a traffic kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes are too few for {kernel} with {traffic}: at least {least} are needed")]
 pub struct TooSmall {
     /// The length of the memory, bytes.
     pub bytes: usize,
-    /// The kernel, as text.
+    /// The name of the traffic kernel.
     pub kernel: String,
     /// The traffic to issue.
     pub traffic: Traffic,
