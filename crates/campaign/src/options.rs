@@ -71,7 +71,7 @@ pub struct Options {
     pub quick: bool,
     /// A recording of counters that replaces the machine's counters.
     pub replay: Option<PathBuf>,
-    /// True to measure nothing.
+    /// True for a dry run, which measures nothing.
     pub dry_run: bool,
     /// True to print errors only.
     pub quiet: bool,

@@ -42,17 +42,20 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 pub struct SteerOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// The policy, by name.
+    /// The name of the policy; `None` for `dmi`.
     pub policy: Option<String>,
-    /// The period of the policy.
+    /// The time between two decisions of the policy; `None` for 6 s.
     pub period: Option<Time>,
-    /// The socket that programs write bandwidth to, in place of counters.
+    /// The socket from which traffic is read in place of counters. Other programs write it there.
     pub feed: Option<PathBuf>,
-    /// The actuator: auto, vaddr or pages.
+    /// The name of the actuator, such as `vaddr` or `pages`; `None` for the best that the machine
+    /// supports.
     pub actuator: Option<String>,
-    /// The platform whose curves the policy takes for those of this machine, by name or file.
+    /// The name or the file of a platform. The policy uses its curves as those of this machine.
+    /// With `None` it uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
-    /// True if other page movers are switched off while the command runs.
+    /// True if other programs and kernel features that move pages are switched off while the
+    /// command runs.
     pub stop_rivals: bool,
     /// The highest migration rate, bytes per second.
     pub migration_rate: Bandwidth,

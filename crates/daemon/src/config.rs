@@ -47,8 +47,8 @@ pub struct Config {
     pub policy: PolicyKind,
     /// The weights of the static policy. Default: none.
     pub weights: Option<Weights>,
-    /// A platform whose curves the policy takes for those of this machine, by name or file.
-    /// Default: none.
+    /// The name or the file of a platform. The policy uses its curves as those of this machine.
+    /// Default: none, so the policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
     /// The span of a sample. Default: 200 ms.
     pub sample: Duration,
@@ -58,14 +58,15 @@ pub struct Config {
     pub actuator: WantedActuator,
     /// The highest migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
-    /// True if other page movers and users of DAMON may be switched off. Default: false.
+    /// True if the daemon may switch off other programs and kernel features that move pages or use
+    /// DAMON. Default: false.
     pub stop_rivals: bool,
     /// The source of bandwidth. Default: counters.
     pub source: SourceChoice,
     /// The group whose members may write to the feed, by name or number. Default: none, so only the
     /// daemon's user may write.
     pub feed_group: Option<String>,
-    /// The file to which the daemon writes the target weights. Default: none.
+    /// The file to which the daemon writes the target weights after each period. Default: none.
     pub target: Option<PathBuf>,
     /// The address at which metrics are served. Default: none.
     pub metrics: Option<SocketAddr>,
@@ -84,20 +85,22 @@ pub enum Scope {
     Processes(Vec<String>),
 }
 
-/// Values that replace the values of a configuration.
+/// Values that replace values of a configuration. With `None`, the value of the configuration
+/// stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides<'a> {
     /// The policy, by name.
     pub policy: Option<&'a str>,
     /// The period of the policy.
     pub period: Option<Time>,
-    /// The socket that programs write bandwidth to.
+    /// The socket to which other programs write traffic.
     pub feed: Option<&'a Path>,
     /// The actuator: auto, vaddr, paddr, quota or pages.
     pub actuator: Option<&'a str>,
-    /// The platform whose curves the policy takes for those of this machine, by name or file.
+    /// The name or the file of a platform. The policy uses its curves as those of this machine.
     pub curves: Option<&'a str>,
-    /// True if other page movers may be switched off; false keeps the value of the configuration.
+    /// True if other programs and kernel features that move pages may be switched off; false keeps
+    /// the value of the configuration.
     pub stop_rivals: bool,
 }
 
@@ -120,9 +123,9 @@ const AUTO: &str = "auto";
 pub enum SourceChoice {
     /// The machine's own counters.
     Counters,
-    /// A socket that programs write to.
+    /// A socket to which other programs write traffic.
     Feed(PathBuf),
-    /// A recording: a file of counter readings.
+    /// A file with recorded traffic.
     Replay(PathBuf),
 }
 

@@ -1,8 +1,8 @@
 //! A job is a value with the options of a prediction or a simulation; its run returns a record.
 //!
 //! The command line and the Python package make the same jobs, so the same options give the same
-//! bytes. [`option`] parses the text of an option with its unit and range. A job prints nothing,
-//! and reports its steps to a [`Progress`], which may stop it.
+//! record, byte by byte. [`option`] parses the text of an option with its unit and range. A job
+//! prints nothing, and reports its steps to a [`Progress`], which may stop it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `interleaf.simulate.card/1` as text, Markdown, HTML and CSV.
+//! The simulated load of NVRAM cards (`interleaf.simulate.card/1`) as text, Markdown, HTML and CSV.
 
 mod latency;
 

@@ -1,4 +1,5 @@
-//! `interleaf.simulate.card.cost/1` as text, Markdown, HTML and CSV.
+//! Energy, endurance and price of NVRAM cards (`interleaf.simulate.card.cost/1`) as text, Markdown,
+//! HTML and CSV.
 
 use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;

@@ -1,4 +1,5 @@
-//! `interleaf.simulate.card.test/1` as text, Markdown, HTML and CSV.
+//! The memory test of NVRAM cards (`interleaf.simulate.card.test/1`) as text, Markdown, HTML and
+//! CSV.
 
 use super::{
     number,

@@ -1,4 +1,5 @@
-//! `interleaf.simulate.dimm/1` as text and CSV, and as the curves of a platform.
+//! Simulated memory modules (`interleaf.simulate.dimm/1`) as text, Markdown, HTML and CSV, and as
+//! the curves of a platform.
 
 use super::{
     chart,

@@ -1,4 +1,4 @@
-//! `interleaf.plan/1` as text, Markdown, CSV and HTML.
+//! A comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and HTML.
 
 use super::{
     chart, number,

@@ -1,4 +1,5 @@
-//! `interleaf.predict/1` as text, Markdown and CSV.
+//! Predicted bandwidth, latency and speed-up by weights (`interleaf.predict/1`) as text, Markdown,
+//! HTML and CSV.
 
 use super::{
     chart, number,

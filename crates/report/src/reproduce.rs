@@ -1,4 +1,5 @@
-//! `interleaf.reproduce/1` as text, Markdown and CSV.
+//! Published studies, compared with our figures (`interleaf.reproduce/1`), as text, Markdown, HTML
+//! and CSV.
 
 use super::{number, signed_percent, table::Table};
 use interleaf_record::reproduce::{

@@ -1,4 +1,4 @@
-//! `interleaf.show/1` of a platform as text, Markdown, HTML and CSV.
+//! A platform (`interleaf.show/1`) as text, Markdown, HTML and CSV.
 
 use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;

@@ -1,4 +1,5 @@
-//! `interleaf.simulate.machine/1` as text, Markdown, HTML and CSV.
+//! A policy on a simulated machine (`interleaf.simulate.machine/1`) as text, Markdown, HTML and
+//! CSV.
 
 use super::{
     chart, number,

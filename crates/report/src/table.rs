@@ -11,7 +11,7 @@ use layout::Column;
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Columns that a narrow terminal leaves out, in the order in which they are left out.
+    /// The names of the columns that a narrow terminal leaves out first, in this order.
     minor: Vec<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Fingerprints of a sweep's input and of its rows.
+//! Fingerprints (hashes) of a sweep's input and of its rows, by which changed input or rows are
+//! detected.
 
 /// The fingerprint of `texts`, in hexadecimal digits (FNV-1a, 64 bits).
 pub(super) fn of<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {

@@ -1,4 +1,4 @@
-//! The growing record of a sweep.
+//! The record of a sweep: its rows, which are added to a file as cases are completed.
 
 use super::{Cases, fingerprint};
 use interleaf_console::{Failure, output, output::Existing};
