@@ -7,7 +7,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// The errors of `interleaf_status` in C: all its values except `INTERLEAF_OK`.
+/// The errors that C functions return: all values of `interleaf_status` except `INTERLEAF_OK`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Status {
     BadArgument = 1,

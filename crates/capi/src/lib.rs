@@ -1,4 +1,4 @@
-//! The library behind `interleaf.h`, which documents each function.
+//! The C library of the pager. Its header `interleaf.h` documents each function.
 
 #![warn(missing_docs)]
 #![expect(unsafe_code, reason = "its functions are called from C")]

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: its verbs and options, and the errors of wrong arguments.
 
 mod balance;
 mod bench;

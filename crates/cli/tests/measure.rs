@@ -356,8 +356,8 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The bandwidth of counters is recorded separately from the bandwidth that the kernels computed.
-/// Here the counters are a recording with 410 GB/s.
+/// The bandwidth that counters measured is recorded separately from the bandwidth computed from the
+/// loads and stores of the measuring threads. Here the counters are a recording with 410 GB/s.
 #[test]
 fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();

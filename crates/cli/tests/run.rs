@@ -164,8 +164,8 @@ fn the_document_has_the_placed_bytes() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // Only pages of library files bypass the policy. They are placed when their first reader
-    // touches them.
+    // The only pages that bypass the policy are pages of library files. They are in the page cache,
+    // on the node that the process that read them first chose.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");

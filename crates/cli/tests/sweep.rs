@@ -15,7 +15,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A sweep with cases of one row, and with cases of the scenario `pair`, which have two rows.
+/// A sweep of 16 cases: 8 of the workload `lbm`, with one row each in the output, and 8 of the
+/// scenario `pair`, with two rows each, one for each of its workloads.
 const SWEEP: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -102,7 +103,7 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The record has the header, 8 cases with one row, and 8 cases with two rows.
+    // The record has the header, one row for each of 8 cases, and two rows for each of 8 cases.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 

@@ -1,4 +1,4 @@
-//! Folders and path patterns.
+//! Lists folders, and reads the files whose paths match a pattern.
 
 use std::{
     ffi::OsStr,

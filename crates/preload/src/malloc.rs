@@ -1,8 +1,9 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! In the C library, a large block begins 16 bytes behind the start of a page, because the length
-//! of the block is stored before the block. Blocks in regions have the same offset. Vectorised
-//! loops then add in the same order, and round in the same way, as without this library.
+//! of the block is stored before the block. Blocks in regions have the same offset. The address of
+//! an array decides where the vectors of a loop begin, and so the order of its additions. With the
+//! same offset, sums are rounded in the same way as without this library.
 
 use crate::{
     errno,

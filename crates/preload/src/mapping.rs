@@ -1,4 +1,5 @@
-//! `mmap(2)`, `munmap(2)` and `mprotect(2)`.
+//! `mmap(2)`, `munmap(2)`, `mprotect(2)` and `pkey_mprotect(2)` of the program. The pager carries
+//! them out for extended memory, and the kernel for other memory.
 
 use crate::{
     errno, shared,

@@ -3,7 +3,7 @@
 use interleaf_procfs::{files::Files, maps};
 use std::ops::Range;
 
-/// A mapping.
+/// A mapping of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,

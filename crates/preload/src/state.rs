@@ -84,7 +84,7 @@ pub(crate) fn shares_memory() -> bool {
 
 /// Prints a message. The function takes no lock, unlike standard error of the standard library.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
-    // A failed write is ignored.
+    // The message is lost if the write fails, for example because stderr is closed.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! `/proc/PID/mountinfo` and `/proc/mounts` (proc_pid_mountinfo(5)).
+//! The mounted file systems: `/proc/PID/mountinfo` and `/proc/mounts` (proc_pid_mountinfo(5)).
 
 /// A mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

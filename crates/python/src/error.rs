@@ -1,4 +1,4 @@
-//! Converts failures to exceptions.
+//! Converts failures and panics of Rust to Python exceptions.
 
 use interleaf_console::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};

@@ -1,4 +1,5 @@
-//! Plans of a purchase, as the JSON text of their records.
+//! Compares server configurations that can be bought (`interleaf plan`). The result is the JSON
+//! text of the record.
 
 use crate::{
     call,

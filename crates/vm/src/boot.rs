@@ -1,4 +1,4 @@
-//! Boots a kernel on a topology once.
+//! Boots a Linux kernel in QEMU on a memory topology, and runs the steps of the guest.
 
 use std::{
     ffi::OsString,

@@ -11,7 +11,7 @@ const PLAIN: &str = "plain";
 /// The prefix of a key that sets an environment variable of the command.
 const VARIABLE: &str = "env:";
 
-/// The store of a configuration with extended memory.
+/// The folder of the store of a configuration with `dram=` and without `store=`.
 const STORE: &str = "/var/tmp";
 
 /// The keys of the settings.

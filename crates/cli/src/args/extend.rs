@@ -229,7 +229,8 @@ fn dram_by_node(text: &str) -> Result<Dram, String> {
     if shares.len() > NODES_MAX {
         return Err(format!("{} nodes are more than {NODES_MAX}: name fewer", shares.len()));
     }
-    // Each node has as many frame numbers as the node with the largest budget.
+    // Frames are numbered with the same count of numbers for each node, that of the node with the
+    // largest budget. So this budget times the number of nodes must be below the limit.
     let most = shares.iter().map(|(_, size)| size.get()).max().unwrap_or(0);
     match most.checked_mul(shares.len() as u64).is_some_and(|all| all <= DRAM_MAX) {
         true => Ok(Dram::ByNode(shares)),

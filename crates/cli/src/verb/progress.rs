@@ -1,4 +1,4 @@
-//! The steps of a job as a progress bar on stderr.
+//! Shows the steps of a job as a progress bar on stderr.
 
 use indicatif::ProgressBar;
 use interleaf_console::output;

@@ -18,8 +18,8 @@ use syn::{
 /// Limit of the lines in the `src` of a crate, including its tests.
 const CRATE_LINES_MAX: usize = 16_000;
 
-/// Lower limits of single crates. `cli` has a lower limit because it should have only arguments,
-/// options, calls and rendering.
+/// Crates with a limit below [`CRATE_LINES_MAX`]. `cli` should have only arguments, options, calls
+/// and rendering, so its limit is lower.
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// The crates of the workspace that each crate may depend on, except in tests.

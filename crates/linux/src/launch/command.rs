@@ -39,9 +39,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Signals that are passed on: all signals whose default action ends a process, except SIGPIPE,
-/// signals of faults and real-time signals. Batch systems announce the end of a job by some of
-/// these signals.
+/// Signals that are passed on: all signals whose default action ends a process, except SIGKILL,
+/// SIGPIPE, signals of faults and real-time signals. Batch systems announce the end of a job by
+/// some of these signals.
 const SIGNALS: [i32; 13] = [
     SIGHUP,
     SIGINT,
