@@ -55,7 +55,6 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// Longest time for which the threads run before the first sample.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// The reason for the end of a campaign.
 pub enum CampaignEnd {
     /// A dry run: no point was measured.
     DryRun,

@@ -7,16 +7,13 @@ use interleaf_model::{
 };
 use std::{path::PathBuf, time::Duration};
 
-/// The subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
     /// All subjects whose figures a platform file needs.
     All,
-    /// Idle latency.
     Idle,
     /// Maximum bandwidth of each mix.
     Bandwidth,
-    /// Loaded latency.
     Loaded,
     /// The distribution of the latency of single accesses.
     Histogram,
@@ -79,7 +76,6 @@ pub struct Options {
     pub output: Option<PathBuf>,
 }
 
-/// The options of a pointer chase.
 #[derive(Clone, Debug, Default)]
 pub struct ChaseOptions {
     /// The size of the memory of the chase.
@@ -108,7 +104,6 @@ pub struct LoadOptions {
     pub rates: Vec<Bandwidth>,
 }
 
-/// The options of interleaving by weights.
 #[derive(Clone, Debug, Default)]
 pub struct InterleaveOptions {
     pub weights: Option<Vec<Weights>>,

@@ -34,7 +34,6 @@ const SAMPLES_MIN: u32 = 10;
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).
 const NAME_BYTES: usize = 15;
 
-/// The configuration of the daemon.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The pages that are steered. Default: the whole machine.
@@ -77,11 +76,9 @@ pub struct Config {
 /// The pages that are steered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The whole machine.
     Machine,
     /// A control group, by its path below the hierarchy's root.
     Cgroup(String),
-    /// Processes by name.
     Processes(Vec<String>),
 }
 
@@ -89,9 +86,7 @@ pub enum Scope {
 /// stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides<'a> {
-    /// The policy, by name.
     pub policy: Option<&'a str>,
-    /// The period of the policy.
     pub period: Option<Time>,
     /// The socket to which other programs write traffic.
     pub feed: Option<&'a Path>,
@@ -104,12 +99,10 @@ pub struct Overrides<'a> {
     pub stop_rivals: bool,
 }
 
-/// The requested actuator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WantedActuator {
     /// The best actuator that the machine supports.
     Auto,
-    /// The actuator of this kind.
     Kind(ActuatorKind),
 }
 
@@ -118,7 +111,6 @@ const RATE_LIMIT: &str = "2GB/s";
 
 const AUTO: &str = "auto";
 
-/// The source of bandwidth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceChoice {
     /// The machine's own counters.

@@ -73,7 +73,6 @@ impl Server {
     }
 }
 
-/// A client connection.
 struct Client {
     stream: TcpStream,
     /// Deadline, after which the connection is closed.

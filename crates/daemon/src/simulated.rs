@@ -19,7 +19,6 @@ pub const WORKLOAD: &str = "cloverleaf";
 /// The default simulated time, s.
 const DURATION_S: f64 = 300.0;
 
-/// A simulated machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
     /// The platform, by name or file.

@@ -45,11 +45,9 @@ pub struct Trace {
     pub touches: Vec<Touch>,
 }
 
-/// An error in the text of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name}:{line}: {problem}")]
 pub struct TraceError {
-    /// The name of the file.
     pub name: String,
     /// The 1-based line.
     pub line: usize,

@@ -57,17 +57,14 @@ pub struct Drive {
     pub sources: Vec<(String, String)>,
 }
 
-/// An error in a drive file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub struct DriveError {
-    /// The name of the file.
     pub file: String,
     /// The line or field, its value, and the allowed values.
     pub problem: String,
 }
 
-/// A value and its source.
 #[derive(Deserialize)]
 struct Sourced(f64, String);
 

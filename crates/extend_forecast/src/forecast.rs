@@ -43,7 +43,6 @@ const FAULTS_EXPONENT: f64 = 0.5;
 /// [`Model::enough`] searches budgets in steps of the footprint divided by this number.
 const PARTS: u64 = 1024;
 
-/// A measured run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
     pub budget_bytes: u64,
@@ -117,7 +116,6 @@ pub struct Model {
     pub drive_scale: f64,
 }
 
-/// The forecast for a budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forecast {
     pub budget_bytes: u64,

@@ -13,7 +13,6 @@
 
 use std::{fmt, str::FromStr};
 
-/// A line of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// The guest waits for the block with this number, of the files with its steps.
@@ -30,7 +29,6 @@ pub enum Line {
     Off,
 }
 
-/// The ending of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The step succeeded.

@@ -52,7 +52,6 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The signal that no process can catch.
 const SIGKILL: i32 = 9;
 
-/// A command that is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compared {
     /// A program and its arguments; never empty.
@@ -73,7 +72,6 @@ pub enum Quantity {
     Memory,
 }
 
-/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
     /// Two or more configurations. The first is the reference of the others.

@@ -26,7 +26,6 @@ pub enum RunsEnd {
     Done,
     /// This process received a signal.
     Signal(i32),
-    /// The command failed.
     Failed(Failure),
 }
 

@@ -72,7 +72,6 @@ const LIBRARY: &str = "libinterleaf_preload.so";
 /// Options of a command whose large allocations are extended.
 #[derive(Clone, Debug)]
 pub struct ExtendOptions {
-    /// The command and its arguments.
     pub command: Vec<OsString>,
     /// The budget; `None` in an estimate without a budget.
     pub dram: Option<Dram>,
@@ -199,7 +198,6 @@ fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failu
     Ok(())
 }
 
-/// Returns the settings of the session.
 fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &options.stores {

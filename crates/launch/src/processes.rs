@@ -20,7 +20,6 @@ use std::ops::ControlFlow;
 /// The largest tolerated difference between the share of a node and its target, percentage points.
 const POINTS: f64 = 1.0;
 
-/// Options of the migration.
 #[derive(Clone, Debug)]
 pub struct MoveOptions {
     /// The processes; their descendants are included.

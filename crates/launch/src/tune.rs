@@ -74,7 +74,6 @@ pub struct TuneOptions {
     pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,
-    /// True if a higher metric is better.
     pub higher_is_better: bool,
     /// The number of warm-up runs, whose results are ignored.
     pub warm_up: usize,

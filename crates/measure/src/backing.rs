@@ -68,7 +68,6 @@ fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     u64::try_from(exact).unwrap_or(bytes)
 }
 
-/// A mapping of `smaps`.
 #[derive(Debug, PartialEq)]
 struct Mapping {
     addresses: Range<u64>,

@@ -38,7 +38,6 @@ pub fn ticks() -> u64 {
 /// The rate of the time-stamp counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clock {
-    /// Ticks in a ns.
     pub ticks_per_ns: f64,
 }
 

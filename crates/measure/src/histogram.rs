@@ -131,7 +131,6 @@ pub struct Histogram {
     pub raw: Distribution,
     /// Samples without a tag.
     pub filtered: Distribution,
-    /// The tagged samples.
     pub tagged: Tagged,
     /// The overhead of reading the time-stamp counter, which is subtracted from the samples, and
     /// the step of the counter.

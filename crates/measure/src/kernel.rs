@@ -174,7 +174,6 @@ impl Kernel {
         }
     }
 
-    /// Lines of a unit.
     const fn unit_lines(&self) -> usize {
         self.shape.lines * self.shape.pages
     }

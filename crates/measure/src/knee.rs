@@ -79,7 +79,6 @@ impl Default for Resolution {
     }
 }
 
-/// The knee of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
     /// The position of the knee.

@@ -3,7 +3,6 @@
 use crate::{spread::Spread, traffic::Traffic};
 use std::{fmt, time::Duration};
 
-/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Latency without load.

@@ -29,7 +29,7 @@ pub enum RegionError {
     /// The kernel cannot map the memory.
     #[error("{bytes} bytes in {pages:?} pages: {why}")]
     Map {
-        /// Requested, bytes.
+        /// The memory that was requested, bytes.
         bytes: usize,
         /// Requested page size.
         pages: Pages,

@@ -82,7 +82,6 @@ pub enum TeamError {
     /// A CPU that this process may not run on.
     #[error("CPU {cpu}: {why}")]
     Cpu {
-        /// The requested CPU.
         cpu: u32,
         /// The error of Linux.
         why: io::Error,

@@ -52,7 +52,6 @@ pub struct Feed {
     worker: Worker,
 }
 
-/// The state of the feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// The number of connected programs.

@@ -32,7 +32,6 @@ const RECORDING_MAX: u64 = 256 << 20;
 /// The highest index of a domain or tier in a recording: more than any machine has.
 const INDEX_MAX: usize = 255;
 
-/// A recording that is replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
     path: PathBuf,
@@ -45,7 +44,6 @@ pub struct Replay {
 pub enum ReplayError {
     #[error("{}: cannot be read: {why}", path.display())]
     Read { path: PathBuf, why: io::Error },
-    /// A malformed line.
     #[error("{}:{line}: \"{text}\" is not {expected}", path.display())]
     Line {
         path: PathBuf,

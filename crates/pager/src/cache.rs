@@ -136,7 +136,6 @@ pub struct Counts {
     pub read: u64,
     /// Pages written back.
     pub written: u64,
-    /// Pages prefetched.
     pub prefetched: u64,
     /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.
     pub prefetch_hits: u64,

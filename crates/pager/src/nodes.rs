@@ -20,7 +20,7 @@ const THREADS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeBudget {
-    /// The number of the node.
+    /// The number that Linux gives to the node.
     pub node: u32,
     /// The CPUs whose threads use the node. These are the CPUs of the node, and CPUs of nodes
     /// without a budget that are nearer to this node than to other nodes.
@@ -32,7 +32,6 @@ pub struct NodeBudget {
     pub dram_bytes: Option<u64>,
 }
 
-/// The nodes of a budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
     /// The number that Linux gives to each node; empty if all memory counts as one node.
@@ -42,7 +41,6 @@ pub struct Nodes {
     /// Number of frames of each node: its fixed share, or its available memory if the shares follow
     /// the demand.
     frames: Vec<u32>,
-    /// True if the shares are fixed.
     is_fixed: bool,
 }
 

@@ -34,7 +34,6 @@ use std::{
 /// The default protection of a region: `PROT_READ | PROT_WRITE`.
 pub const READ_WRITE: u32 = 3;
 
-/// A pager and its thread.
 #[derive(Debug)]
 pub struct Pager {
     pub(crate) context: Arc<Context>,
@@ -227,7 +226,6 @@ impl Pager {
         Ok(Region { addresses, context: Arc::clone(&self.context) })
     }
 
-    /// The counters of the pager.
     pub fn counts(&self) -> Counts {
         *lock(&self.context.counts)
     }
@@ -262,7 +260,6 @@ impl Drop for Pager {
 }
 
 impl Region {
-    /// The bytes of the region.
     pub fn bytes(&self) -> &[u8] {
         let address = self.addresses.start as *const u8;
         // SAFETY: the region is accessible as long as the value lives: the pager maps missing pages

@@ -8,9 +8,7 @@ use rustix::io::Errno;
 /// A facility of the kernel that this user cannot use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingRight {
-    /// The reason.
     pub why: String,
-    /// The hint for the user.
     pub hint: String,
 }
 

@@ -62,9 +62,7 @@ pub const PAGE_BYTES: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionSettings {
-    /// [`SCHEMA`].
     pub schema: String,
-    /// The budget, bytes.
     pub dram_bytes: u64,
     /// The NUMA nodes of the budget; empty if the kernel chooses the node of each page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -84,7 +82,6 @@ pub struct SessionSettings {
     pub force: bool,
     /// The initial share of a process is the budget divided by this number.
     pub processes: u32,
-    /// The command line.
     pub command: Vec<String>,
     /// ID of the process that began the session.
     pub keeper: u32,
@@ -116,9 +113,8 @@ pub enum SessionError {
     /// The file has invalid content.
     #[error("{}: {why}", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
-        /// The reason.
+        /// A text that says what is wrong with the content.
         why: String,
     },
     /// The path is not a folder of this user, or other users may write to it.
@@ -129,11 +125,9 @@ pub enum SessionError {
     Differs(PathBuf),
 }
 
-/// A session that runs.
 #[derive(Debug)]
 pub struct Session {
     folder: PathBuf,
-    /// The settings.
     pub settings: SessionSettings,
     /// The budget and the counters that the processes of the session share.
     pub ledger: Arc<BudgetLedger>,
@@ -304,7 +298,6 @@ impl Session {
         }
     }
 
-    /// The folder of the session.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

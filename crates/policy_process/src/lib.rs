@@ -37,7 +37,6 @@ pub const PREFIX: &str = "exec:";
 /// libraries starts within this time.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The command of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyCommand {
     program: String,

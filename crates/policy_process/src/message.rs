@@ -45,7 +45,6 @@ pub(crate) struct PeriodMessage<'a> {
     steered_bytes: Option<u64>,
 }
 
-/// The observation of a tier in a period.
 #[derive(Debug, Serialize)]
 struct TierPeriodMessage {
     bandwidth_gbps: f64,

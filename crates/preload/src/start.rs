@@ -123,7 +123,6 @@ fn is_first(session: &Session) -> Result<bool, String> {
     ))
 }
 
-/// The name of this process.
 fn name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     name.trim_end().to_string()

@@ -85,7 +85,6 @@ const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 /// A memory limit, as the kernel writes it in a file such as `memory.max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Bytes.
     Bytes(u64),
     /// `max` in version 2, a number of at least `NO_LIMIT_BYTES` in version 1.
     Unlimited,

@@ -49,10 +49,8 @@ impl Entry {
     }
 }
 
-/// A page in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResidentPage {
-    /// The address of the page.
     pub address: u64,
     /// True when other processes map the page too. `move_pages` with `MPOL_MF_MOVE` does not move
     /// such a page.

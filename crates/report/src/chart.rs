@@ -82,7 +82,6 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
 /// The terminal and the number of series, which determine the characters of a chart.
 struct Pen {
     screen: Screen,
-    /// The number of series.
     series: usize,
 }
 

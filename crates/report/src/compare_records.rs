@@ -10,7 +10,6 @@ use interleaf_record::compare_records::{CompareDocument, Overall, RecordDocument
 
 const ALIKE: &str = "the machines and settings are alike";
 
-/// The title of the document.
 pub fn title(document: &CompareDocument) -> String {
     format!("{} against {}", document.second.name, document.first.name)
 }

@@ -287,7 +287,6 @@ fn estimate(estimate: &EstimateDocument, dram_bytes: u64) -> String {
     )
 }
 
-/// The measured speeds of the stores.
 fn store_speeds(estimate: &EstimateDocument) -> Table {
     let mut drives = Table::new(&["store", "read", "write"]);
     if let Some(first) = estimate.drives.first() {

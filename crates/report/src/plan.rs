@@ -18,7 +18,6 @@ const GIB: f64 = (1_u64 << 30) as f64;
 /// The title of the table that has the results of each demand alone, for several demands.
 const ALONE: &str = "Each demand alone, with its own best weights";
 
-/// The title of the document.
 pub fn title(document: &PlanDocument) -> String {
     let configurations = document.rows.len();
     let threads = document.threads();

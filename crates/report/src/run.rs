@@ -38,7 +38,6 @@ pub fn balanced(balanced: &BalancedDocument) -> String {
     )
 }
 
-/// The plan of a dry run.
 pub fn dry_run(document: &RunDocument) -> String {
     if let Some(steered) = &document.balance {
         let nodes = document.nodes.iter().filter(|node| node.weight > 0);

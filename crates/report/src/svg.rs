@@ -35,7 +35,6 @@ const HINTS: usize = 60;
 /// Dash patterns (`stroke-dasharray`). The lines that share a colour take them in this order.
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
-/// The width of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// The width for screens and paper.

@@ -67,7 +67,6 @@ const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certifi
 /// Names in `/bin` that link to the guest's program.
 const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "touch", "work"];
 
-/// Parameters of a boot.
 #[derive(Clone)]
 pub struct Boot<'a> {
     pub series: Series,

@@ -25,7 +25,6 @@
 
 use serde::Deserialize;
 
-/// A memory topology.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
@@ -39,7 +38,6 @@ pub struct Topology {
     pub paths: Vec<Path>,
 }
 
-/// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {

@@ -34,7 +34,6 @@ pub(super) trait View {
 enum Key {
     /// `q`, Esc, Ctrl-C or Ctrl-D.
     Quit,
-    /// Tab.
     Next,
 }
 

@@ -24,7 +24,6 @@ pub struct Configuration {
     pub name: Option<String>,
     /// The whole configuration as the user wrote it.
     pub setting: String,
-    /// The placement of the memory.
     pub memory: MemoryChoice,
     /// The number of threads, for common runtimes and for workloads of `interleaf bench`.
     pub threads: Option<u32>,

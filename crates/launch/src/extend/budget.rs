@@ -9,7 +9,6 @@ use interleaf_pager::session::PAGE_BYTES;
 /// A budget of DRAM, as the user gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dram {
-    /// A size.
     Size(Bytes),
     /// A percentage of the memory that is available to this process.
     Percent(u8),

@@ -48,7 +48,6 @@ const ENOUGH: f64 = 0.9;
 const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
                     `bench compare -o FILE`, or a trace (docs/extend.md)";
 
-/// The inputs of a forecast.
 #[derive(Clone, Debug, Default)]
 pub struct ForecastOptions {
     /// Statistics, records and traces.

@@ -80,7 +80,6 @@ pub enum Event {
     Ended(Instant),
 }
 
-/// A running command.
 #[derive(Debug)]
 pub struct Running<'a> {
     child: Child,

@@ -39,9 +39,7 @@ pub struct Rated {
     pub read_mibps: Option<u64>,
     /// Write bandwidth, MiB/s.
     pub write_mibps: Option<u64>,
-    /// Read latency, ns.
     pub read_ns: Option<u64>,
-    /// Write latency, ns.
     pub write_ns: Option<u64>,
     /// Figures that no memory can have, such as `read_latency of 500000000 ns`. They count as
     /// unrated.

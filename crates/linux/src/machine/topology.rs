@@ -19,7 +19,6 @@ const CPUS: &str = "/sys/devices/system/cpu";
 pub struct Machine {
     /// The kernel release, such as `6.12.48`.
     pub kernel: Option<String>,
-    /// The CPU model.
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,

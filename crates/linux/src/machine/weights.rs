@@ -5,7 +5,6 @@ use crate::root::{Root, RootError};
 
 pub(crate) const FOLDER: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// The state of weighted interleaving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeightedInterleave {
     /// The ID and the weight of each node.

@@ -80,7 +80,6 @@ pub struct Progress<'a> {
     pub moved_bytes: u64,
 }
 
-/// A forecast of a migration.
 #[derive(Debug, Default)]
 pub struct Forecast {
     /// The present placement of migratable pages.

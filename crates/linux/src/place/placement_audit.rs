@@ -17,7 +17,6 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementAudit {
     /// Memory that follows the placement, by node.
@@ -40,7 +39,6 @@ pub struct Bypass {
     pub bytes: NodeBytes,
 }
 
-/// The cause of a bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The process has this policy, and not the policy that it was started with.
@@ -151,7 +149,6 @@ impl PlacementAudit {
         }
     }
 
-    /// Bytes that bypassed the placement.
     pub fn bypassed_bytes(&self) -> u64 {
         self.bypasses.iter().map(|bypass| bypass.bytes.total()).sum()
     }

@@ -18,7 +18,6 @@ const NAMES_WITH_SPACES: [&str; 2] = ["weighted interleave", "prefer (many)"];
 /// Prefixes of the names that `numa_maps` shows for shared memory.
 const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
-/// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The first address.
@@ -34,10 +33,8 @@ pub struct Mapping {
     pub page_bytes: u64,
 }
 
-/// The kind of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Anonymous memory.
     Anonymous,
     /// The heap of brk(2).
     Heap,

@@ -54,9 +54,9 @@ pub enum Fault {
         kernel: String,
         /// The index of the line in the memory of the thread.
         line: usize,
-        /// The word found.
+        /// The word that was found.
         word: u64,
-        /// The word expected.
+        /// The word that was stored last, or the initial word if no pass has stored this line.
         expected: u64,
     },
 }
@@ -106,7 +106,6 @@ pub struct TooSmall {
     pub bytes: usize,
     /// The name of the traffic kernel.
     pub kernel: String,
-    /// The traffic to issue.
     pub traffic: Traffic,
     /// Minimum length of the memory for this kernel and traffic, bytes.
     pub least: usize,

@@ -70,7 +70,6 @@ pub enum OpenError {
     /// The machine lacks the PMU of a planned event.
     #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
-        /// The name of the PMU.
         pmu: String,
         /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,
@@ -88,7 +87,6 @@ pub enum OpenError {
     #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
     Refused {
         event: String,
-        /// The name of the PMU.
         pmu: String,
         /// The CPU; `None` for all CPUs that a command runs on.
         cpu: Option<u32>,

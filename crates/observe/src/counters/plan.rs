@@ -38,7 +38,6 @@ pub struct Plan {
 pub struct Planned {
     /// The vendor's name of the event.
     pub name: String,
-    /// The name of the PMU.
     pub pmu: String,
     /// The PMU's type number.
     pub kind: u32,

@@ -29,7 +29,6 @@ pub struct Pmu {
 pub enum ComposeError {
     #[error("{pmu} has no field {field}")]
     Field {
-        /// The name of the PMU.
         pmu: String,
         /// The name of the missing field.
         field: String,
@@ -37,7 +36,6 @@ pub enum ComposeError {
     /// The value is wider than the field.
     #[error("{pmu} has {bits} bits for {field}, too few for {value:#x}")]
     Width {
-        /// The name of the PMU.
         pmu: String,
         /// The name of the field that is too narrow.
         field: String,

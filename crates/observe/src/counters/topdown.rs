@@ -50,7 +50,6 @@ pub struct TopdownPlan {
     pub notes: Vec<String>,
 }
 
-/// An event of a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreEvent {
     /// The vendor's name of the event.

@@ -13,7 +13,6 @@ use std::ops::Range;
 pub struct PageFault {
     /// The thread that touched the page.
     pub thread: u32,
-    /// The touched page.
     pub page: Page,
     /// Offset of the touched byte in the page, bytes.
     pub offset: u16,
@@ -111,16 +110,13 @@ pub struct Failed;
 /// The pages of an extent, and its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// First page.
     pub page: Page,
-    /// First frame.
     pub frame: Frame,
     /// The extent is 2^`order` pages long.
     pub order: u8,
 }
 
 impl Span {
-    /// The pages of the extent.
     pub const fn pages(&self) -> Range<Page> {
         self.page..self.page + (1 << self.order)
     }
@@ -148,7 +144,6 @@ pub enum Action {
     MoveIn(ExtentId, Span),
     /// Unmap an extent: move its pages from the region to the frames, and report the dirty pages.
     MoveOut {
-        /// The extent.
         id: ExtentId,
         /// Its pages and frames.
         span: Span,

@@ -11,7 +11,6 @@ pub enum MapAttempt {
     /// report the fault by [`Cache::commit_mapped`] before any other event. The extent is claimed:
     /// no other thread gets this answer for the extent.
     Move {
-        /// The extent.
         id: ExtentId,
         /// Its pages and frames.
         span: Span,

@@ -48,7 +48,6 @@ impl FramePool {
         pool
     }
 
-    /// Number of free frames.
     pub const fn free_frames(&self) -> u32 {
         self.free
     }

@@ -70,7 +70,6 @@ impl Division {
         Self { max: frames.iter().copied().take(NODES_MAX).collect(), is_by_use: false }
     }
 
-    /// The nodes.
     pub fn nodes(&self) -> Range<Node> {
         0..self.max.len() as Node
     }
@@ -103,7 +102,6 @@ impl Division {
         self.stride() * u32::from(node)
     }
 
-    /// The node of a frame.
     pub fn node_of(&self, frame: Frame) -> Node {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }

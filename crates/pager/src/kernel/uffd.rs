@@ -170,7 +170,6 @@ pub struct Fault {
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
-    /// The faulting thread.
     pub thread: u32,
 }
 

@@ -25,7 +25,6 @@ pub(crate) trait TryMap: Send {
 /// The result of [`TryMap::try_map`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapOutcome {
-    /// The page is mapped.
     Mapped,
     /// The page is mapped, and the fault server must be woken to process the log of mapped extents.
     MappedAndNotify,

@@ -23,7 +23,6 @@ const SLAB: usize = 64 << 20;
 pub enum Owner {
     /// No owner: the addresses can be allocated.
     Free,
-    /// A region.
     Region,
     /// Not the pager: the program has mapped other memory at these addresses.
     Foreign,

@@ -167,7 +167,6 @@ pub(crate) struct FaultServer {
     draining: Vec<MappedExtent>,
 }
 
-/// Discards that are in progress.
 #[derive(Debug, Default)]
 struct Discards {
     /// Threads that wait for a discard, each with the first page of the discard.

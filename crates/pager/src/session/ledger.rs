@@ -70,7 +70,6 @@ const POLLS_MAX: u32 = 200;
 /// The version of [`Layout`].
 const VERSION: u32 = 4;
 
-/// The layout of the file.
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
@@ -98,7 +97,6 @@ struct Slot {
     by_node: [AtomicU64; NODES_MAX],
 }
 
-/// The ledger of a session.
 #[derive(Debug)]
 pub struct BudgetLedger {
     layout: NonNull<Layout>,

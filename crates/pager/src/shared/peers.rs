@@ -62,7 +62,6 @@ struct Table {
     last_id: u64,
 }
 
-/// A memory file.
 #[derive(Debug)]
 struct MemoryFile {
     file: File,

@@ -4,7 +4,6 @@
 use crate::screen::{Meaning, painted};
 use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
 
-/// A use of the tool.
 struct Use {
     name: &'static str,
     /// Capabilities that the use requires.

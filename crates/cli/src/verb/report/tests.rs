@@ -39,7 +39,6 @@ fn documents() -> Vec<(String, Value)> {
 /// The ending of files that have a document per line.
 const LINES: &str = ".jsonl";
 
-/// The text of a document.
 fn text_of(name: &str, value: &Value) -> String {
     match value {
         Value::Array(lines) if name.ends_with(LINES) => {

@@ -68,10 +68,8 @@ pub struct Scheme {
     pub filters: Vec<PageFilter>,
 }
 
-/// The destination of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// A node.
     Node(u32),
     /// Nodes with weights above 0; the address of a page selects its node.
     Weighted(Vec<(u32, u32)>),

@@ -40,7 +40,6 @@ pub(super) enum JournalFile {
     Damaged(Damaged),
 }
 
-/// A damaged journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
     pub path: String,

@@ -108,7 +108,6 @@ pub struct Unit {
 pub enum PageLocation {
     /// The unit is not resident: never touched, or swapped out.
     NotResident,
-    /// The unit is on this node.
     OnNode(u32),
     /// The unit is on this node, and an attempt to migrate it has failed.
     Unmovable(u32),

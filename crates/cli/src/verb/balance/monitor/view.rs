@@ -37,7 +37,6 @@ pub(super) struct BalanceView {
     pub(super) socket: String,
     pub(super) link: Link,
     pub(super) history: History,
-    /// The domain that is shown.
     domain: usize,
 }
 
