@@ -45,8 +45,9 @@ fn the_documented_fields_are_there() {
         let names = ["min", "p50", "p99", "p99_99", "p99_9999", "max"];
         let rising: Vec<f64> = names.iter().map(|name| number(clat, name)).collect();
         assert!(rising.is_sorted(), "{clat}");
-        // Little's law: the rate of I/Os times their mean latency is the number of outstanding
-        // I/Os. The tolerance is for I/Os that cross the start or the end of the measurement.
+        // Little's law: the rate of I/Os, multiplied by their mean latency, is the number of
+        // outstanding I/Os. The tolerance is for I/Os that cross the start or the end of the
+        // measurement.
         let outstanding = number(point, "iops") * 1e-6 * number(&point["lat_us"], "mean");
         let depth = number(point, "iodepth");
         assert!((outstanding / depth - 1.0).abs() < 0.02, "{outstanding} of {depth}");

@@ -100,8 +100,8 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // Here `target` names stdout, which is a pipe, or a file that has content already. Below, the
-    // target is a FIFO.
+    // In the loop, `target` names stdout, which is a pipe or a file that has content already. After
+    // the loop, the target is a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {

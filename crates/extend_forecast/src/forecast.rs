@@ -208,8 +208,8 @@ impl Model {
         faults * streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
-    /// The traffic at a budget: that of `curve` times [`Self::factors`], plus [`Self::extra`] for
-    /// each of the [`missing_bytes`].
+    /// The traffic at a budget: that of `curve`, multiplied by [`Self::factors`], and
+    /// [`Self::extra`] for each of the [`missing_bytes`].
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
         let ([read, written], [more_read, more_written]) = (self.factors, self.extra);

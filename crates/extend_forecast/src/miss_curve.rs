@@ -1,4 +1,4 @@
-//! Traffic of a drive in a pass, by the budget of DRAM: the miss ratio curve in bytes.
+//! Miss curves: the bytes that a drive transfers in a pass, as a function of the budget of DRAM.
 //!
 //! A curve comes from a trace, whose sampled blocks are simulated in a scaled-down cache
 //! ([`crate::shards`]); from the traffic of measured runs; or from both ([`crate::pager_curve`]).
@@ -24,7 +24,7 @@ impl Traffic {
         self.read_bytes + self.written_bytes
     }
 
-    /// The traffic times `factor`.
+    /// The traffic, multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self { read_bytes: self.read_bytes * factor, written_bytes: self.written_bytes * factor }
@@ -89,7 +89,7 @@ impl MissCurve {
         curve
     }
 
-    /// The curve with all traffic times `factor`.
+    /// The curve whose traffic is multiplied by `factor` at each budget.
     #[must_use]
     pub fn with_traffic_times(mut self, factor: f64) -> Self {
         for Point { traffic, .. } in &mut self.points {

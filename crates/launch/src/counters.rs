@@ -135,7 +135,8 @@ impl Drive {
     fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-        // The fields are in the order of Documentation/block/stat.rst.
+        // The fields are in the order of Documentation/block/stat.rst: 0 is reads, 2 sectors read,
+        // 4 writes, 6 sectors written.
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 

@@ -478,8 +478,8 @@ fn settings_that_other_processes_hold_are_refused() {
     let (holder, hint) = refused(&[module], false);
     assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // The permission to disable rivals covers the kernel's own modules, not a thread of another
-    // program.
+    // The permission to switch off other users of DAMON covers the kernel's own modules, not a
+    // thread of another program.
     let (holder, _) = refused(&thread, true);
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }

@@ -3,8 +3,8 @@
 //!
 //! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
 //! maximum of bandwidth divided by latency (Kleinrock, "Power and deterministic rules of thumb",
-//! 1979). This definition has no threshold, and does not depend on the end of the sweep beyond
-//! saturation. A queue with the idle latency L and the loaded latency `L / (1 - load)` has its knee
+//! 1979). This definition has no threshold, and points that are measured beyond saturation do not
+//! change it. A queue with the idle latency L and the loaded latency `L / (1 - load)` has its knee
 //! at half of the bandwidth:
 //!
 //! ```text
@@ -12,8 +12,9 @@
 //! ```
 //!
 //! The pause of the loading threads after each group of lines sets the load. The bandwidth of the
-//! threads is about `1 / (a + b x pause)`, with two constants a and b. The pause for a bandwidth is
-//! therefore interpolated linearly in the reciprocal of the bandwidth.
+//! threads is about `1 / (a + b x pause)`, with two constants a and b. Its reciprocal is linear in
+//! the pause, so the pause for a bandwidth is interpolated linearly in the reciprocal of the
+//! bandwidth.
 
 /// A knee is confirmed if power (bandwidth divided by latency) falls by more than this fraction
 /// beyond the knee.

@@ -43,7 +43,7 @@ pub enum Status {
     },
     /// Another program or a kernel feature that moves pages, or uses DAMON.
     Rival {
-        /// The name of the rival, and its effect on pages.
+        /// The name of the program or feature, and its effect on pages.
         what: String,
         /// Advice to the user.
         remedy: String,

@@ -1,5 +1,5 @@
-//! The pager's interface to the kernel: userfaultfd, frames, moving pages between frames and
-//! regions.
+//! The pager's interface to Linux: faults, the frames, moves of pages between frames and regions,
+//! and the CPU and time slice of the pager's thread.
 
 pub mod uffd;
 

@@ -431,7 +431,8 @@ fn needs(document: &ForecastDocument) -> String {
     format!("footprint {}{parts}", rounded(document.footprint_bytes))
 }
 
-/// The bytes that the drive reads and writes, and the miss ratio of an LRU cache, by budget.
+/// A row for each budget: the bytes that the drive reads and writes, and the miss ratio of an LRU
+/// cache.
 fn traffic(document: &ForecastDocument) -> Table {
     let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
     for row in &document.curve {

@@ -1,4 +1,5 @@
-//! Validation by those keywords that the generated schemas use.
+//! Validates values by a JSON Schema. Only the keywords that the generated schemas use are
+//! implemented.
 
 use serde_json::Value;
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     /// All pages are first on the first tier, and then on the second. The bytes that are fed for a
-    /// tier equal its emulated bandwidth times the duration.
+    /// tier are its emulated bandwidth, multiplied by the time for which the pages were on it.
     #[test]
     fn fed_bytes_are_bandwidth_times_duration() {
         let emulated = emulated();

@@ -94,7 +94,8 @@ pub(super) fn checks(
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
     found.push(match rights::io_uring() {
-        // Without io_uring, threads transfer the pages.
+        // Without io_uring the command still runs, because threads transfer the pages, but
+        // transfers are slower.
         Err(MissingRight { why, hint: remedy }) => {
             CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
         }

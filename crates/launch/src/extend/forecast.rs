@@ -390,7 +390,8 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
         .runs
         .first()
         .map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
-    // The rate is 0 if there was no traffic. Any positive rate then gives the same forecast.
+    // The rate is 0 if the run had no traffic. The forecast divides by the rate, so it must be
+    // positive.
     let rate = rate.max(1.0);
     Ok(Drive {
         name: "of the run".into(),

@@ -146,15 +146,16 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages do not migrate, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// True when the actuator may disable rivals while it steers pages: the kernel's DAMON modules
-    /// and NUMA balancing.
+    /// True when the actuator may switch off, while it steers pages, the kernel's DAMON modules and
+    /// NUMA balancing.
     pub leave: bool,
     /// When this flag is set, long scans end early.
     pub stop: StopFlag,
 }
 
 impl<'a> Setting<'a> {
-    /// A setting for a scope without protected parts, and without permission to disable rivals.
+    /// A setting for a scope without protected parts, and without permission to switch off NUMA
+    /// balancing and the kernel's DAMON modules.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }

@@ -9,9 +9,9 @@ use super::BATCH;
 /// thread uses the buffer that is stored to.
 pub(super) type Run = unsafe fn(&mut Job);
 
-/// Loads or stores lines at the given offsets of a buffer, and prefetches the lines of a later
-/// batch. Without a prefetch few loads overlap, because the many instructions that compute a random
-/// line fill the core's instruction window.
+/// Loads or stores the lines of a batch, given by their offsets in a buffer, and prefetches the
+/// lines of another batch, which is accessed later. Without this prefetch few loads overlap,
+/// because the many instructions that compute a random line fill the core's instruction window.
 ///
 /// # Safety
 /// The lines are mapped, and no other thread uses lines that are stored to.

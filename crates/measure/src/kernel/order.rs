@@ -59,7 +59,7 @@ impl VisitOrder {
     }
 }
 
-/// The number of batches between the prefetch of a line and the access.
+/// The number of batches that are accessed between the prefetch of a line and the access to it.
 const AHEAD: usize = 4;
 
 /// A visit order whose next [`AHEAD`] batches are computed in advance. A batch has the byte offsets
@@ -81,7 +81,8 @@ impl Batches {
         batches
     }
 
-    /// Returns the next batch of lines to access, and a later batch to prefetch.
+    /// Returns the batch of lines to access now, and the batch that is accessed [`AHEAD`] calls
+    /// later, which is to be prefetched now.
     #[inline(always)]
     pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
         let last = self.first;

@@ -379,7 +379,8 @@ macro_rules! loops {
             }
 
             /// Loads the lines at the byte offsets `lines` of the first buffer, adds them to
-            /// `job.sum`, and prefetches the lines of a later batch, at the offsets `ahead`.
+            /// `job.sum`, and prefetches the lines at the offsets `ahead`, which a later call
+            /// loads.
             ///
             /// # Safety
             /// The lines are in the buffer.
@@ -419,8 +420,8 @@ macro_rules! loops {
                 }
             }
 
-            /// Stores `job.word` to the lines at the byte offsets `lines` of the buffer. `ahead`
-            /// has the offsets of a later batch to prefetch.
+            /// Stores `job.word` to the lines at the byte offsets `lines` of the buffer, and
+            /// prefetches the lines at the offsets `ahead`, to which a later call stores.
             ///
             /// # Safety
             /// The lines are in the buffer, and no other thread uses them.

@@ -18,7 +18,6 @@ const PROGRAMS: [(&str, &str, &str); 3] = [
     ("damo", "damo is at work with DAMON", "damo stop"),
 ];
 
-/// A rival, and how to stop it.
 struct Rival {
     text: String,
     remedy: String,

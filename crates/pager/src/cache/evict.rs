@@ -28,10 +28,10 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// The maximum of the reserve is raised by the budget divided by this number, times the share of
-/// early evictions (0 to 1, `loop_detector.rs`). With a larger reserve, more pages are inactive.
-/// The pager sees touches of inactive pages as refaults, and keeps the touched pages resident. A
-/// matrix product by rows (GEMM) needs such a reserve.
+/// The maximum of the reserve is raised by a part of the budget: the budget divided by this number,
+/// multiplied by the share of early evictions (0 to 1, `loop_detector.rs`). With a larger reserve,
+/// more pages are inactive. The pager sees touches of inactive pages as refaults, and keeps the
+/// touched pages resident. A matrix product by rows (GEMM) needs such a reserve.
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each

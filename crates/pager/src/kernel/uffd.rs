@@ -166,7 +166,7 @@ pub struct Fault {
     /// The address of the page.
     pub address: usize,
     /// Offset of the access within the page, bytes. The lowest bit is lost if the fault was queued
-    /// in `Waiters`.
+    /// in `Waiters`, which stores there whether the access was a write.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,

@@ -71,7 +71,8 @@ pub(super) struct StudyNode {
     pub(super) drive: Drive,
 }
 
-/// A workload on the node: the operations and bytes of its trace, and its traffic by budget.
+/// A workload on the node: the operations and bytes of its trace, and the traffic of its drives as
+/// a function of the budget.
 pub(super) struct Predicted {
     pub(super) key: String,
     is_polynomial: bool,

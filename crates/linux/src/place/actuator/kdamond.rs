@@ -183,7 +183,8 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Reserves DAMON for this process, and disables rivals if that is permitted.
+    /// Reserves DAMON for this process. If that is permitted, also switches off NUMA balancing and
+    /// the kernel's DAMON modules.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {

@@ -29,7 +29,7 @@ const COLOURS: [Color; 6] =
 pub(super) enum Link {
     Connected,
     Disconnected,
-    /// The last line was not a valid period.
+    /// The last line that the daemon sent was not a valid period.
     Unreadable,
 }
 
