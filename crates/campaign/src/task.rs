@@ -1,4 +1,4 @@
-//! The tasks of a measurement.
+//! The tasks of a measurement. Each measures one or several points of the record.
 
 use crate::setup::Setup;
 use interleaf_measure::traffic::Traffic;

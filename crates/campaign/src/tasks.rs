@@ -1,4 +1,4 @@
-//! Plans the tasks of a measurement, in their order.
+//! Plans the tasks of a measurement, in the order in which they run.
 
 use crate::{
     options::{Measurement, Options},

@@ -1,4 +1,4 @@
-//! Compiles a program with the header as C and as C++, with all warnings as errors, and runs it.
+//! Compiles a program with `interleaf.h` as C and as C++, with all warnings as errors, and runs it.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,5 +1,5 @@
-//! Advice: the decision of the daemon, its gain and the bytes it would migrate, without migrating a
-//! page.
+//! Advice: the decision that the daemon would make, its gain, and the bytes that it would migrate.
+//! No page is migrated.
 //!
 //! A hill-climbing policy learns from each of its steps, so its decisions after the first step
 //! cannot be observed without migration. Each period is therefore given to a new policy, whose

@@ -1,4 +1,5 @@
-//! A dry run: the setup of the daemon and its writes, without changing a setting.
+//! A dry run: prints the setup of the daemon and the writes that it would make. No setting is
+//! changed.
 //!
 //! The daemon's own code runs on a root that records writes instead of making them. The printed
 //! writes are therefore the writes of a real run.

@@ -1,4 +1,5 @@
-//! Drives as data: bandwidth of large transfers, and latency of single pages by queue depth.
+//! Drives as data: the bandwidth of large transfers, and the latency of single pages at several
+//! queue depths.
 //!
 //! A file of `devices/drives` gives each figure with its source:
 //!

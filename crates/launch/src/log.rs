@@ -1,4 +1,5 @@
-//! The log of the command's output over all runs: a file that is read while it grows.
+//! The log of a command that is run several times: a file with the output of all runs, which is
+//! read while it grows.
 
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output};

@@ -1,4 +1,5 @@
-//! Processes: their descendants, the placement of their memory, and the limits on it.
+//! Processes: their identity and descendants, their executables, the placement of their memory, and
+//! the limits on it.
 
 pub mod table;
 

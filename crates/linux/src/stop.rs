@@ -1,4 +1,4 @@
-//! A request to stop, which long operations poll.
+//! A flag by which one thread asks long operations of other threads to stop.
 
 use std::sync::{
     Arc,

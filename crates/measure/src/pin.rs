@@ -1,4 +1,4 @@
-//! Work that is done on one CPU.
+//! Runs work in a thread that is bound to one CPU.
 
 use crate::team::pin;
 use std::{io, thread};

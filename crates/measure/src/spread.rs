@@ -1,4 +1,4 @@
-//! The median and the spread of repetitions.
+//! The median and the spread of repeated measurements.
 
 use interleaf_model::statistics::{self, quantile};
 

@@ -1,5 +1,5 @@
-//! The loads and stores of a kernel for each mix, and the traffic of the memory controller that
-//! follows from them.
+//! The loads and stores of a traffic kernel for each mix, and the traffic of the memory controller
+//! that follows from them.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
 //! them by the traffic "observed on the memory controller". An ordinary store counts twice, because

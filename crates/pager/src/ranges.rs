@@ -1,4 +1,4 @@
-//! A map from ranges of pages to values.
+//! A map from ranges of pages to values: each page of a range has the value of the range.
 
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, ops::Range};

@@ -1,4 +1,5 @@
-//! The fault server: executes the actions of the cache, and reports the results to the cache.
+//! The fault server, which executes the actions of the cache and reports the results to the cache;
+//! and the functions by which a program's threads call the pager.
 
 pub mod context;
 

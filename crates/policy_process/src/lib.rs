@@ -1,4 +1,4 @@
-//! Policies as processes.
+//! Policies that are processes: a command of the user decides in place of a built-in policy.
 //!
 //! A policy in any language is a command that reads lines of JSON from its stdin and answers each
 //! line with a line on its stdout (docs/policies.md). The first line describes the tiers; each

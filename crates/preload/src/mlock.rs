@@ -1,6 +1,6 @@
-//! `mlock(2)`: the kernel must not lock pages of regions, because it would bring all of these pages
-//! into DRAM. The pager pins these pages instead, as far as enough of the budget is left for other
-//! pages.
+//! `mlock(2)`: the kernel must not lock pages of regions, because a lock of all pages would bring
+//! all of them into DRAM, beyond the budget. The pager pins these pages instead, as far as enough
+//! of the budget is left for other pages.
 
 use crate::{
     errno, mapping, maps,

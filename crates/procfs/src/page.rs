@@ -1,4 +1,4 @@
-//! Sizes of pages.
+//! The sizes of base pages and of transparent huge pages.
 //!
 //! Extended memory has pages of 4 KiB on every supported kernel. Code that supports other page
 //! sizes reads the size from the kernel (`sysconf(_SC_PAGESIZE)`).

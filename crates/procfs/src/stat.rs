@@ -1,4 +1,5 @@
-//! `/proc/PID/stat` and `/proc/PID/task/TID/stat` (proc_pid_stat(5)).
+//! `/proc/PID/stat` and `/proc/PID/task/TID/stat` (proc_pid_stat(5)): the state, the times and the
+//! counts of a process or a thread, on one line.
 //!
 //! ```text
 //! 4711 (a (odd) name) S 1 4711 4711 0 -1 4194560 ...

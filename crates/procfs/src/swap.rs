@@ -1,4 +1,4 @@
-//! Swap: `/proc/swaps` (proc(5)), and swapon(2).
+//! Swap: searches a file in `/proc/swaps` (proc(5)), and switches a swap file on (swapon(2)).
 
 #![expect(unsafe_code, reason = "no crate wraps the calls for swap")]
 

@@ -1,4 +1,4 @@
-//! Predictions: as a record, or as columns for many weights.
+//! Predictions: one as a record, or many, for many weights, as columns of numbers.
 
 use crate::{
     call,

@@ -1,4 +1,4 @@
-//! Records: reads, checks and renders them.
+//! Reads, checks and renders records.
 
 use crate::{call, error::exception};
 use interleaf_console::Failure;

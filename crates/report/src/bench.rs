@@ -1,4 +1,5 @@
-//! A run of a workload (`interleaf.bench/1`), and the list of workloads.
+//! A run of a workload (`interleaf.bench/1`) as text, Markdown, HTML and CSV, and the list of
+//! workloads.
 
 use super::{
     number,

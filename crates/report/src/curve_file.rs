@@ -1,4 +1,4 @@
-//! A simulated tier as a file of curves, for a platform file.
+//! Writes the points of a simulated tier as a file of curves, which a platform file can name.
 
 use super::table::Table;
 

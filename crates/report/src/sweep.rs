@@ -1,4 +1,4 @@
-//! A sweep of the simulated machine: its policies compared.
+//! A report on a sweep of the simulated machine, which compares its policies.
 
 pub mod dimm;
 

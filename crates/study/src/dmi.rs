@@ -1,4 +1,5 @@
-//! Dynamic memory interleaving (DMI): the experiments of the slides, on a simulated server.
+//! Dynamic memory interleaving (DMI): the experiments of the slides that introduced it, on a
+//! simulated server.
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
 //! run together. The published figures are the bandwidths that the prototype's calibrator measured,

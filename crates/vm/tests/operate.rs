@@ -1,4 +1,4 @@
-//! The daemon in operation under a real kernel: monitoring, and memory consumption.
+//! `interleaf balance` in operation under a real kernel: its monitor, and its memory consumption.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Passthrough commands to an NVMe controller.
+//! Sends commands to an NVMe controller past the kernel's block layer (passthrough).
 
 use std::{
     fs::File,

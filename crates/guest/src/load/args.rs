@@ -1,4 +1,4 @@
-//! The arguments of `load`.
+//! The command-line arguments of the guest's program `load`.
 
 use std::{path::PathBuf, time::Duration};
 

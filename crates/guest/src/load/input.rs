@@ -1,4 +1,4 @@
-//! Reads platforms and demands from files.
+//! Reads the platform and the demand of the program `load` from files.
 
 use std::{fs, io, path::Path};
 

@@ -1,4 +1,5 @@
-//! Loads and stores to the BAR by a processor (`memory`) or by another device (`peer`).
+//! Simulates loads and stores to the BAR of a card, by a processor (`memory`) or by another device
+//! (`peer`).
 
 use super::{CardJob, Moments, groups};
 use interleaf_card::{

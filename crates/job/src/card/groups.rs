@@ -1,4 +1,4 @@
-//! The loads of cards, from the options or from job files.
+//! The loads of NVRAM cards: groups of fio jobs, from the options or from job files.
 
 use super::CardJob;
 use interleaf_card::{

@@ -1,4 +1,4 @@
-//! Power failures during a load.
+//! Simulates power failures of a card during a load.
 
 use super::groups::{self, Group};
 use interleaf_card::{

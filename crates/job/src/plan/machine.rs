@@ -1,4 +1,4 @@
-//! A configuration with its machine and its drive.
+//! A server configuration that is planned, with its platform and its drive.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::drive::Drive;

@@ -1,4 +1,4 @@
-//! The rows of the plan's document.
+//! The rows of the document `interleaf.plan/1`.
 
 use super::{
     assessment::Assessed,

@@ -1,4 +1,4 @@
-//! The recommendation with each assumed figure varied.
+//! How the recommendation of a plan changes when an assumed figure is varied.
 //!
 //! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
 //! the latency of expanders, the threads, and the memory that the demands need. The last three need

@@ -1,4 +1,4 @@
-//! The metric and the resources of a run.
+//! The metric and the resources of one run of a comparison.
 
 use super::{CompareOptions, Compared, Quantity};
 use crate::log;

@@ -1,4 +1,4 @@
-//! The budget of a command, and the minimum size of an extended allocation.
+//! The budget of DRAM of a command, and the minimum size of an extended allocation.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, system};

@@ -1,4 +1,4 @@
-//! Measurement of the stores before the command runs.
+//! Measures the stores before the command runs, and estimates the speed of programs on them.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};

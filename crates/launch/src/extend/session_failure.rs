@@ -1,4 +1,4 @@
-//! Errors of sessions, with hints.
+//! Converts errors of sessions of `interleaf extend` to failures with hints.
 
 use interleaf_console::Failure;
 use interleaf_pager::session::SessionError;

@@ -1,4 +1,5 @@
-//! The target always has complete contents, old or new, for any existing file and any owner.
+//! Tests of replaced files: the target always has complete contents, old or new, for any existing
+//! file and any owner.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;

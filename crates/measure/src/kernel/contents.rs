@@ -1,4 +1,5 @@
-//! The contents of a buffer. A formula gives the sum of any part without reading memory.
+//! The contents of a buffer that traffic kernels read. A formula gives the sum of any part without
+//! reading memory.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words from
 //! `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum depends on the

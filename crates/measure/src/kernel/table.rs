@@ -1,4 +1,5 @@
-//! The kernels for each instruction set and kind of access.
+//! Tables of the traffic kernels for each instruction set and kind of access: the fastest known,
+//! and the candidates of a search.
 
 use super::{AccessKind, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]

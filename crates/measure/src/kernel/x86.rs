@@ -1,4 +1,4 @@
-//! The loops of x86-64.
+//! The timed loops of loads and stores for x86-64.
 //!
 //! The text of a loop is the same for all instruction sets; only some pieces differ, such as the
 //! piece that loads a line and adds it to the sum, and the piece that stores a line. The assembler

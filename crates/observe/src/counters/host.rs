@@ -1,4 +1,4 @@
-//! Open counters and their readings.
+//! Opens the hardware counters of a plan, and reads them.
 
 use super::{
     plan::{Plan, Planned},

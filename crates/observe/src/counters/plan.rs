@@ -1,4 +1,4 @@
-//! Plans the events to open on a machine, without opening any.
+//! Plans which events of hardware counters to open on a machine, without opening any.
 
 use super::{
     cpu::cpu,

@@ -1,4 +1,4 @@
-//! Discarded pages: the program does not need their content any more, and the next touch reads
+//! Discards pages: the program does not need their content any more, and the next touch reads
 //! zeros.
 
 use super::{Action, Cache, Extent, ExtentState, index::ExtentId};

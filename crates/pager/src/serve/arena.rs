@@ -1,4 +1,5 @@
-//! The arena: the reserved address range from which the addresses of regions are allocated.
+//! The arena: the address range that the pager reserves, and from which regions get their
+//! addresses.
 //!
 //! Small regions are contiguous in *slabs*, so that many small regions need only one mapping.
 //! Allocators make thousands of small regions as parts of one heap, and the kernel limits the

@@ -1,4 +1,4 @@
-//! The pieces of shared memory that are mapped in an address space.
+//! The pieces of shared memory that one process has mapped in its address space.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -1,4 +1,4 @@
-//! A sweep of memory modules: the modules compared under the maximum load.
+//! A report on a sweep of memory modules, which compares the modules under the maximum load.
 
 use super::{names, shortened};
 use crate::{

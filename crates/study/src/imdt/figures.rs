@@ -1,5 +1,6 @@
-//! The figures of the study: predicted by the planner for the paper's machine, and measured on this
-//! machine. The published points are from the paper's text, because its plots print no numbers.
+//! The figures of the study of Intel Memory Drive Technology: predicted by the planner for the
+//! paper's machine, and measured on this machine. The published points are from the paper's text,
+//! because its plots print no numbers.
 
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,

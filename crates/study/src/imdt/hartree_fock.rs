@@ -1,5 +1,6 @@
-//! GAMESS on stacks of benzene (section 5.3.5, figure 6): electron-repulsion integrals in memory,
-//! or computed again in each iteration.
+//! GAMESS on stacks of benzene (section 5.3.5 and figure 6 of the paper on Intel Memory Drive
+//! Technology): electron-repulsion integrals are kept in memory, or computed again in each
+//! iteration.
 //!
 //! ```text
 //! direct:    I (c + a)                    I  iterations, 10 in figure 6

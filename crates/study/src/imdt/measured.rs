@@ -1,5 +1,5 @@
-//! The study on this machine: measured efficiencies, compared with those of the planner and the
-//! paper.
+//! The study of Intel Memory Drive Technology on this machine: the measured efficiencies, compared
+//! with those that the planner predicts and those that the paper states.
 //!
 //! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
 //! at the others. The run at twice the budget gives compute time, overlap and traffic. The trace of

@@ -1,4 +1,5 @@
-//! The node of the study: a roofline model with DRAM only, and the planner with drives.
+//! The node of the paper on Intel Memory Drive Technology: times by a roofline model, with DRAM
+//! only and with drives.
 //!
 //! ```text
 //! DRAM only:     max(operations / (peak share x peak), bytes / 80 GB/s, remote bytes / 20 GB/s)

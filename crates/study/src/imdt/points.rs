@@ -1,4 +1,4 @@
-//! Measured efficiencies of workloads by footprint.
+//! Efficiencies of workloads that were measured on this machine, at several footprints.
 
 /// The ratio of footprint to budget in the run that the planner is fitted to.
 pub(super) const SEEN: f64 = 2.0;

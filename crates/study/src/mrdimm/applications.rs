@@ -1,5 +1,5 @@
-//! The applications of the report: speed, energy and latency of misses, predicted from demands that
-//! were fitted to runs on RDIMMs.
+//! The applications of Micron's report on MRDIMMs: speed, energy and latency of misses, predicted
+//! from demands that were fitted to runs on RDIMMs.
 //!
 //! No demand was fitted to a run on an MRDIMM. The demands of the GAP kernels are used without
 //! their assumed number of outstanding lines, because that number was chosen with knowledge of the

@@ -1,4 +1,5 @@
-//! The outlook of the report: sixteen channels whose bandwidth PCIe Gen 6 devices share.
+//! The outlook of Micron's report on MRDIMMs: a server with sixteen channels, whose bandwidth is
+//! shared by the cores and by PCIe Gen 6 devices.
 //!
 //! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices have priority. This file computes the
 //! bandwidth that remains for reads by cores, at the joint mix of devices and cores.

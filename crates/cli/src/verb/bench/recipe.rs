@@ -1,4 +1,4 @@
-//! Applications: installs their packages, and runs them at a footprint.
+//! The applications of recipes: installs their packages, and runs them at a footprint.
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};

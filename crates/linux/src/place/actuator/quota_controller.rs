@@ -1,4 +1,5 @@
-//! Computes the next migration quota from the measured placement. The functions here are pure.
+//! Computes the next quota of DAMON's migration from the measured placement. The functions here are
+//! pure.
 //!
 //! DAMON migrates whole regions of hot pages, and the effect can be measured only seconds later.
 //! With DAMON's own goals the ratio oscillates between 15:85 and 98:2 (Linux 7.2.12). The quota is

@@ -1,4 +1,5 @@
-//! Every change is restored, also after a kill and beside damaged journals.
+//! Tests of the journal: every change is restored, also after a process was killed, and beside
+//! damaged journals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

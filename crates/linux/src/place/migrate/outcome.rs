@@ -1,4 +1,5 @@
-//! The result of a migration.
+//! The result of a migration: the bytes on each node before and after, and the bytes that could not
+//! be migrated, with the reasons.
 
 use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
 use std::{collections::BTreeMap, fmt, io};

@@ -1,4 +1,4 @@
-//! The rate limit of a migration.
+//! Limits the rate of a migration.
 
 use std::time::Duration;
 

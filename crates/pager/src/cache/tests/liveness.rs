@@ -1,4 +1,4 @@
-//! Liveness: each waiting fault is served at the latest by an event that is pending.
+//! Tests of liveness: each waiting fault is served when all pending events have arrived, or before.
 
 use super::*;
 

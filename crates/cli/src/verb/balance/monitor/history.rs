@@ -1,4 +1,4 @@
-//! The last periods of a daemon.
+//! Keeps the last periods that a daemon has reported, for the monitor.
 
 use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;

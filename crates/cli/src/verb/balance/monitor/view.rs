@@ -1,5 +1,5 @@
-//! The view of a daemon: the tiers, their bandwidths and shares over time, migrated bytes, and the
-//! last decisions with their reasons.
+//! The view that `interleaf balance --monitor` draws of a daemon: the tiers, their bandwidths and
+//! shares over time, migrated bytes, and the last decisions with their reasons.
 
 use super::history::History;
 use interleaf_model::units::Bytes;

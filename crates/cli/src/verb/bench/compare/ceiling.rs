@@ -1,4 +1,5 @@
-//! Computes the ceiling: the highest speed of a pattern with this budget and this drive.
+//! Computes the ceiling of a pattern: the highest speed that the drive of a comparison allows with
+//! its budget of DRAM.
 
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;

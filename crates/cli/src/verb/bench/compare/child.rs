@@ -1,4 +1,4 @@
-//! Runs a pattern once, in a separate process.
+//! Runs a pattern of `interleaf bench compare` once, in a separate process.
 
 use crate::{
     args::BenchCompareArgs,

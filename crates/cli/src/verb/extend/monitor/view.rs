@@ -1,4 +1,5 @@
-//! The view of a session: the budget and its shares, and the drive's traffic over time.
+//! The view that `interleaf extend --monitor` draws of a session: the budget and its shares, and
+//! the drive's traffic over time.
 
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};

@@ -1,4 +1,4 @@
-//! Samples of a command while it runs.
+//! Samples a command while `interleaf measure app` runs it.
 
 use super::sources::Sources;
 use crate::args::AppArgs;
