@@ -60,7 +60,7 @@ pub(crate) enum RunOutcome {
     /// The error message of a failed run.
     Failed(String),
     /// The OOM killer ended the run. While all pages of a small group are being written to swap,
-    /// the kernel finds no page to evict, and may kill the run although swap has room.
+    /// the kernel finds no page to evict. It may then kill the run although swap has room.
     OomKilled,
     /// The signal that stopped the run.
     Signal(i32),
