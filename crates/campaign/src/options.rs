@@ -54,7 +54,7 @@ pub struct Options {
     pub cpu_node: Option<u32>,
     /// The nodes whose memory is measured, in the list format of numactl.
     pub nodes: Option<String>,
-    /// The instruction set of the load and store kernels.
+    /// The instruction set of the traffic kernels, which load and store lines.
     pub isa: Option<Isa>,
     /// The page size of the measured memory.
     pub pages: Pages,

@@ -98,7 +98,7 @@ fn every_licence_and_source_is_allowed() {
         if banned.iter().any(|it| it == name) {
             fault("deny.toml bans it".into());
         }
-        // Packages of the workspace have no source.
+        // Packages of the workspace have no source, and need no registry.
         let source = text(package, "source");
         if !source.is_empty() && source != registry {
             fault(format!("its source is {source}, and not {registry}"));

@@ -62,7 +62,7 @@ pub enum Order {
 /// The lines that a chase visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChaseShape {
-    /// Memory visited, bytes.
+    /// The size of the memory that the chase visits, bytes.
     pub bytes: usize,
     /// Distance from one line to the next, bytes.
     pub stride: usize,

@@ -43,7 +43,7 @@ use crate::{isa::Isa, traffic::Traffic};
 use job::{Run, Touch};
 use std::fmt;
 
-/// The access pattern of a kernel.
+/// The access pattern of a traffic kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Pages accessed in parallel.
@@ -88,7 +88,7 @@ impl Shape {
     }
 }
 
-/// The loads and stores of a kernel.
+/// Whether a traffic kernel loads, stores, or does both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
     /// Loads only.

@@ -33,7 +33,7 @@ const MISSES: f64 = 0.1;
 /// The latency of a chase through memory of one size, a point of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
-    /// Memory visited, bytes.
+    /// The size of the memory that the chase visits, bytes.
     pub bytes: f64,
     pub latency_ns: f64,
 }

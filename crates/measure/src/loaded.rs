@@ -79,9 +79,9 @@ pub enum LoadedError {
     /// A bandwidth that these threads do not reach.
     #[error("{target_gbps} GB/s are more than these threads reach, {most_gbps:.1} GB/s")]
     Target {
-        /// Requested, GB/s.
+        /// The bandwidth that was requested, GB/s.
         target_gbps: f64,
-        /// Reached at most, GB/s.
+        /// The largest bandwidth that the threads reach, GB/s.
         most_gbps: f64,
     },
 }

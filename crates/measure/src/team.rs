@@ -47,7 +47,7 @@ pub struct Load {
     pub traffic: Traffic,
     /// The order of lines.
     pub pattern: Pattern,
-    /// The instruction set; ignored if a kernel is given.
+    /// The instruction set of the traffic kernel; ignored if `kernel` is given.
     pub isa: Isa,
     /// The traffic kernel ([`Kernel::best_here`]); `None` for the fastest of the instruction set.
     pub kernel: Option<Kernel>,

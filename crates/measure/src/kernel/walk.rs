@@ -30,7 +30,7 @@ pub enum Fault {
     /// The walk accessed no memory.
     #[error("the memory was not used")]
     Unused,
-    /// The sum of the lines read is wrong.
+    /// The sum of the words that were read is wrong.
     #[error(
         "{kernel} read lines {from} to {to} of its memory: they sum up to {sum:#x}, and must to \
          {expected:#x}"

@@ -106,8 +106,8 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // On a busy machine, a thread with a short slice waits less for a CPU. Without it, faults are
-    // served later.
+    // On a busy machine, a thread with a short slice waits less for a CPU. If the slice cannot be
+    // set, faults are only served later.
     let _ = time_slice::set_own(time_slice::SLICE_MIN);
     let mut spin_pause = SpinPause::default();
     let mut actions = vec![];
