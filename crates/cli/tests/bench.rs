@@ -303,7 +303,7 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
     assert!(told.contains("cannot be restored: swapoff: "), "{told}");
     assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
     assert_eq!(swap_files(store.path()).len(), 1, "{told}");
-    // The record has the first round of both ways, and the second round of DRAM.
+    // The record has the first round of DRAM and of swap, and the second round of DRAM only.
     let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap();
     let of = |at: usize| (&rows[at]["way"], rows[at]["rates"].as_array().unwrap().len());

@@ -102,8 +102,8 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
     let enough = known["enough"].as_array().unwrap();
     assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");
-    // At 67 % the run may take 2 s / 0.67 = 3 s. Of this time, 1 s is left for transfers, which
-    // took 3 s.
+    // At 67 % the run may take 2 s / 0.67 = 3 s, of which 1 s is left for transfers. The transfers
+    // of the measured run, with half of the footprint in DRAM, took 3 s.
     let share = enough[0]["share"].as_f64().unwrap();
     assert!((0.70..=0.85).contains(&share), "{share}");
     // The drive of the run was not measured, so the software time of the pager is not known. The

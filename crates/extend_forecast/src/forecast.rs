@@ -16,8 +16,8 @@
 //! user time.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
-//! read, and the faults for a byte fall in proportion to the square root of the bytes read,
-//! relative to the footprint (20 runs of four workloads, docs/validation.md). The model scales
+//! read, and there are fewer faults for each byte: this number is proportional to the square root
+//! of (bytes read / footprint) (20 runs of four workloads, docs/validation.md). The model scales
 //! three quantities of the run by this law: the software time `o`, the number of demand reads, and
 //! the transfer time of a drive that is known from this run only ([`Drive::is_of_run`]). The
 //! exponent is 0.5 if all reads were prefetched, and 0 if all were demand reads.

@@ -31,8 +31,8 @@ pub struct Memory {
     bytes: usize,
 }
 
-/// Unused bytes on each side. The size is a multiple of a huge page, to keep the alignment that the
-/// kernel chose.
+/// Bytes of the mapping before the memory, and after it, that are not used. The size is a multiple
+/// of a huge page: the memory then has the alignment that the kernel chose for the mapping.
 const EDGE: usize = 2 << 20;
 
 impl Memory {

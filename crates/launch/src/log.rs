@@ -52,7 +52,7 @@ impl Log {
         LogPrinter { log: self, next: self.start }
     }
 
-    /// Returns the output of this run, at most its last [`TEXT_MAX`] bytes.
+    /// Returns the output since the last [`Self::begin_run`], at most its last [`TEXT_MAX`] bytes.
     pub(crate) fn text(&self) -> Result<String, Failure> {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));

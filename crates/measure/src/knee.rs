@@ -413,8 +413,8 @@ mod tests {
                 point.bandwidth_gbps *= 1.0 + noise[(count.get() + 50) % 100] / 2.0;
                 point
             };
-            // A curve of a few GB/s is loaded by [`GROUPS_BYTES`] even at the longest default
-            // pause. The longest pause is therefore longer here.
+            // If the maximum bandwidth is only a few GB/s, [`GROUPS_BYTES`] in flight load the tier
+            // even at the longest default pause. The longest pause is therefore longer here.
             let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
             let points = all(measure, &resolution);
             let found = knee(&points);

@@ -55,7 +55,7 @@ pub struct LoadedOptions {
     pub load: Load,
     /// The time for which the threads run with a new pause before the measurement begins.
     pub settle: Duration,
-    /// The length of the measurement of each point.
+    /// The duration of the measurement of each point.
     pub span: Duration,
 }
 

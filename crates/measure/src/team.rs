@@ -349,9 +349,9 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, and then pauses. Before a pause, the kernel must be stopped and
-/// the clock read. A pause after each group would cost a third of the bandwidth at the shortest
-/// pauses. Short pauses are therefore merged into longer ones.
+/// Accesses some groups of lines, and then pauses. Before each pause, the traffic kernel stops and
+/// the clock is read. If each group were followed by a pause, this would cost a third of the
+/// bandwidth at the shortest pauses. Short pauses are therefore merged into longer ones.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;

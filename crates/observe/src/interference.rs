@@ -16,7 +16,7 @@ pub struct CpuCounters {
     pub worked: u64,
     /// Time in which CPUs worked for this process.
     pub own: u64,
-    /// Time that the hypervisor took.
+    /// Time that the hypervisor took from this guest (steal).
     pub stolen: u64,
     /// The frequency of each CPU, kHz; empty if the kernel reports no frequencies.
     pub frequencies_khz: Vec<u64>,

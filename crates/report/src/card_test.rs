@@ -18,7 +18,7 @@ pub fn text(document: &CardTestDocument) -> String {
     text + &document.cards.iter().map(details).collect::<String>()
 }
 
-/// The algorithm and the injected faults.
+/// The algorithm of the memory test with its addresses and cycles, and the injected faults.
 fn settings(document: &CardTestDocument) -> Vec<String> {
     let mut lines = vec![format!(
         "{} from {} to {}, {} cycles{}",

@@ -34,7 +34,7 @@ pub struct Reached {
     pub tier_bandwidth_gbps: Vec<f64>,
     /// Latency of a cache line from each tier, ns.
     pub tier_latency_ns: Vec<f64>,
-    /// Speed relative to all pages on the first tier.
+    /// Speed, divided by the speed with all pages on the first tier.
     pub speed: f64,
 }
 

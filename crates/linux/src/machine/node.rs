@@ -22,7 +22,8 @@ pub struct Node {
     /// Distances to each online node, in order of their IDs, from the firmware's SLIT: 10 is the
     /// node itself.
     pub distances: Vec<u32>,
-    /// Speed from the nearest initiators, as rated by the firmware's HMAT or CDAT.
+    /// The speed of accesses from the nearest initiators (CPUs or devices), as the firmware rates
+    /// it in the HMAT or the CDAT. `None` if it is not rated.
     pub rated: Option<Rated>,
     /// Huge pages of each size.
     pub huge_pages: Vec<HugePages>,

@@ -124,9 +124,9 @@ impl QueuedPrefetch {
         }
     }
 
-    /// The order of the largest aligned block that contains a page and lies within a queued range.
-    /// `None` if the page is not near the beginning of the range, because such a fault does not
-    /// belong to the stream.
+    /// /// The order of the largest aligned block that contains a page and lies within a queued
+    /// range. /// `None` if no queued range contains the page, or if the page is not near the
+    /// beginning of the /// range: a fault far from the beginning does not belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
             let far = if self.is_descending { range.end - page } else { page - range.start };

@@ -19,8 +19,9 @@ const YIELD_MAX: Duration = Duration::from_micros(200);
 const PREEMPTED_MAX: u32 = 2;
 const PREEMPTED_WITHIN: Duration = Duration::from_millis(20);
 
-/// While the machine is busy, the thread does not spin for `PAUSE_MIN`. If the machine is still
-/// busy after a pause, the next pause is twice as long, up to `PAUSE_MAX`.
+/// The length of the first pause, during which the thread does not spin because the machine is
+/// busy. If the machine is still busy after a pause, the next pause is twice as long, up to
+/// `PAUSE_MAX`.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 

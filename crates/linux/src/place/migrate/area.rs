@@ -1,5 +1,5 @@
-//! The memory of a process that is migrated. `numa_maps` has the kinds of mappings and the nodes of
-//! their pages. `smaps` has the ends of mappings and their bytes in huge pages.
+//! The part of a process's memory that is migrated. `numa_maps` has the kinds of mappings and the
+//! nodes of their pages. `smaps` has the ends of mappings and their bytes in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
 //! and shared memory that no other process maps. Pages of files stay on their nodes, because the

@@ -1,5 +1,5 @@
-//! Plans the migration of pages to nodes with the fewest moves for the ratio. The functions here
-//! are pure.
+//! Plans the migration of pages to nodes, so that the nodes have pages in the ratio of their
+//! weights after the fewest moves. The functions here are pure.
 //!
 //! A *unit* is a page or a huge page. A *window* is 2 MiB of addresses, or 64 units if 64 units are
 //! larger than 2 MiB. The units of each size are planned separately.

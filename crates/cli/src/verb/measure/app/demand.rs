@@ -64,7 +64,8 @@ fn head(document: &ProfileDocument) -> String {
     lines.extend(app.warnings.iter().map(|warning| format!("Warning: {warning}.")));
     lines.push("Hotness was not measured: without [hotness] all pages are equally hot.".into());
     lines.push("[[local]] runs with other threads make a prediction more certain.".into());
-    // An argument of the command may contain a line break.
+    // Each line becomes one comment of the TOML text. An argument of the command may contain a line
+    // break, which would end the comment.
     let text: String = lines
         .iter()
         .map(|line| line.replace(['\n', '\r'], " "))
