@@ -46,7 +46,7 @@ impl IsaError {
 }
 
 impl Isa {
-    /// The sets of this machine, the narrowest first; never empty.
+    /// The instruction sets that this machine has, the narrowest first; never empty.
     pub fn available() -> Vec<Self> {
         NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
     }

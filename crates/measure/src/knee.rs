@@ -60,7 +60,8 @@ pub struct Resolution {
     /// The largest gap between neighbouring points, as a fraction of the largest bandwidth.
     /// Default: 0.15.
     pub apart: f64,
-    /// The largest gap next to the knee, as the same fraction. Default: 0.04.
+    /// The largest gap between the knee and a neighbouring point, as a fraction of the largest
+    /// bandwidth. Default: 0.04.
     pub apart_at_knee: f64,
     /// The largest ratio of the latencies of neighbouring points. Default: 1.25.
     pub latency_ratio: f64,

@@ -108,9 +108,9 @@ fn traffic_follows_the_pages() {
     let run = run(&[]);
     let drain = |n: u32| format!("run drain {FEED} {n}ms");
     let to = |weights: &str| format!("run interleaf run --pid @load --weights {weights}");
-    // The durations of the steps `drain` differ, because a step is found by its text. `load`
-    // samples the placement of its pages about three times a second, and less often in a slow
-    // guest.
+    // The durations of the steps `drain` differ, so that each step has a text of its own: the
+    // report of a step is found by its text. `load` samples the placement of its pages about three
+    // times a second, and less often in a slow guest.
     let steps = [
         "write /proc/sys/kernel/numa_balancing 0".to_string(),
         format!("start load interleaf run --weights 3:1 -- {}", command(&run)),

@@ -131,7 +131,7 @@ impl Cache {
             return (0, false);
         }
         // Pages that the store does not hold are zeros. To fill a whole huge page with zeros costs
-        // no read.
+        // no read, so all of it is filled if enough frames are free.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;

@@ -344,7 +344,7 @@ impl Residency {
         self.in_flight += 1;
     }
 
-    /// Subtracts an extent that has been filled or mapped.
+    /// Subtracts an extent that is now filled or mapped from the number [`Self::in_flight`].
     pub(super) const fn end_flight(&mut self) {
         self.in_flight -= 1;
     }
