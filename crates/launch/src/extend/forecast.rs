@@ -380,19 +380,15 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
 }
 
 /// The drive of the runs: the measured stores. Without stores, a drive whose rate is the traffic of
-/// the first run divided by the time that the run took beyond its compute time, or 1 GB/s without a
-/// run.
+/// the first run that has traffic, divided by the time that the run took beyond its compute time,
+/// or 1 GB/s if no run has traffic.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);
     }
-    let rate = inputs
-        .runs
-        .first()
-        .map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
-    // The rate is 0 if the run had no traffic. The forecast divides by the rate, so it must be
-    // positive.
-    let rate = rate.max(1.0);
+    let run = inputs.runs.iter().find(|run| run.traffic.bytes() > 0.0);
+    let rate =
+        run.map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
     Ok(Drive {
         name: "of the run".into(),
         does: "bytes of the run for the time that it took longer than in DRAM".into(),
