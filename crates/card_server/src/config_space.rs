@@ -27,7 +27,8 @@ const FUNCTION_RESET: u16 = 1 << 15;
 /// (01h) (PCI Code and ID Assignment Specification).
 const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
 
-/// The device identifier: an assumption, not the identifier of a product of the vendor.
+/// The device identifier of the built-in cards. It is assumed: no product of the vendor has this
+/// identifier.
 const DEVICE: u16 = 0x4e56;
 
 /// The configuration space of a card.
@@ -124,7 +125,8 @@ impl ConfigSpace {
         // Device capabilities 2: completion timeouts cannot be programmed; they can be disabled.
         self.put(EXPRESS + 0x24, &(1_u32 << 4).to_le_bytes());
         self.allow(EXPRESS + 0x28, &(1_u16 << 4).to_le_bytes());
-        // Link capabilities 2: a bit for each link speed up to `generation`.
+        // Link capabilities 2: bit 1 for 2.5 GT/s and one more bit for each faster link speed, up
+        // to that of `generation`.
         let speeds = ((1_u32 << generation) - 1) << 1;
         self.put(EXPRESS + 0x2c, &speeds.to_le_bytes());
         self.put(EXPRESS + 0x30, &u16::from(generation).to_le_bytes());
@@ -152,8 +154,8 @@ impl ConfigSpace {
     }
 }
 
-/// Offsets of the bytes of an access. They saturate at `usize::MAX`, which is outside the
-/// configuration space.
+/// The indices, in the configuration space, of the bytes of an access. They saturate at
+/// `usize::MAX`, which is outside of the space.
 fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))
@@ -202,7 +204,8 @@ mod tests {
         for at in [0x00, 0x08, 0x2c, 0x34, 0x54, 0x58, 0x64, 0x6c] {
             assert_eq!(dword(&space, at), before[at as usize / 4], "{at:#x}");
         }
-        // The register of the expansion ROM ignores the write, so a host finds no ROM.
+        // The expansion ROM register ignores the write of ones with which a host asks for the size,
+        // so the host finds no ROM.
         space.write(0x30, &u32::MAX.to_le_bytes());
         assert_eq!(dword(&space, 0x30), 0);
     }

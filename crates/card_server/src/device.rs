@@ -72,10 +72,11 @@ pub struct Device {
     memory: GuestMemory,
     /// Decides when commands complete. Without a pacer, commands complete at once.
     pacer: Option<Pacer>,
-    /// Number of resets of the controller when the pacer was last reset.
+    /// The controller's count of resets when the pacer was last reset. If the controller counts
+    /// more, commands of the pacer belong to the time before a reset.
     resets: u64,
     config: ConfigSpace,
-    /// The configuration space after power-on.
+    /// The configuration space after power-on, which `config` returns to.
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector.
     vectors: Vec<Option<File>>,
@@ -210,7 +211,8 @@ impl Device {
         self.signal();
     }
 
-    /// Completes the commands that are due. Returns the time until the pacer's next event.
+    /// Completes the commands that are due. Returns the time until the pacer's next event, on the
+    /// clock that the card follows; `None` without an outstanding command.
     pub(crate) fn advance(&mut self) -> Option<Duration> {
         self.forget_after_reset();
         let tags = self.pacer.as_mut()?.completed();
@@ -284,7 +286,7 @@ impl Device {
 const ADMIN_QUEUE: u64 = 0x28;
 const ADMIN_DOORBELL: u64 = 0x1000;
 
-/// The end of the registers and doorbells in BAR 0.
+/// The end of the registers and doorbells in BAR 0: the MSI-X table begins here.
 const REGISTERS_END: u64 = 0x2000;
 
 /// The largest access to a region that is answered, bytes. Accesses of a guest have at most 8

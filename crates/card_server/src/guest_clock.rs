@@ -44,7 +44,7 @@ pub(crate) struct Answer {
     /// The guest's time at which the plugin must report the time again; `None` if the next report
     /// is due only after the next doorbell.
     pub(crate) next: Option<Duration>,
-    /// MSI-X vectors to raise.
+    /// MSI-X vectors that the plugin raises now.
     pub(crate) vectors: Vec<u16>,
 }
 
@@ -125,7 +125,8 @@ const KIND_LIMIT: Duration = Duration::from_secs(5);
 /// time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
-/// Answers each report of the guest's time, until the plugin disconnects.
+/// Answers each report of the guest's time on `stream` by the result of `tell`, until the plugin
+/// disconnects.
 fn answer_times(mut stream: UnixStream, tell: &impl Fn(Duration) -> Answer) -> io::Result<()> {
     loop {
         let mut now = [0; 8];

@@ -19,7 +19,7 @@ use interleaf_card::{
     settings::{Arbitration, HostMode, Settings},
 };
 
-/// The time that commands take until their completion.
+/// The time from the doorbell of a command to its completion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Latency {
     /// No time: commands complete at once.
@@ -28,10 +28,10 @@ pub enum Latency {
     Card {
         /// The card whose latency delays the commands.
         card: Box<Card>,
-        /// The factor by which a command takes longer on the clock that the card follows than in
-        /// the engine.
+        /// The factor between the engine's time and the clock that the card follows: a command that
+        /// takes 1 us in the engine takes `slow_down` us on that clock.
         slow_down: u32,
-        /// The clock that the card follows.
+        /// The clock on which the latency passes: that of this machine, or that of the guest.
         clock: Clock,
     },
 }
@@ -133,8 +133,8 @@ impl Pacer {
         self.outstanding.clear();
     }
 
-    /// The engine's time at the present time of the clock, fs, and never before the engine's last
-    /// event.
+    /// The engine's time, fs, at the present time of the clock that the card follows. It is not
+    /// before the engine's last event, because a time that was rounded up would lead back.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
@@ -175,20 +175,22 @@ impl Pacer {
         if self.outstanding.is_empty() {
             return None;
         }
-        // Run only a copy of the engine ahead, because a further command may change the next
-        // completion.
+        // Only a copy of the engine runs ahead: a command that is submitted until then may change
+        // the next completion, so the engine itself must not pass that time.
         let mut ahead = self.engine.clone();
         ahead.next_completion(u64::MAX, &mut ())?;
         Some(start + self.of_clock(ahead.now()))
     }
 
-    /// The time on the clock for a time of the engine, rounded up to nanoseconds.
+    /// Converts a time of the engine, fs, into a time on the clock that the card follows: times the
+    /// slow-down, rounded up to nanoseconds.
     fn of_clock(&self, engine: u64) -> Duration {
         let nanos = (u128::from(engine) * u128::from(self.slow_down)).div_ceil(NANOSECOND);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The time on the clock until the engine's next event; `None` if no command is outstanding.
+    /// The time until the engine's next event, on the clock that the card follows; `None` if no
+    /// command is outstanding.
     pub(crate) fn wait(&self) -> Option<Duration> {
         if self.outstanding.is_empty() {
             return None;

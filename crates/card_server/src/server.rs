@@ -57,7 +57,7 @@ pub struct ServeOptions {
     pub link_generation: u8,
     /// Lanes of the PCIe link, 1 to 16.
     pub link_lanes: u8,
-    /// The time that commands take.
+    /// The time from the doorbell of a command to its completion.
     pub latency: Latency,
     /// Receives the events of the server.
     pub listener: Listener,
@@ -237,8 +237,8 @@ fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report:
     while !ends.load(Ordering::SeqCst) {
         shared.lock().power_on();
         let mut backend = Connection { shared: shared.clone(), connected: false };
-        // Catch panics, because the crate `vfio_user` panics on some malformed messages. A panic
-        // then ends the connection and not the server.
+        // The crate `vfio_user` panics on some malformed messages. Such a panic ends only the
+        // connection, not the server.
         let served = catch_unwind(AssertUnwindSafe(|| server.run(&mut backend)));
         shared.lock().disconnect();
         if ends.load(Ordering::SeqCst) {

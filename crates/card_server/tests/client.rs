@@ -85,7 +85,7 @@ struct Driver {
     memory: File,
     /// The eventfds of vectors 0 and 1.
     vectors: [File; 2],
-    /// Commands so far, of the admin queue and of queue 1.
+    /// Number of commands so far: of the admin queue, and of I/O queue 1.
     commands: [u32; 2],
 }
 

@@ -66,7 +66,7 @@ const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 /// decays over some 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Marks an entry of the log without a page, and a slot of the index without an entry.
+/// Stands for "none" in `LogBlock::next`, in the index, and in an entry of the log without a page.
 const NONE: u32 = u32::MAX;
 
 /// Marks an entry of the log that was not written yet.
@@ -78,13 +78,14 @@ const CONFIRMED: u32 = 1 << 31;
 /// The position of an entry in the log.
 type LogPosition = u32;
 
-/// The faults of all threads of a process, and the replays that predict the next faults.
+/// The log of the faults of a process, in blocks of one thread each, and the replays that predict
+/// the next faults.
 #[derive(Clone, Debug)]
 pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// The number of faults so far, which is the time of the history.
+    /// The number of faults of all threads so far. It is the clock for `last_fault` and `last_hit`.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
@@ -95,9 +96,9 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// Time of the last fault of the thread, in faults of all threads (`History::now`).
+    /// The value of `History::now` at the last fault of the thread.
     last_fault: u64,
-    /// Position of the last entry of the thread.
+    /// Position of the last entry that was recorded for the thread; `None` without a valid entry.
     last_entry: Option<LogPosition>,
     replays: Vec<Replay>,
 }
@@ -106,15 +107,15 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// Time of the last correct prediction, in faults of all threads (`History::now`).
+    /// The value of `History::now` at the last correct prediction.
     last_hit: u64,
-    /// Correct predictions, minus wrong predictions.
+    /// Correct predictions, minus wrong predictions; at least 0.
     confidence: u32,
-    /// Prefetch depth, pages.
+    /// Prefetch depth: the number of expected entries up to which pages are prefetched.
     depth: u64,
-    /// The next entries of the log.
+    /// The pages of the entries up to `read`, from the entry that is expected next on.
     expected: VecDeque<ExpectedPage>,
-    /// Number of expected pages that were prefetched.
+    /// Number of pages in `expected` that were prefetched.
     prefetched: usize,
     /// Position of the last entry that was read from the log; `None` after the block of this entry
     /// was overwritten.
@@ -142,13 +143,14 @@ impl History {
         }
     }
 
-    /// Sets the number of pages of all regions. This number limits the length of the log.
+    /// Sets the number of pages of all regions of the process. This number limits the length of the
+    /// log.
     pub fn set_footprint(&mut self, pages: u64) {
         let [entries, per_pages] = ENTRIES_PER_PAGES;
         self.log.set_entries_max((pages / per_pages).saturating_mul(entries));
     }
 
-    /// Memory of the history, bytes.
+    /// Memory that the log and its index take, bytes.
     pub const fn bytes(&self) -> usize {
         self.log.bytes()
     }
@@ -185,7 +187,8 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if a replay still expects a touch of one of these pages that it has prefetched.
+    /// True if the replay with the number `id` has prefetched one of these pages, and still expects
+    /// its touch.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -317,7 +320,8 @@ impl ThreadHistory {
 }
 
 impl Replay {
-    /// Reads the log until `count` entries are expected, or [`LOOKAHEAD`] if that is more.
+    /// Reads entries of the log behind `read`, until `count` entries are expected, or [`LOOKAHEAD`]
+    /// if that is more.
     fn read_ahead(&mut self, log: &Log, count: usize) {
         while self.expected.len() < count.max(LOOKAHEAD)
             && let Some(position) = self.read.and_then(|read| log.next(read))
@@ -331,10 +335,12 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now, so that the prefetched pages reach `depth` faults ahead.
+    /// The pages to prefetch now. With them, all confirmed pages among the next `depth` expected
+    /// entries are prefetched; the unconfirmed pages only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces, as streams do: wait until half of the depth is used.
+        // Prefetch in large pieces, as streams do: wait until at most half of `depth` is prefetched
+        // and not touched yet.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -352,7 +358,8 @@ impl Replay {
     }
 }
 
-/// The log: linked blocks of entries for each thread. The oldest block is overwritten.
+/// The log: for each thread a linked list of blocks of entries. When the log has its full length, a
+/// new block overwrites the oldest block.
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
@@ -360,15 +367,15 @@ struct Log {
     /// entry at that position shows whether the slot belongs to the page.
     index: Vec<LogPosition>,
     blocks_max: usize,
-    /// The oldest block, once all blocks exist.
+    /// Index of the block that is overwritten next, once the log has `blocks_max` blocks.
     oldest: usize,
 }
 
 #[derive(Clone, Debug)]
 struct LogBlock {
-    /// Page numbers, with the bit [`CONFIRMED`].
+    /// Page numbers. The bit [`CONFIRMED`] is set in entries that have predicted a fault.
     entries: Box<[u32; BLOCK_ENTRIES as usize]>,
-    /// The next block of the thread.
+    /// Index of the next block of the same thread, or [`NONE`].
     next: u32,
 }
 
@@ -378,7 +385,7 @@ impl Log {
     }
 
     fn set_entries_max(&mut self, entries: u64) {
-        // Positions are limited to 31 bits.
+        // Positions stay below 2^31, so none of them equals `NONE`.
         let blocks_max = u64::from(CONFIRMED / BLOCK_ENTRIES) - 1;
         self.blocks_max = (entries / u64::from(BLOCK_ENTRIES)).min(blocks_max) as usize;
     }
@@ -398,7 +405,8 @@ impl Log {
         block.entries[(position % BLOCK_ENTRIES) as usize] = entry;
     }
 
-    /// The next position of the same thread, if an entry was written there.
+    /// The position after `position` in the log of the same thread; `None` if no entry was written
+    /// there.
     fn next(&self, position: LogPosition) -> Option<LogPosition> {
         let mut next = position + 1;
         if next.is_multiple_of(BLOCK_ENTRIES) {
@@ -408,7 +416,7 @@ impl Log {
         (self.get(next) != EMPTY).then_some(next)
     }
 
-    /// The last entry of a page.
+    /// The position of the last entry of a page; `None` if the index does not have it.
     fn find(&self, page: u32) -> Option<LogPosition> {
         let position = *self.index.get(self.slot(page))?;
         let is_of_page = position != NONE && {
@@ -450,7 +458,8 @@ impl Log {
         Some((position, overwritten))
     }
 
-    /// An empty block, and true if its former entries were overwritten.
+    /// Returns the index of an empty block, and true if it is the oldest block, whose entries were
+    /// erased. `None` if the log may hold no block at all.
     fn empty_block(&mut self) -> Option<(u32, bool)> {
         let blocks = self.blocks.len();
         if blocks < self.blocks_max {
@@ -470,8 +479,9 @@ impl Log {
         Some((oldest as u32, true))
     }
 
-    /// Doubles the index. If a page has two entries, the index keeps the entry in the later block,
-    /// which is usually newer.
+    /// Replaces the index by one of twice the size, and fills it from the log in the order of the
+    /// log's memory. If a page has several entries, the index keeps the one at the highest
+    /// position. It is usually the newest, because blocks are added as they are needed.
     fn grow_index(&mut self) {
         self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
         for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {

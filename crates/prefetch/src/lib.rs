@@ -68,7 +68,7 @@ pub struct FaultContext {
 }
 
 impl FaultContext {
-    /// A fault on a page of an unlimited region, without fault-around.
+    /// A fault on a page of a region without limits, without fault-around.
     #[cfg(test)]
     fn single(thread: u32, page: Page) -> Self {
         Self {
@@ -111,7 +111,7 @@ pub struct Prefetch {
     pub map_early: Vec<Range<Page>>,
 }
 
-/// Numbers of prefetched pages, and of their outcomes.
+/// Counts of the prefetched pages, and of those that were touched or wasted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Prefetched pages.
@@ -122,13 +122,13 @@ pub struct Tally {
     pub wasted: u64,
 }
 
-/// This bit marks the numbers of streams that the history predicts.
+/// This bit marks the numbers of streams that stand for a replay of the history ([`history`]).
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// This bit marks the numbers of streams that matrix blocks predict.
+/// This bit marks the numbers of streams that stand for a block of a matrix ([`matrix`]).
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// Both bits. The numbers of page streams ([`stream`]) have neither of them.
+/// Both bits: numbers of the streams in [`stream`] have neither of them.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
 /// Stream number of the pages that the program announces by advice.
@@ -184,7 +184,8 @@ impl Prefetcher {
         Some(Prefetch { stream: prefetch.stream | HISTORY_BIT, ..prefetch })
     }
 
-    /// True if a stream still expects touches of some of these pages.
+    /// True if the stream with the number `stream` has requested one of these pages, and still
+    /// expects its touch.
     pub fn expects(&self, stream: u32, pages: &Range<Page>) -> bool {
         if stream == ADVISED_STREAM {
             true

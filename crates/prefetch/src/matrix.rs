@@ -40,8 +40,9 @@ const UNEXPLAINED_MAX: usize = 16;
 /// of these tables is full, all of its entries are forgotten.
 const KNOWN_MAX: usize = 256;
 
-/// Possible pitches, bytes. Accesses to shorter rows touch all pages; longer distances are assumed
-/// to be between matrices.
+/// Possible pitches, bytes. Accesses to rows of less than two pages touch every page, so
+/// [`Streams`](crate::stream::Streams) predict them; distances above this range are assumed to be
+/// between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
 /// Three faults within this many rows begin a block.
@@ -70,7 +71,7 @@ const EXPIRES_AFTER: u64 = 512;
 pub struct Matrices {
     limits: Limits,
     blocks: Vec<MatrixBlock>,
-    /// The number of faults so far, which is the time of the blocks.
+    /// The number of faults of all threads so far. It is the clock for `MatrixBlock::last_fault`.
     now: u64,
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
@@ -83,18 +84,20 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the block, in faults of all threads (`Matrices::now`).
+    /// The value of `Matrices::now` at the last fault of the block.
     last_fault: u64,
     region: Range<Page>,
-    /// First byte of row 0.
+    /// Address of the first byte of the block: its first column in row 0.
     base: i64,
-    /// Bytes from each row to the next.
+    /// Bytes from the start of a row of the matrix to the start of the next row.
     pitch: i64,
-    /// Length of the touched part of each row, bytes, as far as known.
+    /// Length of the touched part of each row, from the first to the last touched column so far,
+    /// bytes.
     width: i64,
     /// The rows that were touched so far.
     rows: Range<i64>,
-    /// The highest row that was touched since the block began or was resumed.
+    /// The highest row that was touched since the block began or was resumed. Prefetches run ahead
+    /// of this row.
     row: i64,
     /// The row after the last row that was prefetched or touched.
     prefetched_to: i64,
@@ -119,7 +122,7 @@ struct RecentColumns {
     rows_behind: i64,
 }
 
-/// The row and column of a byte in a block.
+/// The position of a byte in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowColumn {
     row: i64,
@@ -237,7 +240,8 @@ impl Matrices {
         Prefetch { stream: block.id, pages, map_early: vec![] }
     }
 
-    /// True if a block still expects touches of some of these pages.
+    /// True if the block with the number `id` has requested one of these pages, and still expects
+    /// its touch.
     pub fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let block = self.blocks.iter().find(|block| block.id == id);
         block.is_some_and(|block| {
@@ -291,10 +295,11 @@ impl MatrixBlock {
         (columns.len() == 2 && block.width <= PAGE_LENGTH).then_some(block)
     }
 
-    /// The row and column of a byte.
+    /// The row and column of a byte, which need not be in the block.
     const fn locate(&self, byte: i64) -> RowColumn {
         let from = byte - self.base;
-        // A byte less than a page before the first column belongs to the same row.
+        // A byte up to a page before the first column belongs to the same row, not to the row
+        // before: the fault may widen the block to the left.
         let column = (from + PAGE_LENGTH).rem_euclid(self.pitch) - PAGE_LENGTH;
         RowColumn { row: (from - column) / self.pitch, column }
     }
@@ -323,7 +328,7 @@ impl MatrixBlock {
         self.width = (self.width + before).max(column + before + 1);
     }
 
-    /// Pages of a row.
+    /// The pages of the block in a row.
     fn pages(&self, row: i64) -> Range<Page> {
         let start = self.base + row * self.pitch;
         let page = |at: i64| at.div_euclid(PAGE_LENGTH).max(0) as Page;
@@ -401,7 +406,8 @@ impl MatrixBlock {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Prefetch in large pieces: wait until half of the depth is used.
+        // Prefetch in large pieces: wait until at most half of the rows of the depth are prefetched
+        // and not touched yet.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }
@@ -472,7 +478,7 @@ mod tests {
             }
         }
 
-        /// Pages that were prefetched and not touched.
+        /// Pages that were prefetched, and that `touched`, a run without prefetch, did not touch.
         fn wasted(&self, touched: &MatrixWorld) -> usize {
             self.prefetched.difference(&touched.mapped).count()
         }

@@ -46,7 +46,7 @@ const GAP_MAX: u64 = 16;
 pub struct Streams {
     limits: Limits,
     table: Vec<Stream>,
-    /// The number of faults so far, which is the time of the streams.
+    /// The number of faults of all threads so far. It is the clock for `Stream::last_fault`.
     now: u64,
     last_id: u32,
     /// Confidence of the stream of the last fault, if it suffices for a prefetch.
@@ -81,11 +81,11 @@ struct TileStride {
     seen: u32,
 }
 
-/// The point up to which a stream has requested pages.
+/// The position in its run up to which a stream has requested pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
-    /// Pages of the run that were requested.
+    /// Number of pages of the run that were requested.
     offset: u64,
 }
 
@@ -93,13 +93,14 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// Time of the last fault of the stream, in faults of all threads (`Streams::now`).
+    /// The value of `Streams::now` at the last fault of the stream.
     last_fault: u64,
-    /// The current run.
+    /// The pages of the current run that were touched so far.
     run: Range<Page>,
     /// The direction of the run; `None` after a single fault.
     direction: Option<Direction>,
-    /// The part of the run since its last gap.
+    /// The pages of the run since its last gap. A gap has pages that the program skipped although
+    /// they were not mapped.
     segment: Range<Page>,
     /// The stride from the previous segment to this segment, and how often this stride has
     /// repeated.
@@ -151,7 +152,8 @@ impl Streams {
         self.confidence.is_some_and(|it| it >= confidence)
     }
 
-    /// True if a stream still expects touches of some of these pages.
+    /// True if the stream with the number `id` has requested one of these pages, and still expects
+    /// its touch.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let stream = self.table.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| {
@@ -316,7 +318,8 @@ impl Stream {
         start.wrapping_sub(self.run_start()) as i64
     }
 
-    /// The shorter of two distances: from the start of the run, and from the start of its tile.
+    /// The distance from `at` to the start of the run or to the start of its tile, whichever is
+    /// shorter, pages.
     fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
@@ -415,8 +418,9 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// Splits a run with equal gaps into several runs with a stride. Otherwise the gaps would be
-    /// prefetched in vain, and this waste would be noticed late.
+    /// Splits a run with equal gaps into several runs with a stride. Without the split the pages of
+    /// the gaps would be prefetched too, and the stream would learn only later, when they are
+    /// dropped untouched, that they were wasted.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -477,17 +481,19 @@ impl Stream {
             Some(tiles) if tiles.distance == distance => {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
-            // A row of tiles has ended. The tiles of the next row have the same stride.
+            // A row of tiles has ended, so the distance between its tiles does not lead to this
+            // tile. The tiles of the next row have the same stride.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });
     }
 
-    /// The pages to prefetch now.
+    /// The pages to prefetch now; empty while enough requested pages are untouched.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Prefetch in large pieces: wait until half of the depth is used.
+        // Prefetch in large pieces: wait until at most half of the depth is requested and
+        // untouched.
         if untouched * 2 > self.depth {
             return vec![];
         }
@@ -520,7 +526,7 @@ impl Stream {
 }
 
 impl TileRun {
-    /// The next run; `None` if the page number would overflow.
+    /// The first cursor of the next run; `None` if the page number would overflow.
     fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
             let start = self.tile_start.checked_add_signed(tiles.distance)?;

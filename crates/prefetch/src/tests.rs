@@ -161,7 +161,8 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // In the second round (1), more is wasted, because no page is known to repeat yet.
+        // More prefetches are wasted in the second round (1), because no page has repeated before
+        // it.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             check_outcome(&format!("round {round}"), outcome, 0.85, wasted);

@@ -9,7 +9,7 @@
 /// correct prediction.
 const PAGES_PER_STEP: u64 = 8;
 
-/// This number of prefetch hits compensates for one wasted page.
+/// This number of prefetch hits (touches of prefetched pages) compensates for one wasted page.
 const HITS_PER_WASTED: u64 = 16;
 
 /// The largest rise of the confidence threshold, in correct predictions.
@@ -18,7 +18,7 @@ pub(super) const CONFIDENCE_MAX: u32 = 64;
 /// Wasted pages, minus the pages that prefetch hits have compensated.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
-    /// Wasted pages times [`HITS_PER_WASTED`], minus prefetch hits; at least 0.
+    /// Wasted pages times [`HITS_PER_WASTED`], minus prefetch hits; not below 0.
     wasted: u64,
 }
 

@@ -1,6 +1,7 @@
-//! Ranges of pages that a stream has requested and that were not touched yet. A stream of single
-//! pages can have thousands of ranges, and they are searched at each fault and for each free frame.
-//! Therefore an index finds the ranges that contain a page.
+//! Ranges of pages that a stream has requested and that were not touched yet. A stream that
+//! requests pages one by one can have thousands of ranges. The ranges are searched at each fault,
+//! and before each prefetch of a block into a free frame. Therefore an index finds the ranges that
+//! contain a page.
 
 use super::tile_run::TileRun;
 use crate::page::Page;
@@ -20,9 +21,10 @@ pub(super) struct UntouchedRange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
-    /// Number of equal ranges, keyed by their start and end.
+    /// The index: for each range, its start and end, and how often the range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
-    /// Upper bound of the length of a range, pages.
+    /// No range in `counts` has more pages than this. The search for the ranges that contain a page
+    /// therefore begins at most this number of pages before the page.
     longest: u64,
     pages: u64,
 }
@@ -36,7 +38,7 @@ impl UntouchedRanges {
         self.order.is_empty()
     }
 
-    /// Number of pages in all ranges.
+    /// Number of pages in all ranges. A page in several ranges counts several times.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }

@@ -1,4 +1,4 @@
-//! The file or device behind a path, and the check whether it may be used.
+//! The file or device behind a path of a store, and the checks whether it may be used.
 
 use super::{BLOCK, StoreRefused, extents::merge_extents, file_lock::lock, release::Releaser};
 use rustix::{
@@ -41,7 +41,7 @@ pub(super) struct BackingFile {
     pub(super) file: File,
     /// Offset of the first page in the file or device, bytes.
     pub(super) base: u64,
-    /// Capacity for pages, bytes.
+    /// Capacity for pages, bytes, without the part before `base`.
     pub(super) bytes: u64,
     pub(super) kind: BackingKind,
     /// True if a releaser process holds a descriptor of the file and frees its blocks.
@@ -227,7 +227,8 @@ impl BackingFile {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// True if no other process has the file open.
+    /// True if no other open file description of the file, such as that of a child, holds the lock
+    /// of a store.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()
@@ -242,22 +243,23 @@ impl BackingFile {
         Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
     }
 
-    /// Passes the file to a releaser, which frees its blocks once no pager has the file open.
+    /// Passes a descriptor of the file to a releaser process, which frees the blocks of the file
+    /// once no pager has it open.
     pub(super) fn hand_over(&mut self, releaser: &Releaser) {
         if self.kind == BackingKind::File {
             self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
         }
     }
 
-    /// Gives the space of a byte range, whose content is not needed any more, back to the file
-    /// system.
+    /// Gives the space of a byte range back to the file system; the content of the range is lost.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
         if self.kind == BackingKind::File {
             merge_extents(&self.file, offset..offset + bytes);
         }
         if self.kind != BackingKind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // If the file system has no holes, the space stays allocated until the file is closed.
+            // On a file system without holes the call fails: the space then stays allocated until
+            // the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
         }
     }

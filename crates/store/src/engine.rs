@@ -61,7 +61,7 @@ const COMPLETIONS: u32 = 4096;
 /// An engine that uses `io_uring(7)`.
 pub struct Ring {
     ring: IoUring,
-    /// Entries that did not fit into the submission queue.
+    /// Entries that did not fit into the submission queue; the next `submit` queues them.
     waiting: VecDeque<squeue::Entry>,
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
     /// only when it takes the job's entry, so they are kept until then.
@@ -103,7 +103,8 @@ impl Ring {
         Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
     }
 
-    /// Completes finished requests that wait for a system call of this thread.
+    /// Completes finished requests: with `IORING_SETUP_COOP_TASKRUN` they wait for a system call of
+    /// this thread.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
             // If the call fails, the requests wait for the next call of this function.
@@ -147,7 +148,8 @@ impl Engine for Ring {
 
     fn submit(&mut self) -> io::Result<()> {
         let queue = self.ring.submission();
-        // Avoid the system call if nothing is queued.
+        // Avoid the system call if no entry is queued, and no completion waits in the kernel for
+        // room in the completion queue.
         if queue.is_empty() && !queue.cq_overflow() && self.waiting.is_empty() {
             return Ok(());
         }
@@ -166,7 +168,8 @@ impl Engine for Ring {
             let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
             let mut next = Some(entry);
             while let Some(entry) = next {
-                // SAFETY: the same conditions hold as in `add`.
+                // SAFETY: the entry was made in `add`, whose conditions still hold: until the
+                // transfer is done, the memory is mapped, and `pieces` and `times` keep the values.
                 if unsafe { self.ring.submission().push(&entry) }.is_err() {
                     self.waiting.push_front(entry);
                     break;
@@ -202,7 +205,8 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all outstanding jobs, because their memory may be reused after the drop.
+    /// Waits for all outstanding jobs, because their memory may be reused after the drop. Gives up
+    /// if the kernel refuses to wait.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {

@@ -3,9 +3,9 @@
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
-/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). On other file systems extents are not merged:
-/// there `FALLOC_FL_ZERO_RANGE` would free and allocate blocks, and discards run in the background
-/// anyway.
+/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged on these file systems
+/// only. On others, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones, and the merge
+/// would gain nothing, because their discards run in the background.
 const EXT4: u64 = 0xef53;
 
 /// The number of bytes of a range in which extents are merged at once. If the merge of a file is
@@ -28,7 +28,8 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
         }
         offset = (start / STEP * STEP + STEP).min(range.end);
         let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-        // The call fails for files without extents (ext2, ext3), which have nothing to merge.
+        // The call fails for files without extents (on ext2 and ext3). They have no extents to
+        // merge.
         if fallocate(file, flags, start, offset - start).is_err() {
             return;
         }

@@ -31,13 +31,13 @@ pub struct FaultPlan {
     pub torn: u64,
     /// Transfers that finish `delay_ms` later.
     pub delayed: u64,
-    /// The delay, ms.
+    /// The delay of the transfers that `delayed` selects, ms.
     pub delay_ms: u64,
     /// True if results that are collected together are reported in random order.
     pub reordered: bool,
     /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 means none.
     pub lost_mib: u64,
-    /// Capacity of a file, bytes; 0 means no limit.
+    /// Capacity of each file, bytes: a write beyond it fails. 0 means no limit.
     pub room: u64,
 }
 
@@ -104,7 +104,7 @@ impl FaultyEngine {
         one_in > 0 && self.random().is_multiple_of(one_in)
     }
 
-    /// The error that the plan assigns to the file range of a job.
+    /// The error that the plan assigns to the file range of a job; `None` if it assigns none.
     fn refused(&self, job: &Job) -> Option<Errno> {
         let end = job.offset + bytes(job) as u64;
         if job.is_write && self.plan.room > 0 && end > self.plan.room {
@@ -192,7 +192,8 @@ impl Engine for FaultyEngine {
                 }
             }
         }
-        // Submit the timers of delayed results. If this fails, the next `submit` tries again.
+        // Submit the timers of delayed results. A failure may be ignored, because the next `submit`
+        // tries again.
         let _ = self.drive.submit();
     }
 

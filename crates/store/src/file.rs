@@ -68,7 +68,8 @@ pub struct FileStore {
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// The error of `io_uring`, if threads are used instead.
+    /// The error with which `io_uring` could not be set up, if threads are used for that reason;
+    /// else `None`.
     no_ring: Option<io::Error>,
     pending: HashMap<u64, PendingTransfer>,
     parts: Vec<Option<TransferPart>>,
@@ -84,7 +85,8 @@ struct PendingTransfer {
     offset: u64,
     bytes: usize,
     parts_left: u32,
-    /// The name of the store and the error of a part that failed.
+    /// For a transfer with a failed part, the name of the file or device of the part, and the
+    /// error.
     lost: Option<(Arc<str>, Errno)>,
 }
 
@@ -186,7 +188,8 @@ impl FileStore {
         })
     }
 
-    /// The error of `io_uring`, if threads carry out transfers instead (threads are slower).
+    /// The error with which `io_uring` could not be set up, if threads carry out transfers for that
+    /// reason. Threads are slower.
     pub const fn no_ring(&self) -> Option<&io::Error> {
         self.no_ring.as_ref()
     }
@@ -229,7 +232,8 @@ impl FileStore {
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
-            // SAFETY: the part belongs to a transfer that was started and is not done.
+            // SAFETY: the part belongs to a transfer that was started and is not done. By the
+            // contract of `begin`, its memory is mapped and unused until it is done.
             unsafe { self.engine.push(at, job) };
         }
     }
@@ -305,7 +309,7 @@ impl FileStore {
         Some((token, lost.map_or(Ok(()), Err)))
     }
 
-    /// The byte range of an allocation unit, the same in each file.
+    /// The byte range of an allocation unit in a file: the same range in each file of the layer.
     fn unit_bytes(&self, unit: AllocationUnit) -> Range<u64> {
         let bytes = UNIT_PAGES * BLOCK;
         unit.index * bytes..(unit.index + 1) * bytes
@@ -396,7 +400,7 @@ impl Store for FileStore {
         let bytes = transfer.bytes();
         let end = offset + bytes as u64;
         debug_assert!(offset.is_multiple_of(BLOCK) && end.is_multiple_of(BLOCK));
-        // Let a write beyond the capacity of the store fail as on a full drive (`ENOSPC`).
+        // A write beyond the capacity of the store fails with `ENOSPC`, as on a full drive.
         let is_beyond = is_write && end > self.capacity();
         self.until_check -= 1;
         if self.until_check == 0 {
@@ -410,7 +414,8 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // Ignore a failed allocation: if no space is left, the transfer itself fails later.
+                // A failed allocation is ignored: if no space is left, the write that follows
+                // fails.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });

@@ -143,7 +143,7 @@ mod tests {
             store.released_by(Some(Releaser::in_folder(folder.path())))
         };
         drop(open());
-        // The socket of a releaser that was killed: no process listens at it.
+        // A socket without a process that listens at it, as a killed releaser leaves it.
         drop(listener(&folder.path().join("release.0")).unwrap());
         let deleted = |path: PathBuf| path.to_string_lossy().contains("(deleted)");
         let held = || {

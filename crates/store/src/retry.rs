@@ -31,7 +31,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Number and timing of the tries of a transfer that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Total number of tries of a transfer.
+    /// Number of tries without progress after which a transfer has failed.
     pub tries: u32,
     /// The wait before the second try; each later wait is ten times as long, 1 s at most.
     pub first: Duration,
@@ -50,7 +50,7 @@ impl Default for RetryPolicy {
 pub enum NextStep {
     /// The job is done.
     Done,
-    /// Submit the rest of the job now.
+    /// Submit the rest of the job now: a part was transferred, or the try was interrupted.
     Go,
     /// Submit the rest of the job after a wait.
     Later(Duration),
@@ -58,16 +58,17 @@ pub enum NextStep {
     Lost(Errno),
 }
 
-/// A job with the number of its failed tries, and the number of its waits for a busy drive.
+/// A job, the number of its failed tries, and the number of its waits for a busy drive (a busy
+/// drive does not count as a failed try).
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
-    /// The part of the job that is not done yet.
+    /// The part of the job that is not transferred yet.
     pub job: Job,
     fails: u32,
     waits: u32,
 }
 
-/// Maximum number of retries of a busy drive, 1 ms apart.
+/// Maximum number of retries while a drive is busy, 1 ms apart: together 30 s.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {
@@ -81,7 +82,9 @@ impl RetriedJob {
         let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
         let why = match result {
             Ok(done) if done >= left => return NextStep::Done,
-            // A transfer of less than a block counts as a failure.
+            // A transfer of at least one block is progress: the rest is submitted. A transfer of
+            // less than a block counts as a failure, because a direct transfer cannot continue
+            // there.
             Ok(done) if done >= BLOCK => {
                 self.fails = 0;
                 self.advance(done / BLOCK * BLOCK);

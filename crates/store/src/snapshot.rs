@@ -44,19 +44,18 @@ struct LayerUse {
 /// Neighbouring pages in one layer, or in none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerRun {
-    /// The layer.
+    /// The layer that holds all of the pages; `None` if no layer holds them.
     pub layer: Option<Layer>,
-    /// The pages.
     pub pages: Range<Page>,
 }
 
-/// Neighbouring pages of a layer, whose space is allocated when their first page is written, and
-/// freed when their last page is erased.
+/// Neighbouring pages of one layer that share their allocation: space for all of them is allocated
+/// when the first of them is written, and freed when the last of them is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
-    /// The layer.
     pub layer: Layer,
-    /// The index of the unit.
+    /// The index of the unit within the layer: its first page divided by the number of pages of a
+    /// unit.
     pub index: u64,
 }
 
@@ -163,7 +162,8 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to. There is always a layer that is not frozen.
+    /// The layer that new pages are written to. It exists always, because `fork` adds a layer when
+    /// it freezes this one.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)

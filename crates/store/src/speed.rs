@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a sequential transfer; larger transfers are no faster.
+/// Bytes of a sequential transfer. 1 MiB is enough: larger transfers are no faster.
 const LARGE: usize = 1 << 20;
 
 /// Number of outstanding large transfers.
@@ -76,7 +76,8 @@ pub fn measure(
 ) -> Result<StoreSpeed, SpeedError> {
     let most = depths.iter().map(|depth| depth * SMALL).max().unwrap_or(0);
     let pages = most.max(LARGE * LARGE_DEPTH) / PAGE_BYTES;
-    // Write random data: a drive may not store zeros or repeated content.
+    // Write random data: a drive may skip or compress zeros and repeated content, and would then
+    // seem too fast.
     let mut state = SEED;
     let mut page = || AlignedPage(std::array::from_fn(|_| random(&mut state)));
     let memory: Vec<AlignedPage> = (0..pages).map(|_| page()).collect();
@@ -85,7 +86,8 @@ pub fn measure(
     let sequence = |at: u64| (at % parts) * LARGE as u64;
     let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
     let write_gbps = gbps(written * LARGE as u64, time);
-    // Read only the written range: reads of other ranges would not reach the drive.
+    // Read only the written range: the rest of a file is a hole, whose reads do not reach the
+    // drive.
     let there = written.min(parts).max(1);
     let sequence = |at: u64| (at % there) * LARGE as u64;
     let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;
@@ -111,7 +113,7 @@ const _: () = assert!(align_of::<AlignedPage>() == PAGE_BYTES);
 struct Bench<'a> {
     store: &'a mut dyn Store,
     memory: Vec<AlignedPage>,
-    /// Number of transfers so far, which is used as the token of the next transfer.
+    /// Number of transfers started so far, which is the token of the next transfer.
     moved: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{iter, ops::Range};
 
-/// The geometry of the stripes.
+/// The geometry of the stripes: stripe after stripe goes to the next file in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     /// Number of files.
@@ -18,8 +18,8 @@ pub struct StripePart {
     pub file: usize,
     /// Offset of the part in the file, bytes.
     pub offset: u64,
-    /// The pieces of the range in this file, as byte offsets in the whole store, in order. In the
-    /// file, these pieces follow each other without gaps.
+    /// The pieces of the range that are in this file, as byte offsets in the whole store, in order.
+    /// In the file they follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 
