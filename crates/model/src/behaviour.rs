@@ -26,7 +26,7 @@ use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
 pub struct Behaviour {
     /// Lines that a thread keeps outstanding: its memory-level parallelism.
     pub lines_per_thread: f64,
-    /// Compute time of a thread for each line, ns, if the thread runs alone.
+    /// Compute time of a thread for each line, ns, if only one thread runs.
     pub line_compute_ns: f64,
     /// Contention: the compute time that each further thread adds to the compute time of all
     /// threads, as a fraction of the compute time of a single thread. Causes are locks, shared
@@ -35,9 +35,10 @@ pub struct Behaviour {
     /// The overlap of compute time and memory latency: the hidden fraction of the shorter one, 0 to
     /// 1.
     pub overlap: f64,
-    /// The fraction of a DRAM tier's bandwidth that the access pattern can reach (0 to 1), compared
-    /// with a measurement kernel: bank conflicts and row misses cost the rest. Other kinds of tier
-    /// are bound by link or controller, and their bandwidth is not reduced.
+    /// The fraction of a DRAM tier's bandwidth that the access pattern can reach (0 to 1). The
+    /// reference is the benchmark loop that measured the curve; bank conflicts and row misses cost
+    /// the rest. Other kinds of tier are bound by link or controller, so the pattern does not
+    /// reduce their bandwidth.
     pub pattern_factor: f64,
     /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
     /// thread instead of the number of threads. See [`TrafficPerWork`].

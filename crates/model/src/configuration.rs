@@ -76,7 +76,7 @@ pub struct Configuration {
     pub drive: Option<CacheDrive>,
     /// The parts of the server.
     pub parts: Vec<PartCount>,
-    /// The file and line of the parts, for error messages.
+    /// The file and the line that list the parts, for error messages.
     pub parts_place: String,
 }
 
@@ -89,7 +89,8 @@ pub enum ConfigurationError {
     Tier {
         /// The name of the platform that lacks the tier, or that already has it.
         platform: String,
-        /// The words before "tier" in the message: "no", or "already a".
+        /// The words before "tier" in the error message: "no" if the tier is missing, "already a"
+        /// if it exists twice.
         problem: &'static str,
         /// The name of the tier.
         tier: String,

@@ -46,8 +46,8 @@ pub struct Settings {
     pub sample: Duration,
     /// The span after which a policy decides. Default: 6 s (DMI slides).
     pub period: Duration,
-    /// The percentile of the samples' bandwidths that represents a period, 0 to 1. Default: 0.9
-    /// (DMI slides).
+    /// The quantile, 0 to 1, of the samples' bandwidths that represents a period. Default: 0.9 (DMI
+    /// slides).
     pub percentile: f64,
     /// Minimum number of quiet samples (samples without migration) for a decision. Fewer samples
     /// are enough if together they span the same time, because a sample takes longer on a busy

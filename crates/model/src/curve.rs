@@ -1,4 +1,4 @@
-//! Curves: loaded latency against bandwidth.
+//! Curves: loaded latency against bandwidth, for a tier and a traffic mix.
 //!
 //! The points of a curve are in the order of the offered load, not of the reached bandwidth: past
 //! saturation a controller may have *less* bandwidth while the latency still rises, and the curve
@@ -26,7 +26,7 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// The highest bandwidth of a point, GB/s. No memory exceeds it; a typing error may.
+/// The highest bandwidth of a point, GB/s. A higher figure is a typing error: no memory reaches it.
 pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 
 /// The highest latency of a point, ns (1 s).
@@ -242,8 +242,8 @@ impl Curve {
 }
 
 /// True if the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
-/// and latency. The bytes in flight are a parabola along this line, and their slope is linear, so a
-/// check of the slope at both ends suffices.
+/// and latency. The bytes in flight are the product of both, a parabola along this line. The slope
+/// of a parabola is linear, so it is above 0 all the way if it is at both ends.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
@@ -392,7 +392,7 @@ impl Response {
         self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
     }
 
-    /// Bytes in flight at the last point: beyond them the bandwidth is constant.
+    /// Bytes in flight at the last point. With more bytes in flight the bandwidth stays the same.
     pub fn saturating_bytes(&self) -> f64 {
         let (bandwidth, latency) = self.points[self.points.len() - 1];
         bandwidth * latency

@@ -10,8 +10,8 @@ pub struct Demand {
     pub name: String,
     /// The source and provenance of the demand's figures.
     pub figure: Figure,
-    /// The platform on which the runs were measured; `None` if it is the platform of the
-    /// prediction.
+    /// The platform on which the runs were measured; `None` if it is the platform that is
+    /// predicted.
     pub platform: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
@@ -115,9 +115,10 @@ impl Demand {
         }
     }
 
-    /// The result of a run with `performance` work per second.
+    /// The result, in the demand's metric, of a run with `performance` units of work per second.
     pub fn result(&self, performance: f64) -> f64 {
-        // `performance` is its own inverse in both metrics.
+        // The inverse of `performance` is `performance` itself: a reciprocal for a runtime, the
+        // identity for a rate.
         self.performance(performance)
     }
 
@@ -146,8 +147,8 @@ impl Demand {
     }
 
     /// The local run whose number of threads is nearest to `threads` as a ratio: 60 is nearer to 80
-    /// than to 40. The run is from the series with counted bandwidths, if there is such a series,
-    /// else from the series of the first run.
+    /// (a factor of 1.33) than to 40 (1.5). The run is from the series with counted bandwidths, if
+    /// there is such a series, else from the series of the first run.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

@@ -17,8 +17,8 @@
 //! Chandy, Muntz and Palacios 1975, Buzen's convolution 1973).
 //!
 //! Example: DRAM has 556 GB/s and CXL 205 GB/s, weights are 3:1. The hard limit is min(556 / 0.75,
-//! 205 / 0.25) = 741 GB/s; the white paper measured 690. With K = 16 streams, DRAM is idle for lack
-//! of customers about 5 % of the time, and the network gives 708.
+//! 205 / 0.25) = 741 GB/s; the CXL white paper (platform `xeon6-cz122`) measured 690. With K = 16
+//! streams, DRAM is idle for lack of customers about 5 % of the time, and the network gives 708.
 //!
 //! A fixed-point iteration adds interference: tiers that lower each other's bandwidth
 //! ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).

@@ -24,9 +24,10 @@ use std::fmt;
 pub struct FileError {
     /// The file name, as the caller passed it.
     pub file: String,
-    /// The 1-based line, if known.
+    /// The 1-based line of the file; `None` if the error is not about a line.
     pub line: Option<usize>,
-    /// The name of the field, with its table, or of the column, if known.
+    /// The name of the field with its table, or of the column; `None` if the error is about
+    /// neither.
     pub field: Option<String>,
     /// The problem, such as a wrong value or a missing key.
     pub problem: String,

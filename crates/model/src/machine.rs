@@ -104,7 +104,7 @@ pub enum ScopeKind {
     Process,
 }
 
-/// One reading of the counters.
+/// One reading of the counters of a machine: their change over a span of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The time between this reading and the previous one.
@@ -120,11 +120,11 @@ pub struct Sample {
 /// Traffic from one domain to one tier during a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// Bytes read.
+    /// Bytes read by the domain from the tier; `None` if not counted.
     pub read_bytes: Option<f64>,
     /// Bytes written.
     pub written_bytes: Option<f64>,
-    /// The number of requests that arrived at the tier.
+    /// The number of requests that arrived at the tier; `None` if not counted.
     pub inserts: Option<f64>,
     /// Latency summed over all requests, ns; latency = occupancy / inserts (Little).
     pub occupancy_ns: Option<f64>,
@@ -140,7 +140,7 @@ impl Traffic {
 /// The memory of one tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierMemory {
-    /// Bytes in use.
+    /// Bytes in use; `None` if not counted.
     pub used_bytes: Option<u64>,
     /// Bytes free.
     pub free_bytes: Option<u64>,
@@ -153,9 +153,10 @@ pub struct TierMemory {
 /// The placement of the pages of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Residency {
-    /// Bytes of the scope on each tier.
+    /// Bytes of the scope on each tier, in the order of [`Layout::tiers`]; `None` if the placement
+    /// was not sampled.
     pub used_bytes: Option<Vec<u64>>,
-    /// The hotness of the pages, the hottest first.
+    /// The hotness of the pages, the hottest first; `None` if it was not sampled.
     pub heat: Option<Vec<HeatBand>>,
 }
 
@@ -164,7 +165,7 @@ pub struct Residency {
 pub struct HeatBand {
     /// The number of times per second that a page of the band is found accessed.
     pub accesses_per_s: f64,
-    /// Bytes of the band on each tier.
+    /// Bytes of the band on each tier, in the order of [`Layout::tiers`].
     pub bytes: Vec<u64>,
 }
 

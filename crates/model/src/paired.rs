@@ -4,9 +4,9 @@
 //! A *round* runs each configuration once. The ratio of two runs of one round is free of
 //! disturbances that last longer than a round; the mean of its logarithm over the rounds is the
 //! logarithm of the geometric mean of the ratios ([`interval`]). Rounds come in pairs: a random
-//! order, then its reverse (ABBA). A linear drift of the machine adds as much to B as to A over a
-//! pair, and cancels. With all runs of A before all runs of B (AABB) the drift counts as a
-//! difference.
+//! order, then its reverse (ABBA). Over such a pair, a linear drift of the machine adds as much to
+//! configuration B as to A, and cancels in their ratio. With all runs of A before all runs of B
+//! (AABB) the drift counts as a difference.
 //!
 //! A comparison that looks at growing data repeatedly reports a false difference more often than a
 //! single look does: with an interval of 95 % and ten looks about 19 % of the time (Armitage,
@@ -81,7 +81,8 @@ pub struct Judgement {
     /// The speed-up over the first configuration: the cost of the first configuration divided by
     /// the cost of this configuration.
     pub speedup: Interval,
-    /// The conclusion from the position of the interval.
+    /// The conclusion from the position of the interval relative to 1 and to
+    /// [`Design::min_difference`].
     pub effect: Effect,
 }
 
@@ -174,7 +175,7 @@ impl Design {
 fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     let mut random =
         Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    // The first value is skipped, because similar seeds have similar first values.
+    // The first value is skipped: seeds that differ little have similar first values.
     random.next_u64();
     random
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 pub struct PricedPart {
     /// The price of a piece, in the currency of the file ([`Parts::currency`]).
     pub price: f64,
-    /// Power of a piece, W, for parts whose power no platform file counts, such as a drive.
+    /// Power of a piece, W, for parts such as a drive, whose power is in no platform file. 0 for
+    /// parts whose power the platform counts.
     pub power_w: f64,
     /// The source of price and power.
     pub source: String,

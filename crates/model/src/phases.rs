@@ -19,8 +19,8 @@ use std::ops::Range;
 /// are merged.
 pub const INTERVALS_MAX: usize = 16;
 
-/// Neighbouring intervals whose bandwidths differ by less than this fraction of the larger
-/// bandwidth are merged.
+/// Neighbouring intervals are merged if their bandwidths differ by less than this fraction of the
+/// larger one.
 const ALIKE: f64 = 0.1;
 
 /// Minimum noise between samples, as a fraction of the mean bandwidth: counters vary by that much
@@ -119,7 +119,8 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.interval(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    // Of two middle differences the lower is taken: the upper one may be a jump between phases.
+    // With an even number of differences, the lower of the two middle ones is taken: the upper one
+    // may be a jump between phases.
     let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64

@@ -25,7 +25,7 @@ pub struct Platform {
     pub couplings: Vec<Coupling>,
     /// The page streams, whose number determines how evenly threads load interleaved tiers.
     pub interleaving: Interleaving,
-    /// Power of components other than tiers, if known.
+    /// Power of components other than tiers; `None` if the platform has no power figures.
     pub power: Option<Power>,
 }
 
@@ -72,7 +72,8 @@ pub struct Link {
     pub bandwidth_gbps: f64,
     /// The tiers behind the link, as indices into [`Platform::tiers`]. No tier is behind two links.
     pub tiers: Vec<usize>,
-    /// The domains whose traffic crosses the link, as indices; empty for all domains.
+    /// The domains whose traffic crosses the link, as indices into [`Platform::domains`]; empty for
+    /// all domains.
     pub domains: Vec<usize>,
     /// The provenance and the source of the bandwidth.
     pub figure: Figure,
@@ -146,8 +147,8 @@ impl Platform {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
 
-    /// The response of the tier with the index `tier` to `mix` from threads with the fraction
-    /// `domain_parts` in each domain.
+    /// The response of the tier with the index `tier` to traffic of `mix` from threads of which the
+    /// fraction `domain_parts[i]` is in domain `i`.
     pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
         let curves = &self.tiers[tier].curves;
         let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);
@@ -158,7 +159,7 @@ impl Platform {
             seen += part;
             blended = Some(match blended {
                 None => own,
-                // Domains with the same curve need no blend.
+                // Domains with the same curve have the same response, so no blend is needed.
                 Some(others) if others == own => others,
                 Some(others) => Answer {
                     response: own.response.blend(part / seen, &others.response),

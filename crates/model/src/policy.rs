@@ -57,9 +57,9 @@ pub struct Reading {
 pub struct TierReading {
     /// Bandwidth of reads and writes, GB/s.
     pub bandwidth_gbps: f64,
-    /// Requests that arrive per nanosecond.
+    /// Requests that arrive per nanosecond; `None` if not counted.
     pub inserts_per_ns: Option<f64>,
-    /// Mean number of outstanding requests.
+    /// Mean number of outstanding requests; `None` if not counted.
     pub occupancy: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ pub struct TierObservation {
     pub read_share: Option<f64>,
     /// Latency of a line, ns; `None` if the tier has no latency counter or no traffic.
     pub latency_ns: Option<f64>,
-    /// Bytes free at the end of the period.
+    /// Bytes free at the end of the period; `None` if not counted.
     pub free_bytes: Option<u64>,
 }
 

@@ -28,9 +28,10 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
-/// `NO_GAIN` or below (next to no gain), and ends at [`GAIN`] or above.
+/// `NO_GAIN` or below (DRAM does not limit it), and ends at [`GAIN`] or above (DRAM limits it).
 const NO_GAIN: f64 = 1.03;
-/// The interval must end at this speed-up or above. See [`NO_GAIN`].
+/// The end of the interval, as a speed-up, from which on DRAM may limit the workload. See
+/// [`NO_GAIN`].
 const GAIN: f64 = 1.15;
 
 /// A predicted figure: its mean, and an interval.
@@ -93,7 +94,8 @@ pub struct Row {
     pub result: Option<Estimate>,
     /// Performance divided by the performance with all pages on the first tier.
     pub speedup: Estimate,
-    /// The index of the first tier that cannot hold its share of the footprint; `None` if all can.
+    /// The index of the first tier that cannot hold its share of the footprint; `None` if all can,
+    /// or if the footprint is unknown.
     pub too_small: Option<usize>,
     /// The reasons why the prediction is an extrapolation; empty if it is not an extrapolation.
     pub extrapolated: Vec<String>,
@@ -106,7 +108,8 @@ pub struct Prediction {
     pub threads: f64,
     /// One row for each of the requested weights, in their order.
     pub rows: Vec<Row>,
-    /// The best weights whose pages fit, as an index into `rows`; `None` when none fit.
+    /// The best weights whose pages fit into the tiers, as an index into `rows`; `None` if no row's
+    /// pages fit.
     pub best: Option<usize>,
     /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub inputs: Vec<(String, Provenance)>,

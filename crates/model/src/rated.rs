@@ -47,7 +47,7 @@ pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
 /// The platform of a machine from its rated bandwidths and latencies. The caller has checked that
-/// they are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
+/// these are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {

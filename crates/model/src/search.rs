@@ -50,8 +50,8 @@ pub fn best_points(
     }
 }
 
-/// The number of ways to divide `sum` among `parts`: the binomial coefficient (parts + sum - 1)
-/// over sum.
+/// The number of ways to divide `sum` points among `parts` tiers: the binomial coefficient "parts +
+/// sum - 1 choose sum".
 fn tries(sum: u16, parts: usize) -> u64 {
     let parts = parts.max(1) as u64;
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)

@@ -58,9 +58,9 @@ pub struct Tier {
     pub capacity: Bytes,
     /// The curves of each domain and mix.
     pub curves: Curves,
-    /// The power, if known.
+    /// The power of the tier; `None` without power figures.
     pub power: Option<TierPower>,
-    /// The limit of the queue counters, if known.
+    /// The limit of the counters of the tier's queue; `None` if no limit is known.
     pub queue_counters: Option<QueueCounters>,
     /// The number of channels or expanders that the curves and the capacity describe, if known.
     pub count: Option<u32>,

@@ -103,9 +103,9 @@ pub enum Why {
     Proposed,
     /// The user listed the weights.
     Listed,
-    /// The weights may be better than the best so far by this fraction.
+    /// The weights may be better than the best weights so far by this fraction of the value.
     Promising(f64),
-    /// A repetition, since one run is too noisy.
+    /// A repetition of earlier weights, because the results so far are too noisy to decide.
     Again,
 }
 
@@ -133,9 +133,10 @@ pub struct Finding {
 pub enum Stop {
     /// No other weights can be better by [`Search::min_gain`] or more.
     Settled,
-    /// The difference is noise, and the remaining runs would not change this result.
+    /// The difference between the best weights and others is within noise, and the remaining runs
+    /// would not change this.
     Noise,
-    /// All runs are made.
+    /// The maximum number of runs was made.
     Runs,
 }
 
@@ -179,7 +180,7 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // The last run is kept for a repetition of the best weights.
+                // One run is kept, so that the best weights can be repeated.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -260,7 +261,7 @@ struct Judged<'a> {
     noise: Noise,
     /// The curve of the run time, fitted to the runs; `None` in a search among listed weights.
     curve: Option<TimeCurve>,
-    /// The index in `points` of the runs with all pages on the first tier.
+    /// The index in `points` of the runs with all pages on the first tier ([`Why::First`]).
     first: usize,
     /// The index in `points` of the runs with the best weights.
     best: usize,
@@ -323,7 +324,7 @@ impl<'a> Judged<'a> {
         }
         let min_gain = libm::log1p(self.search.min_gain);
         let gain = self.behind(self.first);
-        // Half of the width that the interval of the gain will have after all remaining runs.
+        // Half of the width of the gain's interval if all remaining runs were made.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -349,7 +350,8 @@ impl<'a> Judged<'a> {
         self.points[at].mean() - self.points[self.best].mean()
     }
 
-    /// Half of the width of the interval of [`Judged::behind`].
+    /// Half of the width of the confidence interval of [`Judged::behind`], in logarithms of the
+    /// value.
     fn half(&self, at: usize) -> f64 {
         self.noise.half(self.points[at].logs.len(), self.points[self.best].logs.len())
     }

@@ -71,7 +71,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // Zero is the only value below one byte.
+                // Only 0 has no unit that gives 1 or more; it is printed in bytes.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;
@@ -124,7 +124,7 @@ pub struct Time(f64);
 const TIME_UNITS: [(&str, f64); 6] =
     [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
 
-/// The longest time, s: about 300 years, so its nanoseconds fit in 64 bits.
+/// The longest time, s: about 300 years. The number of its nanoseconds fits in 64 bits.
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {

@@ -159,7 +159,7 @@ fn join(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// The greatest common divisor of two whole numbers of one type; the other number if one is 0.
+/// The greatest common divisor of two whole numbers; if one of them is 0, the other number.
 pub fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
     if b == T::default() { a } else { gcd(b, a % b) }
 }

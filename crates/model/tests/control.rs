@@ -32,7 +32,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 /// tiers. The bandwidth of a domain follows from its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
-    /// The share of each scope's pages on each tier: now (`placed`), and as decided (`goals`).
+    /// The share of each scope's pages on each tier: at present, and as decided (`goals`).
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
@@ -43,7 +43,7 @@ struct Fake {
     now: Duration,
     /// Start and end of the migration; `None` without a migration.
     moving: Option<[Duration; 2]>,
-    /// The factor by which counters are wrong while pages move.
+    /// The factor by which the bandwidth that the counters show is too high during a migration.
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
@@ -136,7 +136,7 @@ impl Fake {
             (true, 0) => first,
             (true, _) => 1.0 - first,
         };
-        // Counters during migration are wrong: a policy must not use them.
+        // Counters are wrong during a migration, to test that a policy does not use them.
         let useless = if self.moves() { self.useless } else { 1.0 };
         let gbps = useless * share * self.reaches(domain, first);
         let bytes = gbps * span.as_nanos() as f64;

@@ -17,8 +17,8 @@ fn figure() -> Figure {
     Figure::assumed("test")
 }
 
-/// Curves from random steps. With `bend` the last point has a little less bandwidth than the point
-/// before.
+/// Curves from random steps of bandwidth and latency. With `bend`, the curve bends back: the last
+/// point has less bandwidth than the point before.
 fn curve(bend: bool) -> impl Strategy<Value = Curve> {
     let steps = prop::collection::vec((1.0..200.0f64, 0.0..200.0f64), 1..6);
     (50.0..800.0f64, steps, 0.7..1.0f64).prop_map(move |(idle, steps, back)| {

@@ -9,11 +9,12 @@ use proptest::prelude::*;
 /// A curve of the run time over the share on the first tier.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
-    /// The share at which both tiers take the same time.
+    /// The share of pages on the first tier at which both tiers take the same time.
     fed: f64,
     /// The fraction of the run time that does not depend on memory.
     fixed: f64,
-    /// Time added by the latency of the slow tier.
+    /// Time that the latency of the slow tier adds if all pages are on that tier, in the unit of
+    /// the run time.
     late: f64,
     /// The sharpness of the optimum. If `sharp` is infinite, the run time is the time of the slower
     /// tier alone.

@@ -526,7 +526,8 @@ impl Stream {
 }
 
 impl TileRun {
-    /// The first cursor of the next run; `None` if the page number would overflow.
+    /// The run after this one: the next run of the tile, or the first run of the next tile. `None`
+    /// if the page number would overflow.
     fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
             let start = self.tile_start.checked_add_signed(tiles.distance)?;
@@ -538,7 +539,8 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages; `None` if the page number would overflow.
+    /// The next `count` pages of the run behind the cursor; `None` if the page number would
+    /// overflow.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {
             Some(Direction::Down) => {

@@ -33,7 +33,8 @@ const RESULT_SPREAD: f64 = 0.06;
 /// error of the model ([`crate::predict`]) and the noise of the two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
-/// The number of rounds that narrow the cube of behaviours, and the number of points in each round.
+/// `ROUNDS` is the number of rounds that narrow the cube of behaviours, `POINTS` the number of
+/// points in each round.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
 /// The number of points in each round if there are interleaved runs: each point then needs a
@@ -56,7 +57,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
                 low + part[axis] * (high - low)
             })
         };
-        // Each round continues the Halton sequence of the previous round.
+        // Each round continues the Halton sequence where the previous round ended, so that no two
+        // rounds try the same points.
         let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
             .map(|at| within(round * points + at))
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))

@@ -1,7 +1,8 @@
 //! The prior: the behaviours assumed before any run is evaluated.
 //!
-//! Each quantity is a function of one number between 0 and 1, so the prior is uniform over a cube,
-//! and a search can narrow the cube without tracking densities.
+//! Each quantity is a function of one number between 0 and 1, and these numbers are uniform and
+//! independent. The prior is therefore uniform over a cube with one axis for each quantity. In a
+//! uniform cube, points of a search need no weights for their density.
 
 use super::Behaviour;
 use crate::demand::Demand;
@@ -26,10 +27,10 @@ const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
-/// The distribution of [`Behaviour::pattern_factor`]: the bandwidth of an access pattern divided by
-/// the bandwidth of a measurement kernel. Programs that are known to saturate DRAM on the platform
-/// gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has patterns with many bank
-/// conflicts.
+/// The distribution of [`Behaviour::pattern_factor`]: the bandwidth of an access pattern, divided
+/// by the bandwidth of the benchmark loop that measured the curve. Programs that are known to
+/// saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has
+/// patterns with many bank conflicts.
 const PATTERN_FACTOR: BulkAndTail =
     BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
 
@@ -42,7 +43,7 @@ const PATTERN_FACTOR: BulkAndTail =
 /// speed-ups of eight workloads on two platforms (docs/model.md).
 #[derive(Clone, Copy, Debug)]
 struct BulkAndTail {
-    /// The end of the bulk that is away from the tail.
+    /// The start of the bulk: the end that is not next to the tail.
     from: f64,
     /// The value at which the bulk ends and the tail begins.
     bulk_to: f64,
@@ -77,7 +78,7 @@ impl Prior {
     /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
     /// outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // A program can have fewer outstanding lines than its core, never more.
+        // A core bounds the outstanding lines of a thread, so a program can have fewer, never more.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),

@@ -21,10 +21,11 @@ use crate::{
 /// to reclaim at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// A tier is overloaded if its latency is above this multiple of its idle latency, and above
+/// A tier is overloaded if its latency is above `OVER_IDLE` times its idle latency, and above
 /// [`OVER_FIRST`] times the latency of the first tier.
 const OVER_IDLE: f64 = 4.0;
-/// A multiple of the latency of the first tier. See [`OVER_IDLE`].
+/// The multiple of the first tier's latency above which another tier may be overloaded. See
+/// [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
 /// The guard against overload acts if the total bandwidth falls by at least this fraction from one
 /// period to the next. A smaller loss may be noise.

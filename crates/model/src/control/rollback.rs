@@ -44,7 +44,7 @@ struct PeriodBefore {
 /// A change that was rolled back: its shares are rejected for some periods.
 struct RolledBack {
     shares: Vec<f64>,
-    /// The bandwidth before the change, GB/s.
+    /// The bandwidth before the change that was rolled back, GB/s.
     better_gbps: f64,
     periods_left: usize,
 }
@@ -64,8 +64,8 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // `self.before` stays empty, so that the roll-back is not compared with the period
-                // of the rejected change.
+                // `self.before` stays empty: otherwise the period after the roll-back would be
+                // compared with the period of the harmful change.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };

@@ -1,4 +1,4 @@
-//! The samples of a period, and the observation made from them.
+//! The samples of a control period, and the observation that the policy gets from them.
 
 use super::Settings;
 use crate::{
@@ -30,12 +30,14 @@ const LONG_MIN: usize = 2;
 pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
-    /// The placement of each scope's pages in the last sample.
+    /// The placement of each scope's pages in the last sample: bytes on each tier; `None` if it was
+    /// not sampled.
     placements: Vec<Option<Vec<u64>>>,
     /// Bytes that migrated since the placement last changed. They are summed over samples, because
     /// a machine may sample the placement less often than it counts migrations.
     since_bytes: u64,
-    /// The placement at the last decision, if that decision migrates pages; else empty.
+    /// The placement at the last decision, if that decision migrates pages; else empty. A later
+    /// sample with another placement shows that the migration has begun.
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 

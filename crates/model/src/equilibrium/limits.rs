@@ -11,7 +11,7 @@
 /// Upper bounds of one load's bandwidth at any shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandwidthLimits {
-    /// Bytes that circulate between threads and memory.
+    /// Bytes that circulate between threads and memory: in flight, or computed on.
     pub(super) circulating_bytes: f64,
     /// The highest bandwidth of each tier, GB/s.
     pub(super) tier_gbps: Vec<f64>,

@@ -27,12 +27,12 @@ pub struct Load {
 }
 
 impl Load {
-    /// Compute time of a thread for its outstanding lines while no line is in flight, ns.
+    /// Compute time of a thread for its outstanding lines that no memory latency hides, ns.
     pub(super) fn exposed_compute_ns(&self) -> f64 {
         (1.0 - self.overlap) * self.line_compute_ns * self.lines_per_thread
     }
 
-    /// Bytes that circulate between threads and memory.
+    /// Bytes that circulate between threads and memory: in flight, or computed on.
     pub fn circulating_bytes(&self) -> f64 {
         self.threads * self.lines_per_thread * LINE_BYTES
     }

@@ -176,7 +176,8 @@ mod tests {
     #[test]
     fn without_queueing_times_add_up() {
         // Two stations whose rates are proportional to their customers, so no customer queues. One
-        // round then takes 0.7/3 + 0.3/1, and 8 customers have 8 times the inverse as throughput.
+        // customer then takes the time 0.7/3 + 0.3/1 for one unit of work, and the throughput of 8
+        // customers is 8 divided by this time.
         let free = |visit: f64, rate: f64| Station {
             visit,
             rates: (1..=8).map(|n| rate * f64::from(n)).collect(),

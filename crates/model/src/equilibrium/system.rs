@@ -32,7 +32,7 @@ pub struct LoadEquilibrium {
 pub struct Equilibrium {
     /// One equilibrium for each load, in their order.
     pub loads: Vec<LoadEquilibrium>,
-    /// The reasons why figures are extrapolations.
+    /// The reasons why figures are extrapolations; empty if no figure is.
     pub extrapolated: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct System<'a> {
     platform: &'a Platform,
     /// `responses[i][j]` is the response of tier `j` to load `i` alone.
     responses: Vec<Vec<Response>>,
-    /// Other traffic on each tier, independent of the loads, GB/s.
+    /// Traffic on each tier that is independent of the loads, of devices or of migration, GB/s.
     background_gbps: Vec<f64>,
     /// `extrapolated[i][j]` is the reason why the response of tier `j` to load `i` is an
     /// extrapolation.
@@ -286,7 +286,8 @@ impl<'a> System<'a> {
         StreamNetwork { visited, flows, stations, groups }
     }
 
-    /// Solves `network`, the queueing network of the page streams of `loads[at]`.
+    /// Computes the equilibrium of `loads[at]` from `network`, the queueing network of its page
+    /// streams.
     fn reached(&self, loads: &[Load], at: usize, network: StreamNetwork) -> LoadEquilibrium {
         let load = &loads[at];
         let StreamNetwork { visited, flows, stations, groups } = network;
@@ -375,7 +376,7 @@ impl<'a> System<'a> {
                 })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
-            // Each of the loads on a saturated link gets at least an equal share.
+            // A saturated link leaves each of the loads at least an equal share of its bandwidth.
             let fair = link.bandwidth_gbps / loads.len() as f64;
             let left = (link.bandwidth_gbps - others).max(fair) / crossing;
             behind.iter().for_each(|index| grouped[*index] = true);

@@ -2,7 +2,8 @@
 //!
 //! One row is one measured point. `pause` is the wait of the benchmark's kernels between accesses;
 //! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the curves
-//! bend back: [`Curve::from_measured`] orders the points.
+//! bend back, so their order is not that of the bandwidth. [`Curve::from_measured`] sorts them by
+//! the bytes in flight.
 
 use super::{FileError, table::Table};
 use crate::{
@@ -36,7 +37,7 @@ const POINTS_MIN: usize = 3;
 pub struct MessCurves {
     /// One curve for each read share with enough points.
     pub curves: Curves,
-    /// Number of points left out because they are outliers.
+    /// Number of points of all curves that were left out as outliers ([`Curve::from_measured`]).
     pub points_left_out: usize,
     /// Read shares, in percent, with fewer than three points.
     pub mixes_left_out: Vec<u32>,

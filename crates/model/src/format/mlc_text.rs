@@ -31,7 +31,8 @@ use std::fmt::Write;
 /// The figures of a run of MLC.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mlc {
-    /// Idle latency measured from one CPU, ns.
+    /// Idle latency, ns, of a run with `--idle_latency`: one figure, without the CPU and the node
+    /// to which it applies.
     pub idle_ns: Option<f64>,
     /// Idle latency from each node with CPUs to each node with memory, ns.
     pub latency: Option<Matrix>,
@@ -65,17 +66,16 @@ pub struct MaxBandwidth {
 /// A table of latency under load, for one traffic mix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MlcTable {
-    /// MLC's name of the traffic: `Read-only`; empty if the output has no name.
+    /// MLC's name of the traffic, such as `Read-only`; empty if the output has no name.
     pub traffic: String,
-    /// The rows, in their order.
+    /// The rows, in the order of MLC's output.
     pub rows: Vec<LoadRow>,
 }
 
-/// A row of the loaded-latency table: one injected delay, with the latency and bandwidth at this
-/// delay.
+/// A row of an [`MlcTable`]: one injected delay, with the latency and bandwidth at this delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadRow {
-    /// The injected delay, cycles.
+    /// The delay that MLC injects between accesses, cycles.
     pub delay: u32,
     /// Latency, ns.
     pub latency_ns: f64,
@@ -102,7 +102,8 @@ enum Part {
 }
 
 /// The first words of each section. The section of a matrix must be known, because matrices of
-/// bandwidths and of latencies look alike.
+/// The first words of the heading of each section. The section of a matrix must be known, because
+/// matrices of bandwidths and of latencies look alike.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),
@@ -279,7 +280,7 @@ fn iteration(rest: &str) -> &str {
 
 /// Reads a line with the maximum bandwidth of a traffic mix; `None` for every other line.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
-    // The names contain colons too, so the line is split at its last colon.
+    // The name of a traffic mix may contain colons, so the line is split at its last colon.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
     let Some((traffic, _)) = TRAFFIC.iter().find(|(traffic, _)| *traffic == name.trim()) else {
         return Ok(None);
@@ -300,8 +301,9 @@ pub fn is_one(text: &str) -> bool {
     text.lines().any(known)
 }
 
-/// Writes the figures in MLC's layout: bandwidths with one decimal; latencies with two decimals in
-/// the table and one elsewhere. `clocks_per_ns` converts the idle latency to core clocks.
+/// Writes the figures in MLC's layout. Bandwidths have one decimal. Latencies have two decimals in
+/// tables of latency under load, and one elsewhere. `clocks_per_ns` converts the idle latency to
+/// core clocks.
 pub fn text(mlc: &Mlc, clocks_per_ns: f64) -> String {
     let mut out = String::new();
     // The result is ignored, because writing to memory does not fail.

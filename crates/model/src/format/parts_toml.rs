@@ -28,7 +28,8 @@ use toml::Spanned;
 /// The schema of a file of parts.
 pub const SCHEMA: &str = "interleaf.parts/1";
 
-/// The maximum power of a part, W, and the maximum number of years of operation.
+/// `POWER_MAX_W` is the maximum power of a part, W, `YEARS_MAX` the maximum number of years of
+/// operation.
 const POWER_MAX_W: f64 = 1e5;
 const YEARS_MAX: f64 = 50.0;
 

@@ -17,7 +17,8 @@ use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::Spanned;
 
-/// Smallest valid value of a field that must be above 0. Smaller values count as 0.
+/// The smallest number that counts as above 0. Smaller numbers are treated as 0: their logarithms
+/// and ratios may not be finite.
 const LEAST_POSITIVE: f64 = 1e-12;
 
 /// The name and the text of a file.
@@ -132,8 +133,8 @@ impl<'a> TomlText<'a> {
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
         own.chain(inherited).scan(0, |start, (file, text)| {
             let at = *start;
-            // The offset grows by one more than the length, because a span may begin at the end of
-            // a text.
+            // One byte is added to the length: an error at the end of a text has a span there,
+            // which would otherwise be the start of the next text.
             *start += text.len() + 1;
             Some((at, file, text))
         })
@@ -388,7 +389,7 @@ struct Head {
 /// value and its source.
 const PAIR: &str = "expected a list of a value and its source";
 
-/// The parser's message without the names of Rust types.
+/// Returns the message of the TOML parser without the names of Rust types.
 fn in_plain_words(message: &str) -> String {
     let words = [
         ("expected i64", "expected a whole number"),
@@ -404,7 +405,8 @@ fn in_plain_words(message: &str) -> String {
         ("expected a tuple of size 2", PAIR),
     ];
     let message = message.trim().replace('\n', ", ");
-    // The name of a Rust struct follows these words, and is left out.
+    // The parser names a Rust struct after these words. The name is left out, because it means
+    // nothing to a user.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => format!("{before}expected a table"),
         None => message,

@@ -14,8 +14,8 @@ use rand_pcg::Pcg64Mcg;
 /// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// Smallest standard error of a resample, as a fraction of the standard error of the values. Below
-/// it, the values of the resample are equal, and its standard error is a rounding error.
+/// Smallest standard error of a resample, as a fraction of the standard error of the values. If it
+/// is smaller, all values of the resample are equal, and the error is only rounding.
 const DEGENERATE: f64 = 1e-6;
 
 /// The logarithm of the largest factor between the mean and an end of an interval, 1e9. Without
@@ -89,7 +89,8 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
             Some(index) => index.sample(random) as usize,
             None => at,
         });
-        // A resample of equal values has no standard error, and is left out.
+        // A resample of equal values is left out: its deviation would be divided by a standard
+        // error of 0.
         if resample.error > DEGENERATE * error {
             deviations.push((resample.mean / resample.error).abs());
         }

@@ -146,7 +146,7 @@ fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judg
 fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     const ROUNDS: usize = 20;
     let drifts: [fn(usize) -> f64; 2] = [
-        // Linear: 8 % over 40 runs.
+        // A linear drift: 0.2 % a run, 8 % over 40 runs.
         |run| 0.002 * run as f64,
         // A step in the middle: from then on, another program runs on the machine.
         |run| if run < ROUNDS { 0.0 } else { 0.06 },

@@ -57,7 +57,7 @@ const ONE_POINT: f64 = 0.01;
 /// [`Watermark`] takes latencies with a smaller relative difference as equal; δ in the paper.
 const EQUAL: f64 = 0.05;
 
-/// The two marks of [`Watermark`] count as met if they are closer than this; ε in the paper.
+/// The two marks of [`Watermark`] count as one point if they are closer than this; ε in the paper.
 const MET: f64 = 0.01;
 
 /// Exponential averages of the counters of one tier.
@@ -70,7 +70,7 @@ struct Queue {
 /// The latencies that both rules balance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
-    /// The fraction of requests to the default (first) tier.
+    /// The fraction of requests to the default (first) tier, 0 to 1.
     p: f64,
     default_ns: f64,
     alternate_ns: f64,
@@ -88,7 +88,7 @@ struct Tiers {
     layout: Vec<TierLayout>,
     queues: Vec<Queue>,
     counted: bool,
-    /// The share of pages on the default (first) tier.
+    /// The share of pages on the default (first) tier, 0 to 1.
     share: f64,
 }
 
@@ -267,7 +267,8 @@ impl Policy for Watermark {
         }
         if balance.demote() {
             self.high = p;
-            // A mark on the wrong side of p is obsolete: the program has changed.
+            // Latencies show that p is beyond a mark: the program has changed, so the mark is
+            // obsolete.
             if self.low >= self.high {
                 self.low = 0.0;
             }

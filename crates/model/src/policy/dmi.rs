@@ -80,7 +80,8 @@ use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
 /// The cutoff above which memory counts as saturated, as a fraction of the first tier's rated
-/// bandwidth: 250 GB/s of 556. The prototype's manual settings are 200 to 250 GB/s.
+/// bandwidth. With a rated 556 GB/s it is 250 GB/s; the prototype's manual settings are 200 to 250
+/// GB/s.
 const CUTOFF_SHARE: f64 = 0.45;
 
 /// While the search rests, the ratio times the relative change of the bandwidth must be at least
@@ -228,7 +229,7 @@ pub struct Calibrator {
     /// True if the search was at rest when memory became unsaturated. The cause was then a fall of
     /// demand, not a step of the search.
     fell_at_rest: bool,
-    /// The ratio and the bandwidth before the last step; at rest, of the previous period.
+    /// The ratio and the bandwidth before the last step; at rest, those of the previous period.
     before: Option<(f64, Level)>,
     /// At rest, the mean over the periods of this rest; during a search, over the periods at this
     /// ratio.
@@ -261,8 +262,9 @@ impl Calibrator {
         let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
-            // The demand rose again in the period in which the last pages returned to the first
-            // tier. The step was therefore not reset by `towards_first`.
+            // `towards_first` forgets the last step when memory is unsaturated at a ratio of 100.
+            // Here the demand rose in the period in which the last pages returned to the first
+            // tier, so no such period was observed, and the step is reset now.
             (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
         if !saturated {
@@ -330,8 +332,8 @@ impl Calibrator {
         if !saturated {
             return self.towards_first(now);
         }
-        // Higher demand needs more pages on the other tiers; at either end of the range the only
-        // step is away from that end.
+        // Higher demand needs more pages on the other tiers, so the ratio falls after a rise. At an
+        // end of the range the only possible step leads away from that end.
         let down = (rise && self.ratio > 0.0) || self.ratio >= 100.0;
         let step = if down { -RESEARCH_POINTS } else { RESEARCH_POINTS };
         Next::Step(step, "probe", change)

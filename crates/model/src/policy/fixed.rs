@@ -33,7 +33,8 @@ impl Fixed {
     }
 
     /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so `[65.0, 35.0]`
-    /// equals `[0.65, 0.35]`. Shares that cannot be scaled put all pages on the first tier.
+    /// equals `[0.65, 0.35]`. If they cannot be scaled (a sum of 0, or not finite), all pages are
+    /// on the first tier.
     pub fn at(shares: Vec<f64>) -> Self {
         let valid = shares.iter().all(|share| share.is_finite() && *share >= 0.0);
         let sum: f64 = shares.iter().sum();

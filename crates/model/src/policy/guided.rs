@@ -68,8 +68,8 @@ const LIMIT_ERROR: f64 = 0.05;
 /// nearest to the current placement is taken.
 const EQUALLY_GOOD: f64 = 0.0005;
 
-/// A machine is unsaturated if its traffic needs less than this fraction of the first tier's
-/// bandwidth.
+/// A machine is unsaturated if its traffic, with all pages on the first tier, needs less than this
+/// fraction of that tier's bandwidth.
 const UNSATURATED: f64 = 0.6;
 
 /// The loss allowed for a return to the first tier on an unsaturated machine, as a fraction: below
@@ -98,7 +98,8 @@ pub struct Guided {
     /// The number of periods for which the traffic must differ from the settled traffic before
     /// pages return to the first tier.
     patience: u32,
-    /// The time of the last return to the first tier, s.
+    /// The time of the last return of the pages to the first tier, s; `None` before the first
+    /// return.
     went_back_s: Option<f64>,
 }
 
@@ -216,7 +217,8 @@ impl Guided {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = self.traffic(seen);
-        // Shares measured earlier win only if their bandwidth is higher by more than noise.
+        // Of the shares measured so far, earlier ones win only if their bandwidth is higher by more
+        // than noise.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Speed-ups within this fraction of each other are equal.
 const EQUAL: f64 = 1e-6;
 
-/// Number of rows that are predicted together: enough work for several threads.
+/// Number of rows that are predicted together: enough to keep several threads busy.
 const TOGETHER: usize = 16;
 
 /// The index of the row with the highest mean speed-up among the rows whose pages fit. Among rows
@@ -61,8 +61,9 @@ pub fn best_of_each_set<E>(
             rows.extend(now.into_iter().zip(predict(&own)?));
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
-            // Limits and speed-ups are sums in different orders, so they are rounded differently.
-            // The margin is therefore twice `EQUAL`, the margin of equal speed-ups.
+            // A limit and the speed-up that it bounds are sums in different orders, and are rounded
+            // differently. So the margin is twice `EQUAL`: once for the rounding, once for
+            // speed-ups that count as equal.
             open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
         }
         rows.sort_by_key(|(at, _)| *at);

@@ -12,8 +12,9 @@ use crate::{
     weights::Weights,
 };
 
-/// The assumed length of a run whose result is a rate, s. Such programs are endless, so the length
-/// is taken from the shortest saturating run of the other programs on the same server.
+/// The assumed length of a run whose result is a rate, s. Such programs have no end. The length is
+/// that of the lbm run on the platform gnr120-cz122, the shortest run of a workload there that
+/// saturates memory.
 pub const RATE_RUN_S: f64 = 285.0;
 
 /// Shares of the first tier, in percent, at which behaviours are compared with the median.
@@ -137,7 +138,7 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // The predictions of each behaviour: bandwidth on the first tier, and speed-ups.
+        // The answers of each behaviour: its bandwidth on the first tier, then its speed-ups.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];
@@ -153,8 +154,8 @@ impl Forecast<'_> {
             (weights[at].clone(), Estimate::of(own).with_model_spread())
         };
         let undecided = widest_undecided((0..weights.len()).map(speedup));
-        // The median is used, not the mean: if the runs agree with two causes, no behaviour is near
-        // the mean.
+        // The median is used and not the mean: if the runs agree with two different causes, the
+        // mean lies between both, where no behaviour is.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
             statistics::quantile(&statistics::sorted(own), 0.5)
@@ -182,8 +183,8 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // The first load and the first bandwidth are those of the whole run. The loads and
-        // bandwidths of the phases follow.
+        // Index 0 of the loads and of the bandwidths is the whole run, which is skipped; the phases
+        // follow.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

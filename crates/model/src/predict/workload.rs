@@ -18,7 +18,7 @@ pub struct Forecast<'a> {
     pub(super) demand: &'a Demand,
     pub(super) traffic: TrafficPerWork,
     pub(super) behaviours: Vec<Behaviour>,
-    /// The fraction of threads in each domain.
+    /// The fraction of threads in each domain; sums to 1.
     domain_parts: Vec<f64>,
 }
 
@@ -185,7 +185,8 @@ impl<'a> Forecast<'a> {
         let local_gbps = &local.reached_gbps[member];
         let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
-            // The run time is the sum over phases; traffic is proportional to work.
+            // The run time is the sum of the times of the phases. Traffic is proportional to work,
+            // so the bandwidth of the whole run follows from that time.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
@@ -227,8 +228,9 @@ impl<'a> Forecast<'a> {
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
-        // A round takes the longer of compute time and memory latency, plus the exposed part of the
-        // shorter one. In the first branch, the compute time is the longer one.
+        // A round takes the longer of compute time and memory latency, plus the part of the shorter
+        // one that is not overlapped (`exposed`). In the first branch, the compute time is the
+        // longer one.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {

@@ -15,8 +15,8 @@
 //! least-squares fit moves the values to satisfy all three assumptions. Then each slope is taken to
 //! be uncertain by half a standard deviation, so that noise does not exclude possible optima.
 
-/// Number of sweeps over the constraints of a fit. A few dozen would suffice for the few points of
-/// a search.
+/// Number of times that a fit goes through all constraints. A few dozen would suffice for the few
+/// points of a search.
 const SWEEPS: usize = 400;
 
 /// The assumed uncertainty of a slope, in standard deviations.

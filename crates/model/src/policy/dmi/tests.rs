@@ -131,7 +131,7 @@ fn no_demand_brings_pages_back() {
         let log = run(&mut policy, 40, |_| (100.0, 0.0));
         let (ratio, last) = log.last().expect("40 periods");
         assert_eq!((*ratio, last.action), (100.0, "local"));
-        // The demand rises again: the search is as fast as the first search.
+        // The demand rises again: the second search takes as few periods as the first.
         let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
         assert!((log[13].0 - 65.0).abs() <= 4.0);
     }

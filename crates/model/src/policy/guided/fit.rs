@@ -34,7 +34,7 @@ const COMPUTE_SPREAD: f64 = 1.2;
 /// median is the bytes of all lines that the cores can have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
-/// Tiers with a smaller share of the traffic do not enter the fit.
+/// Tiers with a smaller share of the traffic (0 to 1) do not enter the fit.
 const LEAST_SHARE: f64 = 0.02;
 
 /// The first and the last step of the search for the best fit, in logarithms of the parameters.
@@ -131,8 +131,8 @@ impl<'a> Belief<'a> {
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
-            // The circulating bytes are the bytes in flight (by Little's law) plus the bytes on
-            // which threads compute.
+            // By Little's law the observation gives the bytes in flight. The circulating bytes are
+            // these, plus the bytes on which threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -155,8 +155,9 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // A change that lowered the misfit is repeated, because a valley of the misfit may be
-            // oblique to the axes.
+            // The whole change of one pass over the parameters is tried once more: the misfit may
+            // have a valley that is oblique to the axes, along which single parameters make only
+            // small steps.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;
