@@ -144,8 +144,8 @@ impl BalancePeriod {
     }
 
     /// The document of a control period on a real or a simulated machine. `at` is the index of the
-    /// domain in `layout`. `nodes` has the node of each tier. `reached` is the share of the
-    /// domain's pages on each of its nodes, if known.
+    /// domain in `layout`, and `nodes` has the node of each tier. `reached` is the share of the
+    /// domain's pages on each of its nodes; `None` if it was not sampled.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],

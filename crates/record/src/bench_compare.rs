@@ -206,7 +206,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // The ceiling is a limit of the drive, so it does not apply to a run on DRAM.
+            // The ceiling is a limit of the drive; a run on DRAM does not use the drive.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));

@@ -122,7 +122,7 @@ fn storage() -> String {
     STORAGE.into()
 }
 
-/// Results of a group of jobs that ran at the same time. They are equal for all jobs of the group.
+/// The results that all jobs of a group have in common, because they ran at the same time.
 struct Shared<'a> {
     span_fs: u64,
     utilisation: &'a Utilisation,

@@ -83,19 +83,19 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
 /// and sums of a few of them fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// The largest and the smallest magnitude of numbers that are not integers. Products and quotients
-/// of a few such numbers stay finite.
+/// `NUMBER_MAX` and `NUMBER_MIN`: the largest and the smallest magnitude of numbers that are not
+/// integers. Products and quotients of a few such numbers stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
-/// The field that may have any 64-bit integer.
+/// The name of the only field that may have any 64-bit integer.
 const SEED: &str = "seed";
 
-/// Suffixes of the fields that are never negative.
+/// Suffixes of the names of fields that are never negative.
 const NOT_NEGATIVE: [&str; 12] =
     ["_s", "_ns", "_us", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "iops", "speedup", "spread"];
 
-/// Rounding may push a share slightly above 1.
+/// The largest allowed share: sums of rounded shares may be slightly above 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
 /// Checks that each number is finite and of a plausible magnitude. A field whose name ends in one

@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
 
-/// A significant difference exceeds this multiple of both spreads. With 2, at most 1 in 50 pairs of
-/// records of the same machine is reported as different (a test below simulates such pairs). With
-/// 1, 49 of 50 pairs are.
+/// A significant difference exceeds this multiple of the sum of both spreads. With 2, at most 2 in
+/// 100 pairs of records of the same machine are reported as different (a test below simulates such
+/// pairs). With 1, 98 of 100 pairs are.
 const NOISE_FACTOR: f64 = 2.0;
 
 /// Comparison of two records: the differences of the machines, and of each point that both records
@@ -118,7 +118,7 @@ pub struct CompareRow {
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of this document.
+        // No rule relates several fields of a [`CompareDocument`].
         Ok(())
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         a.points.push(point(PointKind::Histogram, 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let verdicts: Vec<Verdict> = compared.rows.iter().map(|row| row.verdict).collect();
-        // More latency is worse, more bandwidth is better.
+        // Of a latency more is worse, of a bandwidth more is better.
         assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Better]);
         assert_eq!((compared.differ(), compared.overall()), (Some(true), Overall::Mixed));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// Minimum speed-up in a document; the maximum speed-up is the reciprocal.
+/// Minimum speed-up in a document. The maximum is its reciprocal.
 const RATIO_MIN: f64 = 1e-9;
 
 /// Comparison of configurations: each run and the results so far; one JSON object.
@@ -190,8 +190,8 @@ pub enum RunsStop {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // JSON has no infinity, and the interval of few or noisy rounds may end near 0 or near
-        // infinity.
+        // An interval from few or noisy rounds may end near 0 or near infinity, and JSON has no
+        // infinity. So its ends are limited.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,
@@ -216,7 +216,8 @@ impl ComparedWorkload {
         self.runs.iter().filter(is_of).collect()
     }
 
-    /// The cost of a configuration in each of the first `rounds` rounds: less is better.
+    /// The cost of a configuration in each of the first `rounds` rounds: less is better. The cost
+    /// of a metric that is better when higher is its reciprocal.
     fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         let runs = self.runs_of(configuration, rounds);
         let cost = |run: &&ComparedRun| match self.higher_is_better {

@@ -138,7 +138,7 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of this document.
+        // No rule relates several fields of a [`DimmDocument`].
         Ok(())
     }
 }

@@ -118,8 +118,8 @@ impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the ledger's slots of processes that have
     /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // A process that exits after the call of `processes` is among the processes that `recover`
-        // returns.
+        // The order matters: a process that exits after the call of `processes` is still found by
+        // the call of `recover`.
         let mut found = ledger.processes();
         found.extend(ledger.recover());
         self.merge(found);

@@ -96,7 +96,8 @@ impl Figure {
         }
     }
 
-    /// True if the categories are drawn as rows, one below the other: all series are points.
+    /// True if all series are points over categories. The categories are then drawn as rows, one
+    /// below the other.
     pub fn has_rows(&self) -> bool {
         let is_points = |series: &Series| series.kind == SeriesKind::Points;
         !self.categories.is_empty() && self.series.iter().all(is_points)

@@ -303,11 +303,14 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
-        /// Present in records of `measure app` only, among the records with the same schema.
+        /// Only a record of `measure app` has this field, among the records with the schema
+        /// `interleaf.measure/1`.
         app: Option<serde::de::IgnoredAny>,
-        /// Present in records of `show --platform` only.
+        /// Only a record of `show --platform` has this field, among the records with the schema
+        /// `interleaf.show/1`.
         platform: Option<serde::de::IgnoredAny>,
-        /// Present only in records of `show` about this machine.
+        /// Only a record of `show` about this machine has this field, among the records with the
+        /// schema `interleaf.show/1`.
         nodes: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
@@ -431,7 +434,8 @@ pub fn json_line(document: &impl Serialize) -> String {
 
 /// `value` rounded to six significant digits.
 pub fn rounded(value: f64) -> f64 {
-    // Decimal text is exact and the same on every machine. Adding 0 turns -0 (an empty sum) into 0.
+    // Decimal text is rounded exactly, and in the same way on every machine. Adding 0 turns -0, the
+    // sum of an empty list, into 0.
     format!("{value:.5e}").parse().unwrap_or(value) + 0.0
 }
 

@@ -33,9 +33,10 @@ const SPREAD_MAX: f64 = 0.05;
 /// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
 /// A point is noisy when other programs took more than this many CPUs for each CPU of the
-/// measurement, or the hypervisor took more than half of this many CPUs.
+/// measurement. It is also noisy when the hypervisor took more than half of that.
 const OTHERS_MAX: f64 = 0.1;
-/// A point is noisy when more than this fraction of the pages is not at the requested weights.
+/// A point is noisy when more than this fraction of its pages (0 to 1) is on other nodes than the
+/// weights demand.
 const OFF_MAX: f64 = 0.01;
 /// A point is noisy when the last-level caches can hold more than this fraction of the point's
 /// memory, because the point would then measure the caches.
@@ -395,7 +396,8 @@ impl MeasureDocument {
                 curves.push(curve(point));
             }
         }
-        // A point without a delay has no load, so it sorts like the longest delay.
+        // A point without a delay has no load, so it is put before all others, as if its delay were
+        // infinite.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
@@ -495,7 +497,8 @@ impl MeasureDocument {
 /// Points of a curve: bandwidth in GB/s, latency in ns.
 type Line = Vec<(f64, f64)>;
 
-/// The latency at a load, by linear interpolation; `None` beyond the maximum of the curve.
+/// The latency, ns, at a load in GB/s, by linear interpolation; `None` beyond the bandwidths of the
+/// curve.
 fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];
@@ -550,7 +553,8 @@ impl MeasuredPoint {
         if whys.is_empty() { Quality::Good } else { Quality::Noisy(whys.join(", ")) }
     }
 
-    /// The spread of the repetitions; `None` with too few repetitions.
+    /// The spread of the repetitions, as a fraction; `None` with fewer than [`SPREAD_REPEATS_MIN`]
+    /// repetitions.
     pub fn known_spread(&self) -> Option<f64> {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }

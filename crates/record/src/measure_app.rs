@@ -237,7 +237,7 @@ impl TopdownDocument {
     }
 }
 
-/// Totals of a run that do not come from samples.
+/// Figures of a whole run that are not the sum of its samples; `None` if not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTotals {
     pub process_resident_max_bytes: Option<u64>,
@@ -277,8 +277,8 @@ impl AppDocument {
             cpus_used: of_time(sum.cpu_s),
             threads_running_max: most(|sample| sample.threads_running),
             threads_max: most(|sample| sample.threads),
-            // A process that exited between two samples may have had more memory than any sample
-            // shows.
+            // The kernel keeps the largest memory of each process. A process that exited between
+            // two samples may have had more memory than any sample shows.
             resident_max_bytes: resident.max(process).unwrap_or(0),
             resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
             process_resident_max_bytes: process,

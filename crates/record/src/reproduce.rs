@@ -48,7 +48,7 @@ pub struct TableDocument {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Rows with a larger absolute error get a reason in their note.
+/// Rows whose error is above this fraction in magnitude need a reason in their note.
 const REASON_FROM: f64 = 0.05;
 
 /// A published value: a figure, a range, or null where the publication prints no number.
@@ -61,7 +61,7 @@ pub enum Published {
 }
 
 impl Published {
-    /// A range, or a figure when both ends are equal.
+    /// A published range from `low` to `high`; a single figure if both are equal.
     pub fn between(low: f64, high: f64) -> Self {
         if low == high {
             Self::Figure(rounded(low))

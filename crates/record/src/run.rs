@@ -206,7 +206,7 @@ impl RunDocument {
         }
     }
 
-    /// The document of a command before its start, without a placement.
+    /// The document of a command before its start: only the command is known.
     fn not_started(command: Vec<String>) -> Self {
         Self {
             schema: SCHEMA.into(),

@@ -155,7 +155,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// Parameters of a simulation that are not in its `Outcome`.
+/// The parameters of a simulation that its [`Outcome`] does not have.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -296,10 +296,10 @@ impl SimulatedPeriod {
     }
 }
 
-/// Number of periods at the start that are always shown.
+/// Number of periods, from the first on, that are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that do not change the target.
+/// Decisions that keep the target. They are no reason to show a period.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
 /// The periods to show: the first three, those whose target differs from the target of the period

@@ -14,7 +14,7 @@ use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the format, in place of a schema, which a CSV file does not have.
+/// The name of the format. It takes the place of a schema: a CSV file has none.
 pub const SCHEMA: &str = "CSV of a sweep";
 
 /// A column of the rows of a sweep.
@@ -240,7 +240,7 @@ pub struct Metric {
     pub name: &'static str,
     /// The unit with a space before it; empty for a ratio.
     pub unit: &'static str,
-    /// Number of decimals that shows the differences between policies.
+    /// Number of decimals of a printed value: enough to show the differences between policies.
     pub decimals: usize,
     /// True if a lower value is better.
     pub lower_is_better: bool,
@@ -320,7 +320,7 @@ impl Spread {
 }
 
 impl SweepRow {
-    /// True if the policy is the best static weights, to which regret is relative.
+    /// True if the policy is `static` with the best weights. Regret is relative to this policy.
     pub fn is_reference(&self) -> bool {
         self.policy == PolicyKind::Static.to_string() && self.weights.is_empty()
     }
@@ -387,7 +387,8 @@ impl SweepDocument {
         all
     }
 
-    /// The metrics that rows have. If no run has ended, regret over the duration replaces regret.
+    /// The metrics that rows have. If no run has ended, no row has a regret; regret over the
+    /// duration then takes its place.
     pub fn metrics(&self) -> Vec<Metric> {
         let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);
@@ -515,8 +516,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
     let better = if metric.lower_is_better { "Lower" } else { "Higher" };
     Figure {
-        // Bars begin at 0. The axis of a line may begin near the values, so that differences are
-        // visible.
+        // Bars begin at 0. The axis of lines may begin near their least value, so that differences
+        // are visible.
         y_from: match kind {
             SeriesKind::Bars => 0.0,
             _ if least > most => 0.0,

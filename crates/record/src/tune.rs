@@ -59,7 +59,7 @@ impl Check for TuneDocument {
             let field = |name: &str| format!("runs[{at}].{name}");
             not_empty(field("weights"), run.weights.len())?;
             same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
-            // The values enter geometric means, so they must be above 0.
+            // A result of 0 is refused, because geometric means of the values are computed.
             for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
                 if value.is_some_and(|value| value <= 0.0) {
                     return invalid(field(name), "it is not above 0");

@@ -16,14 +16,14 @@ use std::fmt;
 /// A warning about a run or a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
-    /// The measured memory is less than a multiple of the last-level cache, so the cache affects
+    /// The measured memory is less than `factor` times the last-level cache, so the cache affects
     /// the result.
     CacheIsMeasured {
         /// The option that sets the size.
         option: &'static str,
         /// The size, bytes.
         bytes: u64,
-        /// The part of the last-level cache that a thread reaches, bytes.
+        /// The part of the last-level cache that a thread can use, bytes.
         cache_bytes: u64,
         /// The required multiple of the cache.
         factor: u64,
@@ -51,7 +51,8 @@ pub enum Warning {
     OtherPrograms {
         /// Mean number of CPUs that other programs used.
         cpus: f64,
-        /// True if the result has figures of the whole machine, which include other programs.
+        /// True if the result has figures of the whole machine, in which other programs are
+        /// included.
         are_counted: bool,
     },
     /// The hypervisor took CPUs from the machine during the run.

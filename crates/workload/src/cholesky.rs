@@ -37,10 +37,11 @@ use std::ops::Range;
 /// The smallest side of the cube of grid points.
 const SIDE_MIN: usize = 4;
 
-/// Boxes of at most this many points are not divided.
+/// Boxes of at most this many grid points are ordered as they are, without a further division.
 const SMALL: usize = 8;
 
-/// The smallest footprint, bytes: the factor of the smallest cube fits.
+/// The smallest footprint, bytes. The factor of the cube with `SIDE_MIN` points along an edge fits
+/// in it.
 const LEAST: u64 = 64 << 10;
 
 /// The largest error that `verify` accepts of an element of the solution, whose elements are 1 or
@@ -109,7 +110,7 @@ impl Pattern {
         factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
     }
 
-    /// The value of all diagonal elements in a round.
+    /// The value of all diagonal elements of the matrix in a round. It differs from round to round.
     fn diagonal(round: u32) -> f64 {
         6.0 + f64::from(round % 2) / 2.0
     }
@@ -117,7 +118,8 @@ impl Pattern {
     /// The values of the matrix elements in a round, in the order of `rows`.
     fn values(&self, round: u32) -> Vec<f64> {
         let mut values = vec![-1.0; self.rows.len()];
-        // The diagonal element is the last of its column.
+        // The matrix is stored in and above the diagonal, with ascending rows in a column, so the
+        // diagonal element is the last of its column.
         for end in &self.column_starts[1..] {
             values[*end as usize - 1] = Self::diagonal(round);
         }
@@ -257,8 +259,9 @@ pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Operations of the decomposition. Each column costs the square of its length. Column lengths of a
-/// supernode range from 1 to the number of its columns, plus the rows `below` its triangle.
+/// Operations of the decomposition. A column with n elements costs n^2 operations. The columns of a
+/// supernode have from 1 up to as many elements as the supernode has columns, plus the rows `below`
+/// the triangle of these.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {

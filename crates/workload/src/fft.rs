@@ -96,7 +96,8 @@ impl Transform {
         if threads > 1 {
             return Err(SetupError::OneThread { what: "fft" });
         }
-        // Numbers, scratch and twiddle factors have the same size.
+        // Numbers, scratch and twiddle factors have the same size, so each gets a third of the
+        // footprint.
         let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
         let axis = Axis::new(length);
         let scratch = axis.fft.get_inplace_scratch_len();
@@ -129,7 +130,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // Allocates the pages now, so that their first touch is not measured.
+        // Touches the pages now, so that the kernel allocates them outside of the measured rounds.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -177,7 +178,7 @@ impl Transform {
     /// [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // A crossing plane has one row of each contiguous plane.
+        // A plane across the contiguous planes has one row of each of them.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -232,7 +233,8 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
     team::each(parts, work);
 }
 
-/// The largest number, at most `most`, that is the product of one of `odd` and a power of two.
+/// The largest number, at most `most`, that is a power of two times a number of `odd`. Transforms
+/// of such lengths are fast.
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize
@@ -274,7 +276,8 @@ impl Kernel for Transform {
             self.across(&fft);
         }
         self.rounds += 1;
-        // benchFFT counts 5 n log2(n) operations for every algorithm.
+        // The number of operations is that of the benchmark benchFFT, 5 n log2(n), whatever the
+        // algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
         Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, ..Work::default() }
@@ -284,7 +287,8 @@ impl Kernel for Transform {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // The transforms do not divide by n, so two rounds multiply the values by n.
+        // The transforms do not divide by n, the number of elements, so each two rounds multiply
+        // the values by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
             vec![]

@@ -92,7 +92,7 @@ impl Gas {
                 state[field * cells + at] = value;
             }
         }
-        // Allocates the pages now, so that their first touch is not measured.
+        // Touches the pages now, so that the kernel allocates them outside of the measured rounds.
         self.states[1].of_mut::<f64>().fill(0.0);
         // The gas is at rest, so the fastest wave is sound, whose speed is the same in all of the
         // gas.
@@ -137,7 +137,8 @@ fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     [density, x * inverse, y * inverse, z * inverse, (GAMMA - 1.0) * (energy - kinetic)]
 }
 
-/// Half of the slope across three cells, limited by minmod.
+/// Half of the difference between neighbouring cells, limited by minmod: the smaller of the
+/// differences to both sides, or 0 if their signs differ.
 fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     let (left, right) = (here - before, after - here);
     match left * right > 0.0 {

@@ -72,8 +72,8 @@ impl Gemm {
         team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
-    /// Multiplies by tiles. A thread has some rows of tiles of C, and completes each tile before it
-    /// begins the next.
+    /// Multiplies by tiles. A thread has some rows of tiles of C. It sums up a whole tile of C
+    /// before it begins the next.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
@@ -125,7 +125,7 @@ fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: 
     let a = ArrayView2::from_shape(shape, a);
     let b = ArrayView2::from_shape((side, side), b);
     let c = ArrayViewMut2::from_shape(shape, c);
-    // Never fails: the shapes match the slices.
+    // The conversions never fail: each slice has as many elements as its matrix.
     if let (Ok(a), Ok(b), Ok(mut c)) = (a, b, c) {
         general_mat_mul(factor, &a, &b, old, &mut c);
     }

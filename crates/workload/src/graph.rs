@@ -38,7 +38,8 @@ use sssp::Sssp;
 use std::fmt::Display;
 use triangles::Triangles;
 
-/// The base-2 logarithm of the number of vertices in the smallest and in the largest graph.
+/// The base-2 logarithms of the number of vertices: `SCALE_MIN` of the smallest graph, `SCALE_MAX`
+/// of the largest.
 const SCALE_MIN: u32 = 6;
 const SCALE_MAX: u32 = 30;
 
@@ -71,7 +72,7 @@ impl Task {
         Self::ALL.iter().find(|(_, task)| *task == self).map_or("", |(name, _)| name)
     }
 
-    /// Bytes for each vertex: the graph, and the arrays of the kernel.
+    /// Bytes for each vertex: its part of the graph, and of the arrays of the kernel.
     fn bytes_of_vertex(self) -> u64 {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists

@@ -19,7 +19,7 @@ use crate::Wrong;
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// Elements of a chunk of a vector.
+/// Elements of a chunk of a vector, which one task processes.
 const PART: usize = 4096;
 
 /// The number of cells along an edge of the largest cube that fits into the footprint, with

@@ -27,7 +27,7 @@ pub enum Kind {
     Stream,
     /// Reads all memory in order.
     Seq,
-    /// Reads a word of each page, in strides.
+    /// Reads one word of each page, in steps of [`Setting::stride`].
     Stride,
     /// Accesses words at random.
     Random,
@@ -114,7 +114,7 @@ pub struct Setting {
     /// For stream: the only loop that runs. With `None`, triad runs, and then the other three
     /// loops.
     pub only: Option<Loop>,
-    /// For stride: bytes from one access to the next.
+    /// For stride: bytes from one access to the next, rounded up to whole pages.
     pub stride: u64,
     /// For random and polynomial: true if elements are written, false if they are only read.
     pub is_writing: bool,

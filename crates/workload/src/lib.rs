@@ -48,11 +48,11 @@ pub trait Kernel {
     /// Restores the input if a round overwrites it. Called before each round, and not timed.
     fn prepare(&mut self) {}
 
-    /// One pass over the arrays.
+    /// One round of the workload, which is timed. Returns its work.
     fn round(&mut self) -> Work;
 
-    /// Additional measurements after the rounds: the name, the work and the seconds of each
-    /// measurement.
+    /// Additional measurements after the rounds; each has its name, its work and its duration in
+    /// seconds.
     fn beside(&mut self) -> Vec<(&'static str, Work, f64)> {
         vec![]
     }

@@ -58,7 +58,8 @@ pub struct Lu {
     form: Form,
     threads: usize,
     rounds: u32,
-    /// For each row of the factors, the index of the row of A that pivoting moved there.
+    /// For each row of the factors, the index of the row of the input matrix A that pivoting has
+    /// moved there.
     rows: Vec<usize>,
     /// True if the matrix holds A, false if it holds the factors of A.
     is_filled: bool,
@@ -134,7 +135,8 @@ impl Lu {
         }
     }
 
-    /// Factors tile by tile, right-looking, in the order of hStreams (Mironov et al., reference 2).
+    /// Factors tile by tile: after each diagonal tile, all tiles to its right and below are updated
+    /// (right-looking), in the order of hStreams (Mironov et al., reference 2).
     fn tiled(&mut self) {
         let (side, tile, threads) = (self.side, self.tile, self.threads);
         let panel = side * tile;

@@ -103,7 +103,8 @@ fn heap(bytes: usize) -> Block {
 fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
     let file = tempfile::tempfile_in(folder)?;
     file.set_len(bytes as u64)?;
-    // SAFETY: the file has no name, so nobody else can change it or make it shorter.
+    // SAFETY: the file has no name, so no other process can open it, and thus change it or make it
+    // shorter.
     let map = unsafe { MmapOptions::new().len(bytes).map_mut(&file)? };
     map.advise(hint.advice())?;
     Ok(Block::Map(map))

@@ -88,7 +88,7 @@ impl Kernel for Polynomial {
         let elements = self.array.of::<f64>().len();
         let share = team::share::<f64>(elements, self.threads);
         let (degree, is_writing) = (self.degree, self.is_writing);
-        // Without writes, all rounds evaluate the same polynomial.
+        // Without writes the elements stay the same, and all rounds evaluate the first polynomial.
         let round = if is_writing { self.rounds } else { 0 };
         let parts = self.array.of_mut::<f64>().chunks_mut(share).collect();
         let sums = team::each(parts, |part: &mut [f64]| {
@@ -109,8 +109,8 @@ impl Kernel for Polynomial {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let elements = self.array.of::<f64>();
-        // The first elements of each page suffice, because a pager restores a page as a whole or
-        // not at all.
+        // The first [`LANES`] elements of each page are enough: a pager gives back the content of a
+        // page as a whole, so a wrong page differs in these elements too.
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);

@@ -1,4 +1,5 @@
-//! Accesses to single words at uniformly random addresses: reads, or reads followed by writes.
+//! Accesses to single words at uniformly random indices of an array: reads, or reads that are each
+//! followed by a write of the same word.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -50,7 +51,8 @@ impl Random {
         team::share::<u64>(self.array.of::<u64>().len(), self.threads)
     }
 
-    /// The number of writes to each page in all rounds, computed again from the seed.
+    /// The number of writes to each page in all rounds, computed from the seed, not read from the
+    /// array.
     fn counts(&self) -> Vec<u64> {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let mut counts = vec![0; length.div_ceil(WORDS)];
@@ -65,8 +67,8 @@ impl Random {
     }
 }
 
-/// The indices among `words` words that a thread visits in a round: on average one access for each
-/// page.
+/// The indices that a thread visits in a round among its `words` words: as many as the words have
+/// pages.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 /// The length of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
-    /// Rounds before the measurement.
+    /// Rounds before the measurement, which are not timed.
     pub warm_up: u32,
     /// Minimum number of measured rounds.
     pub rounds: u32,
-    /// Rounds are added until this time has passed.
+    /// Further rounds are measured until this time has passed since the first measured round.
     pub at_least: Duration,
 }
 

@@ -60,7 +60,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// True in odd rounds: copy reads b in place of a, and add writes b in place of c.
+/// True in odd rounds. In these, copy reads b in place of a, and add writes b in place of c.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -72,7 +72,7 @@ pub struct Stream {
     b: Array,
     c: Array,
     kernel: Loop,
-    /// True if the loops other than `kernel` run once after the rounds.
+    /// True if the other three loops run once after the rounds, each in turn.
     is_whole: bool,
     threads: usize,
     /// The loops that were run, each with its round.

@@ -1,5 +1,5 @@
-//! Reads of an array as large as the footprint: every word in order, or one word of each page in
-//! strides.
+//! Reads of an array as large as the footprint: every word in order, or one word of each page, in
+//! steps of a stride.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -57,8 +57,9 @@ impl Sweep {
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array and returns a checksum. The checksum combines the sum of the words of each
-    /// page, or each single word of a strided read, in the order of the accesses.
+    /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
+    /// are read; without, the sum of the words of each page. Both are combined in the order of the
+    /// accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();

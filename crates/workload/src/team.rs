@@ -30,7 +30,8 @@ pub(crate) fn each<P: Send, R: Send>(parts: Vec<P>, work: impl Fn(P) -> R + Sync
         for (at, part) in parts.into_iter().enumerate() {
             let results = results.clone();
             scope.spawn(move || {
-                // Sending cannot fail: the receiver lives until all threads have ended.
+                // A send fails only without a receiver, and the receiver lives until all threads
+                // have ended.
                 let _ = results.send((at, work(part)));
             });
         }

@@ -1,9 +1,8 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! A block has a given number of pages; consecutive touches of a block are merged. Libraries access
-//! memory in their documented order: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM
-//! TOMS 2008); a long Fourier transform passes over all of its numbers once for each of its
-//! radices.
+//! A block has a given number of pages; consecutive touches of a block are merged. Loops of
+//! libraries are modelled by their documented order: `matrixmultiply` packs panels as in Goto and
+//! van de Geijn (ACM TOMS 2008).
 
 use crate::{
     cholesky, gas,
@@ -20,15 +19,15 @@ const KERNEL: [usize; 2] = [8, 4];
 
 const F64: usize = size_of::<f64>();
 
-/// The touches of a workload so far, in order.
+/// The touches of a workload so far, in order; a touch is a run of accesses to one block.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.
     block: usize,
 }
 
-/// A part of a row-major matrix. `start`, `row` (length of a row of the matrix) and `wide` are in
-/// bytes; `rows` is a number of rows.
+/// A part of a row-major matrix, whose rows are `row` bytes apart. The part begins at the address
+/// `start`, and has `rows` rows of `wide` bytes.
 struct Submatrix {
     start: usize,
     row: usize,
@@ -80,7 +79,8 @@ pub struct Size {
 
 /// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices and
 /// cubes are rounded as by the workload. Lengths of transforms and sizes of graphs are not rounded
-/// to those that the workload would choose. Workloads without a trace have 0 operations.
+/// to those that the workload would choose. Workloads that [`trace`] does not model have 0
+/// operations, except `Fft`.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -117,18 +117,18 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // The other workloads have no trace, so their operations are not counted.
+        // The operations are needed only with a trace, and the other workloads have none.
         _ => whole(0.0),
     }
 }
 
-/// Rounds in a trace: two if every other round accesses memory in another order, else one.
+/// Rounds in a trace: two if even and odd rounds access memory in different orders, else one.
 pub fn rounds(kind: Kind) -> u32 {
     if matches!(kind, Kind::Gas | Kind::Qft) { 2 } else { 1 }
 }
 
-/// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` if the loops are
-/// in a library without a documented order.
+/// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` for a workload
+/// that is not modelled.
 pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = footprint as usize;
@@ -162,7 +162,8 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        // Graph kernels access memory in the order of the edges. Solvers on grids have no trace.
+        // Not modelled: `Fft`, kernels on graphs (their order depends on the edges), and solvers on
+        // grids.
         _ => return None,
     }
     Some(trace.touches)

@@ -8,8 +8,8 @@ use crate::figure::{Figure, Scale, Series, SeriesKind};
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
-    /// A figure of the efficiency against the ratio for each pattern, and a figure of the
-    /// efficiency against the arithmetic intensity.
+    /// Figures of the efficiency: against the ratio of footprint to budget for each pattern, and
+    /// against the arithmetic intensity for the patterns `polynomial-N`.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
         by_pattern.chain(self.intensity_figure()).collect()

@@ -1,5 +1,6 @@
-//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`: the traffic by
-//! budget, and the efficiency with each drive, computed from runs or traces.
+//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`. For each budget of
+//! DRAM it has the bytes that would be transferred from and to the store, and the efficiency with
+//! each drive. Both are computed from measured runs, or from traces.
 
 use crate::{
     check::{Check, Checked},

@@ -189,8 +189,8 @@ impl EstimateDocument {
             Some(bytes) => vec![bytes],
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
-        // Each page is on a single drive, so a thread waits on average for the mean latency of the
-        // drives.
+        // A page is on one of the drives, so a thread that waits for pages waits for the mean of
+        // the drives' latencies.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =
@@ -239,8 +239,8 @@ mod tests {
         let row = &estimate.rows[1];
         assert_eq!((row.footprint_bytes, row.missing_share), (16 << 30, 0.5));
         assert_eq!((row.read_gbps, row.random_us), (Some(6.0), Some(50.0)));
-        // Half of the bytes are on the store. A byte takes 1/3 ns to read. A third of these bytes
-        // is also written, which takes another 1/3 ns per byte.
+        // Half of the bytes are on the store. A byte on the store takes 1/3 ns to read. A third of
+        // these bytes is written as well, which adds 1/3 ns for each byte that is read.
         assert_eq!((row.triad_gbps, row.random_many_us), (Some(3.0), Some(2.5)));
     }
 

@@ -44,7 +44,8 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
         points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
-            // Mess measures the bandwidth with the counters of the memory controllers.
+            // Mess reads the bandwidth from the counters of the memory controllers, so it is a
+            // measured figure.
             measured_gbps: Some(point.bandwidth_gbps),
             ..traffic_point(PointKind::Loaded, (0, 0), curve.mix, point.bandwidth_gbps)
         }));
@@ -77,7 +78,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports bandwidths of the whole system. Divide them evenly among the nodes with CPUs.
+    // MLC reports bandwidths of the whole system, but a point is for the CPUs of one node. So they
+    // are divided evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -93,8 +95,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // The rows are reversed, because MLC begins with the highest load and a record with the
-        // lowest. The delays of MLC are in cycles, so the points get no delay.
+        // MLC's rows begin with the highest load, points of a record with the lowest, so the rows
+        // are reversed. The delays of MLC are in cycles, so the points get no delay.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole(PointKind::Loaded, mix, row.mbps);
@@ -241,8 +243,8 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
-/// The number of nodes among which the bandwidth of the whole system was divided when the record
-/// was read from another tool. 1 for Interleaf's own records, which measure one node at a time.
+/// The number of nodes among which [`read`] divided the bandwidth of the whole system. It is 1 for
+/// a record of Interleaf, whose points are each for one node.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;
@@ -262,7 +264,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // A point without load has the longest delay. A record of another tool has no delays.
+        // A point without load is written with the longest delay. In a record of another tool no
+        // point has a delay, so 0 stands for all.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };
@@ -274,7 +277,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     tables
 }
 
-/// The longest delay that fits in the column of MLC's table.
+/// The largest delay, ns, that is written to MLC's tables of latency under load: five digits, the
+/// width of their first column.
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
@@ -304,7 +308,7 @@ fn matrix<'a>(
     (!rows.is_empty()).then_some(Matrix { memory, rows })
 }
 
-/// The memory node of the first point.
+/// The node of the memory of the first point that has one; `None` without such a point.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
 }
@@ -341,8 +345,8 @@ Delay\t(ns)\tMB/sec
         let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
-        // At the mix 2:1, the controller reads two lines and writes one, while the program loads
-        // one line and stores one.
+        // At the mix 2:1 the memory controller reads two lines and writes one; the program loads
+        // one line and stores one, since the other read belongs to the store.
         let mixed = &record.points[3];
         assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
         assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");
@@ -380,7 +384,8 @@ Delay\t(ns)\tMB/sec
         assert_eq!(exported.curves.len(), 2);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // Without matrices the number of sockets is unknown. A note says so.
+        // Without matrices of latencies or bandwidths the number of nodes is unknown. A note says
+        // so.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

@@ -26,7 +26,8 @@ pub struct Exported {
     pub curves: Vec<(String, String)>,
 }
 
-/// A measured node, which becomes a tier of the platform.
+/// A measured node that becomes a tier of the platform: its curves, and the points that they are
+/// made of.
 struct Tier {
     node: u32,
     has_cpus: bool,
@@ -66,8 +67,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // The uncore latency. It is 0 because the curves were measured from the core, so their
-        // latencies include it.
+        // The uncore latency of the platform. It is 0: curves measured from a core include the way
+        // to the memory controller.
         0.0,
     );
     let mut files = vec![];
@@ -106,8 +107,8 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// The largest number of outstanding lines of a core among the loaded-latency points of the fastest
-/// tier, by Little's law; 1 to 10000.
+/// Lines that a core had outstanding, by Little's law: the largest number among the points of the
+/// fastest tier's loaded latency, within 1 to 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {

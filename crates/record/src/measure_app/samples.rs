@@ -1,7 +1,7 @@
 //! Samples of a run. A sample has sums over a span of time, so two neighbours can be merged into a
-//! sample of the joint span. [`Samples`] limits its length in this way: at 1024 samples it merges
-//! all pairs, and from then on merges twice as many raw samples into a stored sample. A long run
-//! keeps 512 to 1024 samples.
+//! sample of the joint span. [`Samples`] limits its length in this way: at 1024 stored samples it
+//! merges all pairs of neighbours, and from then on a stored sample gets twice as many raw samples
+//! (samples as they were taken) as before. A long run keeps 512 to 1024 samples.
 
 use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
@@ -77,12 +77,12 @@ pub struct SlotsDocument {
     pub running_ns: f64,
 }
 
-/// The sum; `None` when one of the two is unknown.
+/// The sum of two counts; `None` if one of the two is unknown.
 fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// The sum of the known values; `None` when both are unknown.
+/// The sum of the known counts; `None` if both are unknown.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -181,7 +181,7 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
-    /// True if the span has counted traffic.
+    /// True if traffic was counted for some of the span.
     fn counts(&self) -> bool {
         let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
         self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())

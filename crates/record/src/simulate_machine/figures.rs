@@ -72,7 +72,7 @@ impl SimulateDocument {
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions = self.periods.iter().map(why).collect();
-        // A target is constant until the next decision, so decisions are drawn as points.
+        // The target changes only at a decision, so a point is drawn for each decision.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
@@ -170,7 +170,8 @@ impl SimulateDocument {
     }
 }
 
-/// Lower end of an axis of percentages that are at least `lowest`: a multiple of ten, 0 to 90.
+/// The lower end of an axis of percentages that are at least `lowest`: the multiple of ten at or
+/// below it, 0 to 90.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

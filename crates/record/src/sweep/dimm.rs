@@ -75,7 +75,8 @@ pub struct DimmSweepRow {
     pub latency_p99_ns: u64,
     pub latency_p99_9_ns: u64,
     pub row_hit_rate: f64,
-    /// Absent if the currents of the module are unknown, as are energy and efficiency.
+    /// The mean power, W. Absent if the currents of the module are unknown, as are energy and
+    /// efficiency.
     pub power_w: Option<f64>,
     pub energy_pj_per_bit: Option<f64>,
     pub gbps_per_w: Option<f64>,
@@ -395,7 +396,8 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
         for row in rows {
-            // For numbers of at least 0, the order of the bits is the order of the numbers.
+            // The bits of numbers that are at least 0 have the order of the numbers, so they can be
+            // a key. The maximum load, which has no number, comes last.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }

@@ -18,9 +18,9 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier has more than 1/`ALPHA` of the unexplored edges. Bottom-up
-/// ends when the frontier shrinks to at most 1/`BETA` of the vertices. The figures are those of the
-/// paper and of the GAP suite.
+/// Bottom-up begins when the frontier's vertices have more than 1/`ALPHA` of the edges of unreached
+/// vertices. It ends when the frontier shrinks, and has at most 1/`BETA` of all vertices. Both
+/// figures are those of the paper (Beamer et al.) and of the GAP suite.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
@@ -90,9 +90,9 @@ impl Bfs {
                         break;
                     }
                 }
-                // The bottom-up levels kept the frontier in a bitmap only, so its vertices are
-                // written to the queue again. The vertices are written from index 0 on, because the
-                // queue may have too few free slots after its present tail.
+                // The bottom-up levels kept the frontier only as a bitmap, but top-down needs it in
+                // the queue. Its vertices are written from index 0 on, because the slots behind the
+                // present tail may not suffice. The earlier entries are not needed any more.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);

@@ -149,7 +149,7 @@ impl PathCount<'_> {
                 self.on_path[at / 64].fetch_or(1 << (at % 64), Relaxed);
                 let count = &self.paths[neighbour as usize];
                 let add = |bits| Some((f64::from_bits(bits) + paths).to_bits());
-                // Never an error: `add` always has a value.
+                // `fetch_update` fails only if `add` returns no value, and it always returns one.
                 let _ = count.fetch_update(Relaxed, Relaxed, add);
             }
         }

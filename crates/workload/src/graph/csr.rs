@@ -34,7 +34,7 @@ impl<'a> View<'a> {
         self.offsets.len() - 1
     }
 
-    /// Indices of the neighbours of a vertex among all neighbours.
+    /// The indices, in the array of all neighbours, of the neighbours of a vertex.
     pub(super) fn range(self, vertex: u32) -> std::ops::Range<usize> {
         let at = vertex as usize;
         self.offsets[at] as usize..self.offsets[at + 1] as usize
@@ -136,8 +136,8 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // `offsets` has the length of each list for now, because its start is known only
-                // when all chunks are done.
+                // Until all chunks are done, `offsets` has the length of each list: a list starts
+                // at the sum of the lengths before it.
                 *end = (kept - before) as u64;
                 start = stop;
             }

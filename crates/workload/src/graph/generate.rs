@@ -57,7 +57,8 @@ impl Generator {
             bits = if level % 2 == 0 { random.next_u64() } else { bits >> 32 };
             let draw = bits & 0xffff_ffff;
             let [a, b, c] = limits.map(|limit| u32::from(draw >= limit));
-            // Quadrants in order, as (bit of `from`, bit of `to`): (0, 0), (0, 1), (1, 0), (1, 1).
+            // The quadrants are (0, 0), (0, 1), (1, 0), (1, 1), as pairs of the next bit of `from`
+            // and the next bit of `to`.
             from = from << 1 | b;
             to = to << 1 | (a - b + c);
         }

@@ -12,10 +12,11 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The probability to follow an edge.
+/// The probability with which a random walk follows an edge; else it continues at a random vertex.
 const DAMPING: f32 = 0.85;
 
-/// Iterations end when the changes of all ranks together are less than this.
+/// Iterations end when the absolute changes of all ranks in an iteration add up to less than this.
+/// At the start the ranks add up to 1.
 const CHANGE_MAX: f64 = 1e-4;
 
 /// Maximum number of iterations.

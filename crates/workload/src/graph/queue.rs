@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// Maximum number of vertices in a batch.
 const LENGTH: usize = 256;
 
-/// Vertices of a queue that one task of [`each_of`] visits.
+/// The number of vertices that a task of [`each_of`] visits.
 const PART: usize = 1024;
 
 /// The vertices that a thread has collected, to be appended to `queue` at `tail`.

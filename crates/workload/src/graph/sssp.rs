@@ -22,7 +22,8 @@ use std::{
     },
 };
 
-/// Width of a bucket, as a distance. The GAP suite uses 2 for both shapes of generated graphs.
+/// Width of a bucket, as a difference of distances: weights of edges are 1 to 255. The GAP suite
+/// uses 2 for both shapes of generated graphs.
 const DELTA: u32 = 2;
 
 /// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
@@ -118,7 +119,7 @@ impl Relaxation<'_> {
     /// bucket of the thread's `own` buckets, as long as they are fewer than [`FUSED_MAX`].
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
-            // A vertex with a smaller distance was relaxed with an earlier bucket.
+            // A vertex whose distance is below the bucket was relaxed with an earlier bucket.
             if self.distances[*vertex as usize].load(Relaxed) >= DELTA * bucket as u32 {
                 self.relax(*vertex, own);
             }

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 /// have most of the work, and other threads cannot take chunks from a task that has begun.
 const PART: usize = 64;
 
-/// The number of vertices in the sample whose degrees decide whether the graph is renumbered.
+/// The number of vertices in a sample. Their degrees decide whether the graph is renumbered.
 const SAMPLE: usize = 1000;
 
 /// The renumbered graph, and the last number of triangles.
@@ -40,7 +40,8 @@ impl Triangles {
         let order = memory.array(8 * vertices)?;
         let numbers = memory.array(4 * vertices)?;
         let offsets = memory.array(8 * (vertices + 1))?;
-        // Each edge occurs once among the neighbours with lower numbers.
+        // The renumbered graph has each edge once, in the list of the vertex with the higher
+        // number: half of the entries.
         let neighbours = memory.array(4 * (graph.neighbours.len() / 2))?;
         Ok(Self { order, numbers, offsets, neighbours, count: 0 })
     }

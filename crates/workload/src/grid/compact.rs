@@ -31,11 +31,12 @@ const WAVE: f64 = 0.36;
 /// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
 const FLOPS: u64 = 13;
 
-/// `verify` accepts this error of an element, times the number of rounds plus one. Elements are
-/// from -1 to 1.
+/// The tolerance of `verify` for an element after r rounds is (r + 1) times this value. Elements
+/// are from -1 to 1.
 const TOLERANCE: f64 = 1e-10;
 
-/// The field and the derivative, and the factors of the tridiagonal matrix.
+/// The two arrays of a round, the factors of the tridiagonal matrix that a round solves, and the
+/// threads.
 #[derive(Debug)]
 pub struct Compact {
     /// Two arrays: a round reads the field from one, and leaves the derivative in the other.
@@ -57,7 +58,8 @@ struct Line {
     correction: Vec<f64>,
     /// The inverse of one plus the scalar product of v and `correction`.
     share: f64,
-    /// The inverse of the factor by which the scheme multiplies the wave.
+    /// The inverse of the factor by which the scheme multiplies a wave with the wave number of the
+    /// field.
     scale: f64,
     /// The number of whole waves along a line.
     waves: usize,
@@ -193,7 +195,8 @@ impl Compact {
                     *value = factors[at % side] * factors[at / side] * factors[z];
                 }
             });
-            // Allocates the pages now, so that their first touch is not measured.
+            // Touches the pages now, so that the kernel allocates them outside of the measured
+            // rounds.
             other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
         });
         Ok(compact)
@@ -244,7 +247,7 @@ impl Kernel for Compact {
         });
         *rounds += 1;
         let elements = line.side.pow(3) as u64;
-        // Each direction reads one array and writes the other.
+        // In each of the three directions, an element is read (8 bytes) and written (8 bytes).
         Work { bytes: 3 * 16 * elements, flops: 3 * FLOPS * elements, ..Work::default() }
     }
 
@@ -273,8 +276,8 @@ mod tests {
 
     #[test]
     fn a_derivative_is_of_sixth_order() {
-        // The derivative of a sine with one wave along the line is not divided by the scheme's
-        // factor here. The derivative must be near the exact derivative.
+        // A `scale` of 1 leaves out the division by the scheme's factor. The result must then be
+        // near the exact derivative of a sine with one wave along the line.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;

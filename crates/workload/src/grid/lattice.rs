@@ -52,8 +52,8 @@ const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, -1, 1],
 ];
 
-/// The inverse of the relaxation time in steps, and the viscosity of the fluid that follows from
-/// it.
+/// `RELAXATION` is the inverse of the relaxation time in steps, `VISCOSITY` the viscosity of the
+/// fluid that follows from it, in squares of cells for each step.
 const RELAXATION: f64 = 1.25;
 const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 
@@ -117,12 +117,14 @@ impl Lattice {
                 for (at, population) in populations.iter_mut().enumerate() {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
-                    // The pressure follows from Bernoulli's equation. The density is three times
-                    // the pressure.
+                    // By Bernoulli's equation the pressure is lower where the flow is faster. The
+                    // density is three times the pressure, so it is 1 minus `square`, 1.5 times the
+                    // square of the speed.
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });
-            // Allocates the pages now, so that their first touch is not measured.
+            // Touches the pages now, so that the kernel allocates them outside of the measured
+            // rounds.
             odd.of_mut::<f64>().par_chunks_mut(cells).for_each(|it| it.fill(0.0));
         });
         Ok(lattice)

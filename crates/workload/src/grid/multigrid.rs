@@ -26,7 +26,7 @@ const POINTS: usize = 27;
 /// The number of grids. Each grid has half as many points along an edge as the grid before it.
 const GRIDS: u32 = 4;
 
-/// Minimum number of points along an edge of the coarsest grid.
+/// Minimum number of points along an edge of the coarsest of the [`GRIDS`] grids.
 const LEAST: usize = 2;
 
 const ITERATIONS: u32 = 10;
@@ -49,7 +49,7 @@ const TOLERANCE: f64 = 1e-10;
 /// the start.
 const ERROR_MAX: f64 = 1e-4;
 
-/// A grid: matrix, right side and solution.
+/// A grid of the hierarchy: its matrix, and the right side and the solution of its system.
 #[derive(Debug)]
 struct Grid {
     side: usize,
@@ -155,7 +155,7 @@ impl Grid {
     }
 }
 
-/// The matrix of a grid.
+/// The matrix of a grid as slices: values and columns, row by row.
 #[derive(Clone, Copy)]
 struct Matrix<'a> {
     side: usize,
@@ -343,8 +343,9 @@ impl Kernel for Multigrid {
         pool.install(|| system.iterate(ITERATIONS));
         self.rounds += 1;
         let flops = u64::from(ITERATIONS) * self.system.flops();
-        // A product with the matrix reads 12 bytes for two operations: the value and the column of
-        // a point.
+        // Bytes are estimated as those of the products with the matrix: two operations for a stored
+        // element, whose value (8 bytes) and column (4 bytes) are read, so 6 bytes for each
+        // operation.
         Work { bytes: 6 * flops, flops, ..Work::default() }
     }
 

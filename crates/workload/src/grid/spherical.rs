@@ -195,7 +195,8 @@ impl Spherical {
     /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("spherical-cg", footprint, 8 * 8 * 16 * BYTES)?;
-        // Twice as many longitudes as polar angles.
+        // There are twice as many longitudes as polar angles, so the bytes for each cell of a cube
+        // are doubled.
         let side = super::side(footprint, 2 * BYTES, 8);
         let sides = [side, side, 2 * side];
         let pool = team::pool(threads)?;
@@ -285,8 +286,8 @@ impl Shell {
     }
 }
 
-/// The scalar product of a vector with itself, with each term divided by the element of the
-/// diagonal.
+/// The scalar product of a vector with itself, each term divided by the element of the matrix's
+/// diagonal, because the diagonal is the preconditioner.
 fn weighted(vector: &[f64], diagonal: &[f64]) -> f64 {
     let part = |(a, d): (&[f64], &[f64])| a.iter().zip(d).map(|(a, d)| a * a / d).sum::<f64>();
     let parts = vector.par_chunks(super::PART).zip(diagonal.par_chunks(super::PART));
@@ -309,8 +310,8 @@ impl Kernel for Spherical {
         self.rounds += 1;
         let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
         let iterations = u64::from(ITERATIONS);
-        // An iteration reads the matrix and three vectors, and reads and writes three further
-        // vectors.
+        // In each iteration the four arrays of the matrix and three vectors are read, and three
+        // further vectors are read and written (8 bytes each).
         let bytes = iterations * cells * 8 * (4 + 3 + 2 * 3);
         Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
     }
