@@ -3,7 +3,7 @@
 
 use crate::settings::{Arbitration, Priority};
 
-/// Decides the order in which the controller takes commands from queues.
+/// Arbitration among submission queues. With round robin all queues are in the urgent class.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     /// The indices of the queues in each class. The classes are, by descending priority: urgent,
@@ -14,7 +14,7 @@ pub(crate) struct Arbiter {
     next: [usize; 4],
     weights: [u32; 3],
     /// The number of commands that each weighted class (high, medium, low) may still send in this
-    /// round.
+    /// round of weighted round robin.
     left: [u32; 3],
 }
 
@@ -38,8 +38,8 @@ impl Arbiter {
     }
 
     /// Chooses the next queue with commands. Returns the index of the queue, and the number of
-    /// commands to take from the queue, at most `burst` (the arbitration burst). `pending` takes
-    /// the index of a queue, and returns the number of commands that wait in that queue.
+    /// commands to take from it, at most `burst` (the arbitration burst); `None` if no queue has
+    /// commands. `pending` returns the number of commands that wait in the queue of an index.
     #[inline]
     pub(crate) fn next(
         &mut self,
@@ -52,8 +52,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // The first pass finds nothing if each class with commands has used up its weight. The
-        // second pass begins a new round, with fresh weights.
+        // The first pass finds nothing if each class with commands has sent as many as its weight
+        // in this round. A second pass then begins a new round.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

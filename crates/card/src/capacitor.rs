@@ -36,7 +36,7 @@ pub struct CapacitorSpec {
     pub charged_v: f64,
     /// Voltage at the terminals at which the converter stops, V.
     pub cut_off_v: f64,
-    /// Output power of the converter divided by its input power, 0 to 1.
+    /// Efficiency of the converter: its output power divided by its input power, 0 to 1.
     pub efficiency: f64,
     /// Life at `life_celsius`, years.
     pub life_years: f64,
@@ -89,7 +89,7 @@ impl CapacitorSpec {
     /// terminals drops below the cut-off at once.
     pub fn usable_j(&self, watts: f64) -> f64 {
         let drawn = watts / self.efficiency;
-        // The voltage before the ESR at which the terminals reach the cut-off voltage, V.
+        // The inner voltage, before the ESR, at which the terminals are at the cut-off voltage, V.
         let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
         if stop >= self.charged_v {
             return 0.0;
@@ -104,12 +104,13 @@ impl CapacitorSpec {
         joules * self.efficiency
     }
 
-    /// The time for which the capacitor powers a load of `watts` behind the converter, s.
+    /// The time for which the capacitor powers a load of `watts` behind the converter, s; infinite
+    /// for a load of 0.
     pub fn seconds(&self, watts: f64) -> f64 {
         if watts > 0.0 { self.usable_j(watts) / watts } else { f64::INFINITY }
     }
 
-    /// The power that keeps the capacitor charged, W.
+    /// The power that the converter draws to replace the leakage of the charged capacitor, W.
     pub fn leakage_w(&self) -> f64 {
         self.leakage_a * self.charged_v / self.efficiency
     }

@@ -25,11 +25,11 @@ pub struct Card {
     pub memory: MemorySpec,
     /// The BAR that maps the memory, if the card has one.
     pub bar: Option<BarSpec>,
-    /// The times that the host takes for an I/O.
+    /// The times that the host takes for an I/O: its processors, interrupts and memory.
     pub host: HostSpec,
     /// The card's behaviour at a power failure.
     pub power: PowerSpec,
-    /// The power that the link and the controller draw.
+    /// The power and energy of the link and the controller in normal work.
     pub energy: EnergySpec,
 }
 
@@ -52,7 +52,7 @@ pub struct BarSpec {
 pub struct LinkSpec {
     /// The generation, 1 to 5.
     pub generation: u32,
-    /// The number of lanes.
+    /// The number of lanes of the link, the same in both directions.
     pub lanes: u32,
     /// Maximum payload size of a TLP (MPS), bytes.
     pub max_payload: u32,
@@ -121,7 +121,7 @@ pub struct ControllerSpec {
     pub ecc_fs: u64,
 }
 
-/// The moment from which a written byte survives a power failure.
+/// The point of a write from which a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     /// A written byte survives once it is in DRAM, because a power failure saves the DRAM to NAND
@@ -140,7 +140,7 @@ pub struct MemorySpec {
     pub channels: u32,
     /// Capacity of the memory that the host sees, bytes.
     pub capacity: u64,
-    /// The moment from which a written byte survives a power failure.
+    /// The condition under which a written byte survives a power failure.
     pub durable: Durable,
 }
 

@@ -15,13 +15,13 @@ const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
 
-/// The times of a transfer between the controller and the memory, fs.
+/// The times of a transfer between the controller and the memory, fs since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
     /// The time at which read data are at the controller, or at which written data are in the row
     /// buffers or the cells.
     pub(crate) data: u64,
-    /// The time at which the row is precharged.
+    /// The time at which the precharge of the row is complete.
     pub(crate) closed: u64,
 }
 
@@ -36,9 +36,9 @@ impl Transfer {
     }
 }
 
-/// Converts between femtoseconds and clocks by multiplication with a fixed-point factor. The error
-/// is less than one clock at every time that 64 bits of femtoseconds can express, which is at most
-/// 5 hours.
+/// Converts between femtoseconds and clocks of the DRAM by multiplication with a fixed-point
+/// factor. At every time that 64 bits of femtoseconds can express (at most 5 hours), the error is
+/// less than one clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Clocks per femtosecond, times 2^80.
@@ -58,8 +58,8 @@ impl Clock {
     /// be this edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // After the shift, the factor is the number of clocks per femtosecond times 2^64. The
-        // product of this factor and a time of 64 bits fits 128 bits.
+        // Without the shift, the product of the factor and a time of 64 bits would not fit in 128
+        // bits. After the shift, the factor is the number of clocks per femtosecond times 2^64.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 
@@ -146,7 +146,7 @@ impl Memory {
         sum
     }
 
-    /// The time for which a channel was occupied, fs. This is the mean over all channels.
+    /// The time for which the memory channels were occupied, fs: the mean over all channels.
     pub(crate) fn busy(&self) -> u64 {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }

@@ -84,8 +84,8 @@ pub trait WriteObserver {
         let _ = command;
     }
 
-    /// Returns true if [`memory`](Self::memory) is to be called. The calls do not say which channel
-    /// a command is for.
+    /// Returns true if [`memory`](Self::memory) is to be called for each command of a memory
+    /// channel. The calls do not say which channel it is.
     fn observes_memory(&self) -> bool {
         false
     }
@@ -188,7 +188,7 @@ struct InFlight {
     io: IoCommand,
     submitted: u64,
     fetched: u64,
-    /// Bytes requested from host memory or from the memory channel.
+    /// Bytes requested so far: of a write from host memory, of a read from the memory channel.
     requested: u32,
     /// Bytes of a write that the host has sent.
     sent: u32,
@@ -217,7 +217,8 @@ struct Queue {
     /// The completion queue entries that are in host memory or on the way to it: the arrival time
     /// of each entry (fs), and the index of its command in `Engine::flights`.
     entries: VecDeque<(u64, u32)>,
-    /// The number of completion queue entries for which no interrupt has been sent.
+    /// The number of completion queue entries that are written and for which no interrupt was sent
+    /// yet.
     coalesced: u32,
     interrupts: u64,
     /// The time from which the host's processor of this queue is free, fs.
@@ -250,15 +251,15 @@ pub struct Engine {
     /// Commands whose DMA engines have chunks left to request, in round robin. The first queue has
     /// reads and writes of zeroes, which need no read tags; the second has writes.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` that had priority last. The other of the two indices has priority
-    /// next.
+    /// The index in `active` that had its turn last: it got a burst, or had no command. The other
+    /// index is served first next.
     turn: usize,
     buffers: Pool,
     tags: Pool,
-    /// The number of chunks that a DMA engine requests at once.
+    /// The number of chunks that a DMA engine requests in its turn.
     burst: u32,
-    /// The time at which requests for data are retried, because a buffer is free again; `u64::MAX`
-    /// if no retry is scheduled.
+    /// The time at which a buffer is returned, and requests for data are tried again, fs;
+    /// `u64::MAX` if no such time is scheduled.
     retry: u64,
     memory: Memory,
 }
@@ -378,8 +379,8 @@ impl Engine {
 
     fn acceptable(&self, at: u64, io: &IoCommand) -> Result<(), SubmitError> {
         let queue = self.queues.get(usize::from(io.queue)).ok_or(SubmitError::Queue)?;
-        // One entry of the submission queue stays empty, because a full ring would look like an
-        // empty one (NVMe 1.1, 4.1.2).
+        // One entry of the submission queue stays empty: with all entries used, head and tail would
+        // be equal, as in an empty ring (NVMe 1.1, 4.1.2).
         if queue.outstanding + 1 >= self.card.nvme.entries {
             return Err(SubmitError::Full);
         }

@@ -28,8 +28,9 @@ pub(crate) struct EventQueue {
     lanes: [Ring; LANES],
     /// The time of each lane's first event.
     first: [u64; LANES],
-    /// The nodes of the tournament tree, each with the lane of the earlier event: node 1 is the
-    /// root, and node `LANES / 2 + i` compares lanes `2 i` and `2 i + 1`.
+    /// The nodes of the tournament tree. A node has the lane with the earlier event of the two
+    /// lanes that it compares: node 1 is the root, and node `LANES / 2 + i` compares the lanes `2
+    /// i` and `2 i + 1`.
     winners: [u8; LANES],
 }
 
@@ -53,7 +54,7 @@ impl EventQueue {
         }
     }
 
-    /// The time of the next event.
+    /// The time of the next event, fs; `None` without events.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
         let at = self.first[usize::from(self.winners[1]) % LANES];

@@ -75,7 +75,7 @@ pub const DEPTH_MAX: u32 = 65_535;
 /// 1.4, 5.21.1.7).
 pub const JOBS_MAX: u32 = 65_535;
 
-/// The highest rate that a job can have, I/Os per second.
+/// The highest rate that a job can have, I/Os per second: one each nanosecond.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl core::str::FromStr for Access {
@@ -115,7 +115,7 @@ pub struct FioOptions {
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
-    /// The part of the card that a job covers, from the first byte of the card.
+    /// The part of the card that a job covers, from the first byte of the card on; fio's `size`.
     pub size: Option<Size>,
     /// True for random offsets without fio's map of used blocks. With the map, every block is used
     /// once before any block is used twice.
@@ -228,7 +228,7 @@ impl FioOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option}: {problem}")]
 pub struct OptionError {
-    /// fio's name of the option.
+    /// The name of the option in fio.
     pub option: &'static str,
     /// The problem.
     pub problem: String,

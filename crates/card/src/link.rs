@@ -38,7 +38,7 @@ pub(crate) const SUBMISSION_ENTRY: u64 = 64;
 /// Bytes of a data credit.
 pub(crate) const CREDIT_BYTES: u32 = 16;
 
-/// The time that a byte takes on the link, fs.
+/// The time that a byte takes in one direction of the link with all of its lanes, fs.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
         // One SKP ordered set of 4 symbols after 1180 symbols (PCI Express 3.1, 4.2.7.3).
@@ -58,8 +58,8 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
 pub(crate) struct Packets {
     max_payload: u32,
     boundary: u32,
-    /// The mean number of bytes of DLLPs that the other direction sends in answer to one TLP, in
-    /// units of 1/256 byte.
+    /// The mean number of bytes of DLLPs with which the other direction answers one TLP, in units
+    /// of 1/256 byte.
     answers: u64,
 }
 
@@ -91,9 +91,8 @@ impl Packets {
     }
 }
 
-/// One direction of a link. `free` is the time from which the direction is idle, fs. `byte_fs` is
-/// the time that a byte takes, fs. `busy` is the total time for which the direction was occupied,
-/// fs.
+/// One direction of a link: it is idle from the time `free` on, fs; a byte takes `byte_fs`; `busy`
+/// is the sum of the times for which it sent packets, fs.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
     free: u64,
@@ -110,13 +109,13 @@ impl Direction {
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// The time at which a packet that is ready at `at` can start, fs.
+    /// The time, fs, at which a packet that is ready at `at` can start: when the direction is idle.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)
     }
 
-    /// The time that `bytes` take on the link, fs.
+    /// The time that `bytes` bytes take in this direction, fs.
     #[inline]
     pub(crate) fn time_of(&self, bytes: u64) -> u64 {
         bytes * self.byte_fs

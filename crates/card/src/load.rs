@@ -168,7 +168,7 @@ const JOBS_MAX: u32 = 4096;
 /// The longest ramp time or run time, fs: an hour.
 const TIME_MAX: u64 = 3_600_000_000_000_000_000;
 
-/// fio's name of the option whose time is above [`TIME_MAX`], if any.
+/// The option of fio whose time is above [`TIME_MAX`], if one is: `ramp_time` or `runtime`.
 pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
     match stop {
         _ if ramp_fs > TIME_MAX => Some("ramp_time"),

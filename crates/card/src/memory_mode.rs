@@ -52,9 +52,9 @@ impl Initiator {
         }
     }
 
-    /// The time from the initiator to the port of the link and back, fs. The values are assumed:
-    /// 100 ns for a processor and its root complex; 300 ns for a peer, with a second link and a
-    /// switch or root complex.
+    /// The time that a packet takes from the initiator to the port of the link and back, fs. The
+    /// values are assumed: 100 ns for a processor with its root complex; 300 ns for a peer, which
+    /// is behind a second link and a switch or root complex.
     const fn round_trip_fs(self) -> u64 {
         match self {
             Self::Processor => 100_000_000,

@@ -5,8 +5,8 @@
 
 use crate::ring::Ring;
 
-/// A tick is 2^`TICK` femtoseconds. `Pool::held` counts ticks, because a count of femtoseconds
-/// would overflow within hours.
+/// Counts of `Pool::held` are in ticks of 2^`TICK` femtoseconds: a sum over all units in
+/// femtoseconds would overflow within hours.
 const TICK: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // Each return has at least one unit, so a ring of `total` entries never grows. The ring of
-        // a pool with more than 4096 units may grow.
+        // Each return has at least one unit, so there are never more than `total` returns, and the
+        // ring never grows. Only a pool of more than 4096 units begins with a smaller ring.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }
@@ -77,7 +77,7 @@ impl Pool {
     }
 
     /// Takes units at the first time from `now` on at which enough units are free, and returns that
-    /// time, fs. The time of return must be known for all units in use.
+    /// time, fs. All units in use must have a known time of return.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
         let (mut at, units) = (now, units.min(self.total));
@@ -102,13 +102,13 @@ impl Pool {
         self.returns.front().map(|(at, _)| at)
     }
 
-    /// Units in use at `now`.
+    /// The number of units in use at `now`.
     pub(crate) fn in_use(&mut self, now: u64) -> u32 {
         self.collect(now);
         self.total - self.free
     }
 
-    /// The total time up to `now` for which requests waited for units, fs.
+    /// The total time up to `now`, with the present wait, for which requests waited for units, fs.
     pub(crate) fn waited(&self, now: u64) -> u64 {
         self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
     }
@@ -120,8 +120,8 @@ impl Pool {
         let used = u64::from(self.total - self.free) - returning;
         let held = self.held.wrapping_add(used * (now >> TICK));
         let held = held.wrapping_sub(self.returns.iter().map(future).sum());
-        // Rounding to ticks may make the sum slightly negative (by at most one tick for each unit).
-        // Use 0 instead.
+        // Each take and each return is rounded to ticks, so the sum may be slightly below 0, by at
+        // most one tick for each unit. It then counts as 0.
         let held = if held > u64::MAX / 2 { 0 } else { held };
         (held / u64::from(self.total.max(1))) << TICK
     }

@@ -90,8 +90,8 @@ impl WriteObserver for WriteRecorder {
             Operation::Flush => {
                 self.builder.flush(FlushTimes { submitted, acknowledged: at });
             }
-            // A read changes no content. A deallocated block may have any content, so a power
-            // failure cannot damage it.
+            // A read changes no content. A deallocated block may have any content afterwards, so no
+            // content counts as damage.
             Operation::Read | Operation::Deallocate => {}
         }
     }

@@ -109,7 +109,7 @@ impl Ideal {
         Self(1 << component as u16)
     }
 
-    /// The set with this component added.
+    /// The set with `component` added.
     #[must_use]
     pub const fn and(self, component: Component) -> Self {
         Self(self.0 | 1 << component as u16)

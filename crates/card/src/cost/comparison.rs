@@ -63,9 +63,11 @@ impl Default for CostSettings {
 pub struct CardFigures {
     /// The name of the card.
     pub name: String,
-    /// Energy of a read beyond the idle power, J.
+    /// Energy of a read by component, beyond the energy that the idle power takes in the same time,
+    /// J.
     pub read: IoEnergy,
-    /// Energy of a write beyond the idle power, J.
+    /// Energy of a write by component, beyond the energy that the idle power takes in the same
+    /// time, J.
     pub write: IoEnergy,
     /// Power without I/O, with refresh and the leakage of the capacitor, W.
     pub idle_w: f64,
@@ -77,7 +79,8 @@ pub struct CardFigures {
     pub capacitor_w: Option<f64>,
     /// Energy to save the memory to NAND, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the aged capacitor delivers behind its converter, J; `None` without a capacitor.
+    /// Energy that the capacitor, at the age of its specification, delivers behind its converter,
+    /// J; `None` without a capacitor.
     pub capacitor_j: Option<f64>,
     /// Years until the first memory cell fails, with wear levelling; `None` if writes do not wear
     /// out the memory.
@@ -99,7 +102,7 @@ pub struct ComparisonRow {
     pub name: String,
     /// The unit of the values.
     pub unit: String,
-    /// A value for each card; `None` if the card has no such figure.
+    /// A value for each card, in the order of the cards; `None` if the card has no such figure.
     pub values: Vec<Option<f64>>,
 }
 
@@ -212,8 +215,8 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // Show a price per GB only if the price of every item is known. Otherwise the price per GB
-        // would be too low.
+        // A price per GB that lacks the price of an item would be too low, so it is shown only if
+        // every item has a price.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -48,8 +48,8 @@ impl Wear {
         let even = 1.0 / self.capacity as f64;
         let density = match locality {
             Locality::Uniform => even,
-            // A write of less than a row wears the whole row, so the hot range counts as at least
-            // one row.
+            // A write of less than a row wears the whole row. So a hot range counts as at least one
+            // row.
             Locality::Hot { part, bytes } => {
                 let hot = part / bytes.max(u64::from(self.row_bytes)) as f64;
                 hot.max((1.0 - part) * even)

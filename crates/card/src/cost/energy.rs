@@ -29,7 +29,7 @@ impl IoEnergy {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CardEnergy {
     spec: EnergySpec,
-    /// Time that a core works on a command and its completion, s.
+    /// Time that a core works on a command, including its completion, s.
     command_s: f64,
     segment_bytes: u32,
     /// Energy of the memory to read `segment_bytes` of a row, above standby, J.
@@ -45,11 +45,12 @@ pub struct CardEnergy {
 /// Bytes on the link for each TLP beside its data: header, sequence number, LCRC, framing.
 const TLP_OVERHEAD: f64 = 24.0;
 
-/// Data bytes of a TLP.
+/// Data bytes of a TLP with data.
 const TLP_PAYLOAD: f64 = 256.0;
 
-/// Bytes on the link for an I/O beside its data, in six TLPs: the request for the command, the
-/// command (64 B), its completion (16 B), the interrupt and both doorbells (4 B each).
+/// Bytes on the link for an I/O without its data. They are in six TLPs: the request for the
+/// command, the command (64 B), its completion entry (16 B), the interrupt and both doorbells (4 B
+/// each).
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,

@@ -91,7 +91,7 @@ pub struct CardPrice {
     /// The parts of the card for which the file has a price, each with the price of its amount in
     /// the card.
     pub parts: Vec<(Item, f64)>,
-    /// The price of all `parts` together, divided by the capacity in GB.
+    /// The price of all `parts` together, divided by the capacity of the card in GB.
     pub per_gb: f64,
     /// Parts of the card for which the file has no price; `per_gb` lacks these parts.
     pub missing: Vec<Item>,

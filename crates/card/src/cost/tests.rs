@@ -28,8 +28,8 @@ fn memory_energy_is_that_of_the_data_sheet_method() {
     let burst = |ma: f64| 9.0 * ma * 1e-3 * 1.5 * 5e-9;
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
-    // Writes keep the row open longer than reads do: a row is precharged tCWL + tBURST + tWR after
-    // the last write, and tRTP after the last read.
+    // A write keeps its row open longer than a read does. The precharge comes tCWL + tBURST + tWR
+    // after the last write command, but tRTP after the last read command.
     let open = 8.0 * 9.0 * (6e-3 * 1.5 / 8.0) * (8.0 + 4.0 + 12.0 - 6.0) * 1.25e-9;
     assert!((difference - bursts + open).abs() < 1e-12, "{difference} {bursts} {open}");
     // Standby: 9 devices of 32 mA.
@@ -192,8 +192,8 @@ fn the_energy_of_an_io_is_that_of_the_commands_of_a_run() {
         let ios = outcome.completed as f64;
         let computed = (energy.standby_w() + energy.refresh_w()) * seconds
             + ios * energy.of_io(4096, is_write).memory;
-        // The test allows an error of 3 %, because a row that waits for the data bus is open for
-        // longer than the formula of `CardEnergy` assumes.
+        // The test allows an error of 3 %: in the engine a row that waits for the data bus stays
+        // open longer than the formula of `CardEnergy` assumes.
         let error = computed / measured - 1.0;
         assert!(error.abs() < 0.03, "{name} {}: {computed} J, not {measured} J", access.name());
     }

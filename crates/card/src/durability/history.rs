@@ -40,8 +40,8 @@ pub(super) struct Piece {
     pub(super) begun: u64,
     /// The moment from which a power failure leaves the whole piece, fs.
     pub(super) whole: u64,
-    /// The position of the piece in the order in which the memory writes pieces: a later piece
-    /// overwrites an earlier one.
+    /// The position of the piece in the order in which the memory writes all pieces: a piece with a
+    /// higher number overwrites one with a lower number.
     pub(super) order: u64,
 }
 
@@ -83,8 +83,8 @@ impl Piece {
         if covered < range.end - range.start {
             whole = u64::MAX;
         }
-        // In the hold-up time, the controller begins no piece. A piece that has not begun at the
-        // failure is therefore lost.
+        // In the hold-up time after a failure the controller begins no further piece. A piece that
+        // has not begun when the power fails is therefore lost.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }

@@ -28,7 +28,8 @@ fn timed(
 
 #[test]
 fn a_correct_write_is_never_lost_nor_torn() {
-    // Rows become durable one by one; the hold-up of 20 completes the write that has begun.
+    // Rows become durable one by one. With a hold-up of 20 fs, the controller completes the write
+    // that has begun at the failure.
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 20 }));
     timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
     let timeline = builder.finish();

@@ -27,8 +27,8 @@ impl Engine {
             }
             let queues = &self.queues;
             let next = self.arbiter.next(burst.min(room), |queue| {
-                // One read fetches entries only up to the end of the ring. A further read fetches
-                // the entries that follow at the start of the ring.
+                // The ring of a queue has its entries in two pieces if they pass its end. One read
+                // of host memory fetches only the entries up to the end.
                 let Some(queue) = queues.get(queue) else { return 0 };
                 queue.visible.min(entries - queue.head)
             });
@@ -87,8 +87,8 @@ impl Engine {
         self.fetch();
     }
 
-    /// Gives work that takes `time` fs to the core that is free first. Returns the time at which
-    /// the work ends.
+    /// Gives a piece of work that takes `time` fs to the core that is free first. Returns the time
+    /// at which the work ends, fs.
     #[inline]
     fn core_works(&mut self, time: u64) -> u64 {
         if self.settings.ideal.has(Component::Cores) {
@@ -112,7 +112,7 @@ impl Engine {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {
                 self.wait_for_engine(slot, observer);
             }
-            // The data of completed writes are safe already, so a flush needs no transfer.
+            // A write is completed only when its data are safe, so a flush needs no transfer.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
             // The controller reads the list of ranges to deallocate from host memory.
             Operation::Deallocate => self.request_list(slot),

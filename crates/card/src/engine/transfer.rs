@@ -113,14 +113,15 @@ impl Engine {
             let operation = flight.io.operation;
             let start = flight.io.offset + u64::from(flight.requested);
             let left = flight.io.bytes - flight.requested;
-            // Chunks end at multiples of `limit`, so the first chunk of a burst may be shorter.
+            // Chunks end at multiples of `limit` from the start of the memory, so the first chunk
+            // of a burst may be shorter.
             let within = (start % u64::from(limit)) as u32;
             let bytes = self.burst_bytes(slot, left.min(self.burst * limit - within));
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // Give up for now. When data of a write arrive, `data_arrived` gives a tag back and
-                // calls `request_data` again.
+                // Without free tags nothing is requested now. `data_arrived` gives a tag back when
+                // data of a write arrive, and calls `request_data` again.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -195,7 +196,8 @@ impl Engine {
         let ready = if requests > 0 {
             self.request_reads(requests)
         } else {
-            // The burst lies within a read request that an earlier burst has sent.
+            // The burst is a part of a read request that an earlier burst has sent, so only the
+            // times of the link and of the host's memory are added.
             self.now + self.card.link.delay_fs + self.card.host.memory_read_fs
         };
         self.event_queue.push(DATA_READ, ready, payload(slot, bytes));
@@ -335,7 +337,8 @@ impl Engine {
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
-                // An earlier retry has replaced this retry, because a buffer was returned earlier.
+                // This event is obsolete: a buffer was returned earlier, and the retry was moved to
+                // that time.
                 return;
             }
             self.retry = u64::MAX;

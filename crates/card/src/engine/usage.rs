@@ -32,7 +32,7 @@ pub struct Utilisation {
     waited: [f64; Component::ALL.len()],
 }
 
-/// A server is the bottleneck from this utilisation on.
+/// A server is the bottleneck if its utilisation is at least this fraction.
 const BOUND: f64 = 0.97;
 /// A pool is the bottleneck if requests wait for its units for at least this fraction of the time.
 /// Pools are checked only if no server reaches `BOUND`.
@@ -56,7 +56,8 @@ impl Utilisation {
         self.busy[component as usize]
     }
 
-    /// The fraction of the time for which requests waited for a unit of a pool, 0 to 1.
+    /// The fraction of the time for which requests waited for a unit of a pool, 0 to 1; 0 for
+    /// components that are not pools.
     pub fn waited(&self, component: Component) -> f64 {
         self.waited[component as usize]
     }
@@ -81,8 +82,8 @@ impl Utilisation {
         if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
             return Some(server);
         }
-        // Credits are the bottleneck if the link is nearly always either busy or waiting for
-        // credits.
+        // Credits are the bottleneck if the link is busy, or idle because a packet waits for
+        // credits, for nearly all of the time.
         if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
             return Some(Credits);
         }

@@ -70,8 +70,8 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     Ok(load)
 }
 
-/// Checks that the card has an I/O queue for each job, because Linux then gives each job its own
-/// queue. The depth of a queue is the `iodepth` of its job.
+/// Checks that the card has an I/O queue for each job. Linux then gives each job a queue of its
+/// own, whose depth is the `iodepth` of the job. Jobs that share a queue are refused.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

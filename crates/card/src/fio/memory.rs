@@ -15,7 +15,8 @@ use crate::{
 pub struct MemoryOptions {
     /// The device that reads and writes.
     pub initiator: Initiator,
-    /// The number of stores of each thread between two read-backs, which make the stores durable.
+    /// The number of stores of a thread between two read-backs, which make the stores persistent;
+    /// `None` for no read-backs.
     pub fsync: Option<u32>,
 }
 

@@ -7,8 +7,8 @@ use core::{ops::RangeInclusive, str::FromStr};
 /// The longest simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
-/// The units of sizes, each with its factor, a power of two. IEC prefixes are refused, because fio,
-/// with its default `kb_base` of 1024, reads `Ki` as 1000.
+/// The units of sizes, each with its factor, a power of 1024. The prefixes `Ki`, `Mi` and so on are
+/// refused: fio, with its default `kb_base` of 1024, reads `Ki` as 1000.
 const SIZE_UNITS: [(&str, u64); 9] = [
     ("k", 1 << 10),
     ("kb", 1 << 10),

@@ -9,8 +9,8 @@ use rand_pcg::{
 /// neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
-/// Advances `seed` by a step of a linear congruential generator (Knuth, MMIX), and returns it as
-/// the seed of the next thread.
+/// Replaces `seed` by the next number of a linear congruential generator (Knuth, MMIX), and returns
+/// it: threads of a load get seeds of their own.
 pub(crate) fn next_seed(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
     *seed
@@ -138,8 +138,8 @@ mod tests {
 
     #[test]
     fn blocks_are_spread_evenly() {
-        // The first tenth of a pass is evenly distributed: each tenth of the blocks gets about a
-        // tenth of the accesses.
+        // The blocks of the first tenth of a pass are spread evenly: each tenth of the addresses
+        // gets about a tenth of the accesses.
         let mut addresses = Addresses::new(true, false, 100_000, 7);
         let mut tenths = [0_u32; 10];
         (0..10_000).for_each(|_| tenths[(addresses.next() / 10_000) as usize] += 1);

@@ -25,8 +25,8 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        // The constructor refuses only invalid bounds. These are valid: 1 <= low, 2 low <= high,
-        // digits up to 5.
+        // The constructor refuses only invalid bounds. Valid are low >= 1, high >= 2 low, and at
+        // most 5 digits, as here.
         let histogram = Histogram::new_with_bounds(1, NS_MAX, DIGITS);
         let histogram = histogram.unwrap_or_else(|_| unreachable!("the bounds are valid"));
         Self { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
@@ -78,7 +78,7 @@ impl Latencies {
         self.max_ns
     }
 
-    /// The latency that `percent` of all latencies do not exceed, ns.
+    /// The latency that `percent` (0 to 100) of all latencies do not exceed, ns.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
     }

@@ -52,11 +52,12 @@ pub(super) struct Threads {
     results: Vec<[DirectionResult; 2]>,
     submitted: u64,
     completed: u64,
-    /// The integral of the number of outstanding I/Os over the time of the measurement, fs.
+    /// The number of outstanding I/Os, summed over each femtosecond of the measurement.
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
-    /// True if a thread could not keep its rate.
+    /// True if, during the measurement, an I/O of a thread with a rate was due while all tags of
+    /// the thread were in use.
     late: bool,
 }
 
@@ -90,7 +91,8 @@ impl Threads {
                     due: 0,
                     idle: (first..first + group.depth).rev().collect(),
                 };
-                // Threads with a rate start at random times within their first interval.
+                // Threads with a rate begin at random times within their first interval, so that
+                // their I/Os do not coincide.
                 thread.due = thread.interval.map_or(0, |span| thread.addresses.below(span.max(1)));
                 threads.push(thread);
             }

@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     memory: Memory,
     threads: Vec<AccessThread>,
     slots: Vec<Slot>,
-    /// The time from which all stores so far survive a power failure, fs.
+    /// The time from which the stores of all threads so far survive a power failure, fs.
     safe: u64,
     completed: u64,
     loads: DirectionResult,
@@ -130,7 +130,7 @@ impl<'a> Run<'a> {
             }
         }
         let utilisation = Utilisation::between(&first, &self.usage(end));
-        // Stores need the credits of the direction to the card.
+        // Stores go to the card, so they wait for the credits of that direction.
         let bound = utilisation.bound_with_credits_of(Component::LinkDown);
         let span_fs = end - start;
         for result in [&mut self.loads, &mut self.stores] {

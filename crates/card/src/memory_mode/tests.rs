@@ -113,8 +113,8 @@ fn accesses_of_the_ramp_are_not_counted() {
     assert!((found.completed as f64 / counted - 2.0).abs() < 0.02, "{counted}");
 }
 
-/// The throughput rises when the component `expected` is made infinitely fast. It does not rise
-/// when any other component is made infinitely fast.
+/// The bottleneck is tested by ablation. The throughput rises if the component `expected` is made
+/// infinitely fast, and does not rise if any other component is.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

@@ -124,8 +124,8 @@ fn march_c_misses_coupling_within_a_word_for_one_background() {
     let cell = |bit| MemoryCell { address: 0x80, bit };
     let (aggressor, victim) = (cell(3), cell(7));
     let fault = |up, value| InjectedFault::CouplingIdempotent { aggressor, victim, up, value };
-    // Aggressor and victim are in one word, so one write changes both. The fault is not detected if
-    // it forces the victim to the value that this write stores anyway.
+    // Aggressor and victim are in one word, so one write changes both. If the aggressor forces the
+    // victim to the value that the write stores anyway, no read shows the fault.
     assert_eq!(mismatches(Algorithm::MarchCMinus, &[fault(true, true)]), 0);
     assert!(mismatches(Algorithm::MarchCMinus, &[fault(true, false)]) > 0);
 }

@@ -28,8 +28,7 @@ pub struct NandArray {
     spec: NandSpec,
     /// Probability that a page that is read back has more bit errors than ECC corrects.
     uncorrectable: f64,
-    /// The indices of the bad blocks of each plane. `NandArray::lane` defines the order of the
-    /// planes.
+    /// For each plane, the indices of its bad blocks. Planes are in the order of `NandArray::lane`.
     bad: Vec<BTreeSet<u32>>,
 }
 
@@ -67,19 +66,21 @@ pub struct ProgrammedImage {
     pub time_fs: u64,
     /// Time to program the whole image, fs.
     pub needed_fs: u64,
-    /// The number of planes of all dies together. One step programs as many pages.
+    /// The number of planes of all dies together, and so the number of pages that all dies program
+    /// in one step.
     lanes: u64,
     /// The number of planes of a die.
     planes: u64,
     /// For each die, the number of steps that were complete before the end of the energy. A step
     /// programs one page of each plane of a die.
     complete: Vec<u64>,
-    /// For each plane of all dies, the first step for which the plane has no good block.
+    /// For each plane of all dies, the first step in which the plane has no good block left; later
+    /// steps have none either.
     exhausted: Vec<u64>,
 }
 
-/// Events of a lower probability never occur in the simulation. The limit is safe, because a card
-/// has fewer than 10^15 pages and blocks.
+/// Events of a lower probability never occur in the simulation. A card has fewer than 10^15 pages
+/// and blocks, so fewer than 10^-3 such events are expected.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
@@ -234,14 +235,15 @@ impl NandArray {
         Some(PageAddress { page: self.page_in_block(place), ..block })
     }
 
-    /// The index in its block of the page `place`. `place` counts the pages of all good blocks of a
-    /// plane.
+    /// The index, in its block, of the page `place` of a plane. `place` counts the pages of the
+    /// plane's good blocks in order.
     fn page_in_block(&self, place: u64) -> u32 {
         (place % u64::from(self.spec.pages)) as u32
     }
 
-    /// The number of pages that are skipped if the program of the page `place` fails: this page,
-    /// and all later pages of its block. `place` counts the pages of all good blocks of a plane.
+    /// The number of pages of a plane that are skipped if the program of the page `place` fails:
+    /// this page and the rest of its block. `place` counts the pages of the plane's good blocks in
+    /// order.
     fn rest_of_block(&self, place: u64) -> u64 {
         u64::from(self.spec.pages - self.page_in_block(place))
     }

@@ -79,15 +79,15 @@ impl NandSpec {
         (bytes / self.channel_bytes_per_s * 1e15) as u64
     }
 
-    /// Time from the start of one program of a die to the start of its next program, fs. The
-    /// transfers to the other dies of the channel may make this time longer than tPROG.
+    /// Time from the start of one program of a die to the start of its next, fs: the transfer and
+    /// tPROG, or the transfers of all dies of the channel if these take longer.
     pub fn program_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
     }
 
-    /// Time from the start of one read of a die to the start of its next read, fs. The transfers of
-    /// the other dies of the channel may make this time longer than tR.
+    /// Time from the start of one read of a die to the start of its next, fs: the transfer and tR,
+    /// or the transfers of all dies of the channel if these take longer.
     pub fn read_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.read_fs).max(u64::from(self.dies) * transfer)
@@ -124,8 +124,8 @@ impl NandSpec {
         }
         let term =
             |count: f64| libm::exp(count * libm::log(errors) - errors - libm::lgamma(count + 1.0));
-        // Sum the upper tail directly: one minus the lower tail would lose small probabilities to
-        // rounding.
+        // The upper tail is summed directly: its probability may be so small that one minus the
+        // lower tail would be lost to rounding.
         let limit = f64::from(self.ecc_bits);
         let last = 2.0 * errors.max(limit) + 200.0;
         let mut codeword = 0.0;

@@ -110,8 +110,8 @@ fn the_energy_limits_the_pages_by_time() {
     let steps = |limit: u64| array.program(80, limit, 1).programmed();
     let first = spec.transfer_fs() + spec.program_fs;
     assert_eq!(steps(first - 1), 0);
-    // At the time `first`, the first dies of both channels have programmed, and the second dies
-    // have not.
+    // At the time `first`, the first die of each channel has completed a step, the second die has
+    // not.
     assert_eq!(steps(first), 4);
     assert_eq!(steps(first + spec.transfer_fs()), 8);
     assert_eq!(steps(u64::MAX), 80);

@@ -77,7 +77,7 @@ impl SubmissionEntry {
 /// A completion as it is in a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionEntry {
-    /// Dword 0: the result of the command, whose meaning depends on the opcode.
+    /// Dword 0 of the entry: the result of the command, whose meaning depends on the opcode.
     pub result: u32,
     /// The index of the next entry that the controller will fetch from the submission queue.
     pub submission_head: u16,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// An address of the host that the controller cannot reach.
+/// An address of a host memory access that the controller cannot reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory of the host at {address:#x}")]
 pub struct Outside {

@@ -47,8 +47,8 @@ pub struct NvmeController {
     arbitration: Arbitration,
     /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
-    /// The submission queue that arbitration has chosen last, and the number of commands that may
-    /// still be fetched from this queue in its turn.
+    /// The submission queue whose turn it is in arbitration, and the number of commands that may
+    /// still be fetched from it in this turn.
     turn: (usize, u32),
     slots: Vec<CommandSlot>,
     free: Vec<u16>,
@@ -263,8 +263,8 @@ impl NvmeController {
         match written {
             None => self.raise(EventKind::InvalidDoorbellRegister, attached),
             Some(Err(_)) => self.raise(EventKind::InvalidDoorbellValue, attached),
-            // The host rang the doorbell of a completion queue: entries of the queue are free, so
-            // waiting completions can be written.
+            // The host rang the doorbell of a completion queue, so entries of the queue are free.
+            // Completions that waited for a free entry can now be written.
             Some(Ok(())) if number % 2 == 1 => self.post(queue as u16, attached),
             Some(Ok(())) => {}
         }
@@ -319,7 +319,8 @@ impl NvmeController {
         }
         let submissions = &self.submissions;
         let fetchable = |at: usize| submissions[at].as_ref().map_or(0, SubmissionRing::fetchable);
-        // With weighted arbitration, the admin queue comes before all classes.
+        // With weighted arbitration the admin queue comes before all I/O queues, whatever their
+        // class.
         if self.registers.arbitration_is_weighted() && fetchable(0) > 0 {
             return Some(0);
         }

@@ -92,8 +92,8 @@ impl Features {
                 Ok(u32::from(uncoalesced) << 16 | vector)
             }
             0 => Ok(self.values[usize::from(identifier)]),
-            // Select 1 requests the default value. Select 2 requests the saved value, which is the
-            // default because no value can be saved.
+            // Select 1 requests the default value. Select 2 requests the saved value; no value can
+            // be saved, so it is the default too.
             1 | 2 => Ok(self.default_value(identifier)),
             // Select 3 requests the supported capabilities: changeable, not specific to a
             // namespace, not saveable.

@@ -26,8 +26,8 @@ pub(super) fn identify(
     match (entry.dword(10) & 0xff, settings.version) {
         (0x00, _) => match entry.namespace {
             1 => namespace(settings, &mut page),
-            // NSID FFFFFFFFh requests the properties that all namespaces have in common. Only
-            // controllers with namespace management report such properties.
+            // With the NSID FFFFFFFFh the command requests the properties that all namespaces have
+            // in common. Only controllers with namespace management report them.
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
@@ -127,8 +127,8 @@ fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a, 64 bits. Unlike the result of the standard library's hash, its result is equal on every
-/// machine.
+/// FNV-1a, 64 bits. Its result is the same on every machine, unlike that of the standard library's
+/// hash.
 struct Fnv(u64);
 
 impl Default for Fnv {

@@ -42,8 +42,9 @@ pub(super) fn segments(
         return page(prp2, &mut left, segments);
     }
     let mut list = prp2;
-    // The first list may have only the slot that points to the next list. Each later list has the
-    // address of at least one page. Refuse a longer chain of lists.
+    // Each list but the first has the address of at least one page of the transfer; the first may
+    // have only the pointer to the next list. So a chain with more lists than pages plus one is
+    // refused.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

@@ -52,8 +52,9 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// The number of commands that wait and may be fetched. A queue may have at most as many
-    /// outstanding commands as entries. This limit bounds the outstanding commands of a host.
+    /// The number of commands that wait and may be fetched now: at most so many that the
+    /// outstanding commands of the queue do not exceed its entries. This bounds the memory that a
+    /// host's commands take.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()
@@ -80,7 +81,7 @@ pub(super) struct CompletionRing {
     phase: bool,
     /// MSI-X vector; `None` if interrupts are disabled.
     pub(super) vector: Option<u16>,
-    /// Completions that wait for a free entry.
+    /// Completions that wait until the host has freed an entry.
     waiting: VecDeque<CompletionEntry>,
 }
 

@@ -25,11 +25,11 @@ pub(super) const END: u64 = 0x40;
 /// Offset of the first doorbell.
 pub(super) const DOORBELLS: u64 = 0x1000;
 
-/// CSTS: ready.
+/// CSTS.RDY: the controller is ready.
 pub(super) const READY: u32 = 1;
-/// CSTS: controller fatal status.
+/// CSTS.CFS: controller fatal status.
 pub(super) const FATAL: u32 = 1 << 1;
-/// CSTS: shutdown status, processing complete.
+/// CSTS.SHST: shutdown processing is complete.
 pub(super) const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 
 /// CAP.TO: the longest time from enable to ready, in units of 500 ms. The value, 20 s, is assumed:

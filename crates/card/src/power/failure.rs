@@ -228,7 +228,7 @@ impl<'a> PowerFailures<'a> {
                 after_flush: self.timeline.is_flushed(write, at),
             }));
         }
-        // A block that is larger than a page may be listed once for each of its pages, so
+        // A block that is larger than a page is found once for each of its lost pages, so
         // repetitions are removed.
         lost.sort_unstable_by_key(|block| block.offset);
         lost.dedup_by_key(|block| block.offset);

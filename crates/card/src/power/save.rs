@@ -27,7 +27,7 @@ pub struct SaveOutcome {
     pub needed_seconds: f64,
     /// Energy that the save drew until its end, J.
     pub energy_j: f64,
-    /// Energy that the save drew, by component.
+    /// Energy that the save drew until its end, by component, J.
     pub energy: SaveEnergy,
     /// Energy that a save of all pages needs, J.
     pub needed_j: f64,
@@ -59,7 +59,7 @@ impl SaveEnergy {
     }
 }
 
-/// The part of the memory that a restore found.
+/// How much of the memory a restore found in the NAND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreState {
     /// The restore found all pages of the memory.

@@ -25,7 +25,8 @@ pub struct SaveDraw {
     pub memory_self_refresh_w: f64,
     /// Bandwidth at which the memory is read, bytes/s.
     pub memory_bytes_per_s: f64,
-    /// Time to leave self-refresh before the read of a page and to enter it again afterwards, s.
+    /// Time to leave self-refresh before a page is read from the memory, and to enter it again
+    /// afterwards, s.
     pub self_refresh_s: f64,
     /// Time from the failure to the first program: detection, switch to the capacitor, end of
     /// commands, s. During this time the components draw their power of normal work.

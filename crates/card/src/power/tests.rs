@@ -207,8 +207,8 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         let (image, outcome) = save.save(cycle);
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
-            // A plane had too few good blocks for this save. Before the save it had at most one
-            // spare block, because only one more block can fail during the save itself.
+            // The failed save had a plane with too few good blocks. Before it this plane had at
+            // most one block to spare: only one more block was made bad by the save itself.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);
@@ -263,7 +263,7 @@ fn a_sweep_has_the_same_result_for_the_same_seed() {
     let failures = PowerFailures::new(&timeline, &power, SMALL, 1);
     let first = sweep(&failures, 200);
     assert_eq!(first, sweep(&failures, 200));
-    // The counts do not depend on the order in which the moments are added.
+    // The sums are the same in whatever order the moments are added.
     let moments = SweepOptions { moments: 200, seed: 5 }.moments_of(&failures);
     let mut reversed = PowerSweep::empty();
     moments.iter().rev().for_each(|(at, seed)| reversed.add(failures.at(*at, *seed)));

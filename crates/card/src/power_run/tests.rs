@@ -24,7 +24,8 @@ const CARDS: [&str; 3] = ["flashtec-dram", "all-mram", "all-mram-1gb"];
 
 #[test]
 fn nothing_is_lost_or_torn_at_10_000_moments_of_each_card_and_workload() {
-    // The range is small, so that several writes of the same block are outstanding together.
+    // The range of the writes is small, so that writes of the same block are often outstanding
+    // together.
     let small =
         Group { size: Some(1 << 20), repeats: true, ..group(Access::RandomWrite, 4096, 64) };
     let workloads = [

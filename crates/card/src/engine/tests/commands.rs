@@ -63,7 +63,7 @@ fn a_mode_without_host_costs_is_faster_by_them() {
     let (interrupts, polling) = (of(HostMode::Interrupts), of(HostMode::Polling));
     let external = of(HostMode::External);
     assert_eq!(interrupts - external, 250 + 1000 + 200);
-    // A polling processor sees the completion queue entry before an interrupt could arrive.
+    // A polling processor sees the completion queue entry before an interrupt would have arrived.
     assert!(polling <= external + 450 && polling > external + 440, "{polling} {external}");
 }
 
@@ -191,8 +191,9 @@ fn a_write_is_acknowledged_when_its_data_are_safe() {
                 assert!(safety.acknowledged > 900);
                 safety
             };
-            // An early completion is always counted in `early_writes`. It is counted in
-            // `unsafe_writes` only if the firmware takes no time for the completion.
+            // With early acknowledgement each write counts in `early_writes`. It counts in
+            // `unsafe_writes` only if the data are not yet safe when the completion is sent. The
+            // time that the firmware takes for the completion can hide that.
             let as_shipped = checked(&card);
             assert_eq!(as_shipped.early_writes > 0, acknowledge_early, "{name}");
             let mut faster = card.clone();

@@ -14,8 +14,8 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
-    // For every two packets of the opposite direction, the link carries an ACK and an UpdateFC of 8
-    // bytes each. On average this is 8 bytes for each packet.
+    // The other direction sends 8 bytes of ACK and 8 bytes of UpdateFC for every two packets. On
+    // average this is 8 bytes for each packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
         // To the card: data, the command (one read fetches several, which share a header), and a
@@ -97,8 +97,9 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
             let latency = mram.mean_ns() / dram.mean_ns() - 1.0;
             let what = format!("{} at {depth}: {iops:.3} {latency:.3}", access.name());
             assert!(latency.abs() < 0.10, "{what}");
-            // The tolerance is wider at low depths. There the latency sets the throughput, and the
-            // latency of a write includes all rows of its atomic unit.
+            // The tolerance is wider at low depths. The latency sets the throughput there, and the
+            // latency of a write includes all rows of its atomic unit, which take longer in
+            // STT-MRAM.
             assert!(iops.abs() < if depth < 32 { 0.07 } else { 0.03 }, "{what}");
         }
     }
@@ -125,8 +126,8 @@ fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
 
 #[test]
 fn an_io_costs_few_events() {
-    // The time of a simulation is proportional to its events. A write of 4 KiB at low depth needs
-    // 17 events, and the limit of 18 leaves room for one more.
+    // The time that a simulation takes is proportional to its events. A write of 4 KiB at low depth
+    // has 17 events; the limit of 18 leaves room for one more.
     for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
         for depth in [1, 256] {
             let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);

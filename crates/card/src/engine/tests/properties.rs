@@ -34,8 +34,8 @@ fn any_card() -> impl Strategy<Value = Card> {
         card.controller.dma_engines = engines;
         card.link.max_payload = 64 << payload;
         card.link.max_read_request = 1 << (7 + buffers % 6);
-        // The buffers must hold an atomic write of each DMA engine, because the parser of card
-        // files refuses other cards.
+        // The buffers must hold an atomic write for each DMA engine, as in cards from files: the
+        // parser refuses others.
         if engines * card.nvme.atomic_write > card.controller.buffer_bytes {
             card.nvme.atomic_write = card.chunk_bytes();
         }
@@ -66,8 +66,9 @@ proptest! {
     ) {
         let mut settings = settings;
         if let Arbitration::Weighted { priorities, .. } = &mut settings.arbitration {
-            // No queue is urgent: the urgent class has strict priority, so commands of other queues
-            // might never complete, and Little's law would not hold for the completed commands.
+            // No queue is urgent here. The urgent class comes before all others, so commands of
+            // other queues might never complete, and Little's law, which counts completed commands,
+            // would not hold.
             *priorities = vec![Priority::Low, Priority::Medium, Priority::High];
         }
         let (groups, stop) = (vec![group], Stop::Ios(1500));

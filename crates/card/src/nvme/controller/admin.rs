@@ -27,7 +27,7 @@ impl NvmeController {
         entry: &SubmissionEntry,
         attached: &mut Attachments<'_>,
     ) {
-        // The bits of this mask select fused operations and SGLs, which are not supported.
+        // The bits of this mask select fused operations and SGLs. The controller supports neither.
         if entry.flags & 0xc3 != 0 {
             self.finish(0, entry, Err(NvmeStatus::InvalidField), attached);
             return;

@@ -74,9 +74,9 @@ impl EventKind {
     }
 }
 
-/// The Asynchronous Event Request commands of the host that wait for an event, and the event that
-/// waits for a request. After an event, `reported` suppresses further events of its type until the
-/// host reads the log page.
+/// The Asynchronous Event Request commands that wait for an event, and the event that waits for a
+/// request. `reported` is true from the report of an event until the host reads the log page:
+/// meanwhile further events are suppressed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AsyncEvents {
     requests: VecDeque<SubmissionEntry>,
@@ -133,8 +133,8 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes an Asynchronous Event Request. First counts the request as outstanding again,
-    /// because the completion of a command reduces the count.
+    /// Completes an Asynchronous Event Request. It is first counted as outstanding again, because
+    /// each completion lowers the count by one.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -147,8 +147,9 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Removes an Asynchronous Event Request from the count of outstanding commands while the
-    /// request waits for an event. Otherwise such requests would fill a short admin queue.
+    /// Takes an Asynchronous Event Request that waits for an event out of the count of outstanding
+    /// commands. Otherwise waiting requests could use up the number of commands that may be fetched
+    /// from a short admin queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

@@ -29,8 +29,8 @@ impl NvmeController {
     /// command. Offsets within the page are not supported.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
-        // The controller does not support extended data, so the length has 12 bits, and the offset
-        // must be zero.
+        // The length has 12 bits and the offset must be zero, because the controller does not
+        // report support for extended data.
         let bytes = ((dword >> 16 & 0xfff) as usize + 1) * 4;
         if entry.dword(12) != 0 || entry.dword(13) != 0 {
             return Err(NvmeStatus::InvalidField);
@@ -50,7 +50,7 @@ impl NvmeController {
             HEALTH_PAGE => self.health().to_vec(),
             FIRMWARE_PAGE => {
                 let mut page = vec![0; 512];
-                // Slot 1 has the active firmware.
+                // Firmware slot 1 is active.
                 page[0] = 1;
                 page[8..16].copy_from_slice(&text::<8>(&self.settings.firmware));
                 page
@@ -74,7 +74,7 @@ impl NvmeController {
         put(&mut page, 48, &units(usage.bytes_written));
         put(&mut page, 64, &usage.reads.to_le_bytes());
         put(&mut page, 80, &usage.writes.to_le_bytes());
-        // The number of power cycles, always 1, because the simulation does not count them.
+        // The number of power cycles. It is always 1, because power cycles are not counted.
         put(&mut page, 112, &1_u64.to_le_bytes());
         put(&mut page, 160, &usage.media_errors.to_le_bytes());
         put(&mut page, 176, &self.errors.count().to_le_bytes());

@@ -89,7 +89,7 @@ impl NvmeController {
             DATASET_MANAGEMENT => Operation::Deallocate,
             _ => return Err(NvmeStatus::InvalidOpcode),
         };
-        // The bits of this mask select fused operations and SGLs, which are not supported.
+        // The bits of this mask select fused operations and SGLs. The controller supports neither.
         if entry.flags & 0xc3 != 0 {
             return Err(NvmeStatus::InvalidField);
         }

@@ -144,8 +144,8 @@ fn a_full_completion_queue_delays_completions_and_no_phase_is_lost() {
             driver.ring(1);
             assert_eq!(driver.work().len(), 6);
         }
-        // Only seven of the twelve completions fit into the completion queue of eight entries at
-        // once, because one entry stays free.
+        // Twelve commands are completed. Only seven completions fit into the completion queue of
+        // eight entries at once, because one entry stays free.
         for identifier in 0..12 {
             assert_eq!(driver.take(1), Some((identifier, Ok(0))));
         }
