@@ -59,8 +59,9 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        // The DRAM is soldered beside the controller, so ranks need no margin between their data.
-        // `preparation_ps`, the time to open rows before a bus turnaround, is an assumption.
+        // The DRAM is soldered beside the expander's controller, so the data of its ranks need no
+        // margin on the bus. `preparation_ps`, the time to open rows before a bus turnaround, is
+        // assumed.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))
@@ -69,8 +70,8 @@ impl Expander {
         let mut step = |port: &mut Port, accesses: u64| {
             let mut left = accesses;
             while left > 0 {
-                // The sub-channel with the earliest clock is next, so all sub-channels use the link
-                // in order of time.
+                // The sub-channel with the earliest clock is simulated next, so that all
+                // sub-channels use the shared link in the order of time.
                 let next = (0..channels.len())
                     .filter_map(|number| {
                         Some((port.next(number, channels[number].clock())?, number))

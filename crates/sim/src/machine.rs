@@ -51,8 +51,8 @@ use pages::{Interleaving, Pages};
 use std::convert::Infallible;
 use task::{Placement, TaskState};
 
-/// The tolerance with which the bandwidths of several tasks are solved, as a fraction of bandwidth:
-/// far below the noise of counters.
+/// The tolerance with which the equilibrium of several tasks is solved, as a fraction of bandwidth:
+/// far below the noise of the counters.
 const TOLERANCE: f64 = 1e-6;
 
 /// The upper bound of the fraction of time for which threads stall on migrating pages.
@@ -67,7 +67,7 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// For each domain: the share of a task's pages that is first allocated on each tier.
+    /// For each domain, the share of a task's pages on each tier at its start.
     start: Vec<Vec<f64>>,
     /// By task: the target shares of the tiers, and the order that assigns pages to them; `None`
     /// before the first decision.
@@ -86,7 +86,8 @@ pub struct SimMachine<'a> {
     counter_noise: Noise,
     heat_noise: Noise,
     next_aggregation_ns: u64,
-    /// By task: the bytes in each band of hotness in DAMON's last aggregation interval.
+    /// For each task, its bytes in each band of hotness, as DAMON sampled them in its last
+    /// aggregation interval; `None` if not known.
     bands: Vec<Option<Vec<HeatBand>>>,
     energy_j: f64,
     moved_bytes: u64,
@@ -96,7 +97,7 @@ pub struct SimMachine<'a> {
 /// the running tasks, their pages or the background traffic change.
 #[derive(Default)]
 struct Solved<'a> {
-    /// For each running task: its index, and the index of its current phase.
+    /// For each running task, its index in the scenario and the index of its current phase.
     running: Vec<(usize, usize)>,
     background_gbps: Vec<f64>,
     system: Option<System<'a>>,
@@ -107,7 +108,7 @@ struct Solved<'a> {
     reached: Vec<LoadEquilibrium>,
 }
 
-/// The counts of traffic and of migrated bytes since the last sample.
+/// Bytes, requests and migrated bytes that were counted since the last sample.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     traffic: Vec<Vec<Counted>>,
@@ -175,7 +176,7 @@ impl<'a> SimMachine<'a> {
         self.moved_bytes
     }
 
-    /// Energy so far, J; 0 on a platform without power figures.
+    /// Energy of the whole machine so far, J; 0 on a platform without power figures.
     pub const fn energy_j(&self) -> f64 {
         self.energy_j
     }
@@ -267,8 +268,9 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // `Scenario::check` has made sure that the bytes of all tasks fit. Still, a group may
-            // be larger than the free memory of each tier. The last tier is then overcommitted.
+            // `Scenario::check` has made sure that the bytes of all tasks together fit. A group may
+            // still be larger than the free memory of each single tier. It then goes to the last
+            // tier, which is overcommitted.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
             pages.assign(group, tier);
@@ -317,7 +319,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// The traffic of devices and of migration, GB/s by tier.
+    /// The traffic of active devices and of migration on each tier, GB/s.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -338,7 +340,7 @@ impl<'a> SimMachine<'a> {
         self.scenario.devices.iter().filter(active)
     }
 
-    /// The source and the target tier of the current migration.
+    /// The source and the target tier of the page group that migrates now; `None` if none does.
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
@@ -347,7 +349,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The fraction of time for which threads stall on moving pages.
+    /// The fraction of time for which threads stall on migrating pages, at most [`STALL_MAX`].
     fn stall(&self) -> f64 {
         if self.moving().is_none() {
             return 0.0;
@@ -428,7 +430,8 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// By tier: the fraction of the outstanding reads that the tier's queue counters count.
+    /// For each tier, the fraction of its outstanding reads that its queue counters count: below 1
+    /// if they are at their limit.
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];
@@ -505,7 +508,8 @@ impl<'a> SimMachine<'a> {
             self.counters.traffic[domain][step.to].written_bytes += bytes as f64;
         }
         if self.queue.first().is_none() {
-            // Unused bandwidth does not carry over once no page is left to move.
+            // Migration has ended, so the bandwidth that it left unused is lost and is not used by
+            // a later migration.
             self.carried_bytes = 0.0;
         }
     }
@@ -518,8 +522,8 @@ impl<'a> SimMachine<'a> {
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
             let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
-            // A sequential pattern visits a page once for all its lines, a random pattern once for
-            // each line.
+            // A visit finds the accessed bit set. A sequential pattern sets it once for all lines
+            // of a page, a random pattern for each line.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
             let sampled_bytes =

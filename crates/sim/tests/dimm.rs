@@ -185,7 +185,8 @@ fn open_rows_go_first_and_then_the_oldest() {
     assert_eq!(kinds(&commands), ["ACT", "RD", "RDA", "ACT", "RD"]);
     let order: Vec<u32> = source.done.iter().map(|(tag, _)| *tag).collect();
     assert_eq!(order, [0, 2, 1]);
-    // A later request for another row finds the first row open, so this row must be precharged.
+    // The later request is for another row. The first row is still open then, so it must be
+    // precharged.
     let (commands, _) = issued(&device, &plain(), &[(10, false, 0, 7, 0), (900, false, 0, 8, 0)]);
     assert_eq!(kinds(&commands), ["ACT", "RD", "PRE", "ACT", "RD"]);
     let closed = Controller { row_policy: RowPolicy::Closed, ..plain() };
@@ -267,8 +268,8 @@ fn reads_reach_the_peak_less_refresh() {
     for name in ["rdimm-4800-1r", "rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-12800-4r"] {
         for density in ["16Gb", "32Gb"] {
             let mut setup = Setup::new(of_density(name, density), 1);
-            // 240 lines are enough for the fastest module: with the default of 144 lines,
-            // MRDIMM-12800 reaches 89 %.
+            // 240 lines are enough for the fastest module. With the default of 144 lines,
+            // MRDIMM-12800 reaches only 89 % of its peak.
             setup.outstanding = 240;
             let t = setup.device.timing;
             let peak = setup.peak_gbps() / f64::from(setup.device.sub_channels);

@@ -86,7 +86,8 @@ fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);
         setup.device = broken.clone();
-        // A run of 6000 accesses is long enough for a refresh to be late.
+        // A run of 6000 accesses is long enough for a refresh to be late, if the changed tables
+        // allow that.
         !run(good, &setup, 6_000).1.is_empty()
     })
 }
@@ -121,7 +122,8 @@ fn a_field_is_caught_on_each_module_that_needs_it() {
     let needless = |device: &Device, what: &str| match what {
         "t_ccd_l_wr" => device.width != 4,
         "t_ccd_l_wr2" => device.width == 4,
-        // Two precharges tPPD apart are too rare for these short runs.
+        // The rule t_ppd is not tested: two precharges so close to each other are too rare for
+        // these short runs.
         "t_ppd" => true,
         "t_refsbrd" | "t_rfc_sb" => device.timing.t_refi_sb == 0,
         _ => false,

@@ -159,7 +159,7 @@ proptest! {
         scenario.page_groups = groups;
         scenario.held_bytes = vec![held.0 * GIB, held.1 * GIB];
         scenario.migration.bandwidth_gbps = rate_gbps;
-        // An endless task, and a later task that ends and frees its memory.
+        // One task is endless. A later task ends, and frees its memory.
         scenario.tasks[0].footprint_bytes = footprints.0 * GIB + 12_345;
         scenario.tasks[0].hotness = hotness;
         let mut late = Task { name: "late".into(), runs: Some(1), ..scenario.tasks[0].clone() };
@@ -333,7 +333,7 @@ fn demotion_makes_room() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
-    // With few initial regions, hot and cold pages would share a region and move together.
+    // With few regions at the start, hot and cold pages would be in one region and move together.
     scenario.damon.regions_min = 500;
     scenario.damon.regions_max = 4000;
     scenario.tasks[0].footprint_bytes = 100 * GIB;
@@ -501,7 +501,7 @@ fn devices_take_bandwidth_while_they_are_there() {
     for (at, gbps) in all.iter().enumerate() {
         let own = match at {
             20..40 => gbps - 80.0,
-            // The device is active for a quarter of this sample.
+            // The device is active for a quarter of this sample only, so the sample is left out.
             40 => continue,
             _ => *gbps,
         };

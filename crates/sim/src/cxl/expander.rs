@@ -28,15 +28,15 @@ pub struct Expander {
     pub read_request: u64,
     /// Length of a write request with its data, in hundredths of a slot.
     pub write_request: u64,
-    /// Length of a read response with its data, in hundredths of a slot.
+    /// Length of a read response with its data on the link, in hundredths of a slot.
     pub read_response: u64,
     /// Length of a write response, in hundredths of a slot.
     pub write_response: u64,
     /// Flit overhead for each line, in each direction, in hundredths of a slot.
     pub overhead: u64,
-    /// Delay of the link, one way, fs.
+    /// Delay of a message from one end of the link to the other, without its transmission, fs.
     pub delay_fs: u64,
-    /// Delay of the controller, both ways together, fs.
+    /// Delay of the controller, for the way to the DRAM and the way back together, fs.
     pub controller_fs: u64,
     /// Maximum number of read requests in the controller.
     pub read_credits: u32,
@@ -149,7 +149,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let lanes: u32 = text.whole("link.lanes", &link.lanes, 1..=16)?;
     let gigatransfers = reader.number("link.rate", &link.rate, "GT/s", 1.0..=128.0)?;
     let flit = reader.number("link.flit", &link.flit, "B", 1.0..=1024.0)?;
-    // Bytes of a slot on the wire, and the fraction of the wire's bandwidth for flits.
+    // `slot` is the number of bytes of a slot on the wire. `part` is the fraction of the wire's
+    // bandwidth that flits can use.
     let (slot, part) = match flit as u32 {
         68 => (17.0, 128.0 / 130.0),
         256 => (256.0 / 15.0, 1.0),

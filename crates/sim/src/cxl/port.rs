@@ -18,13 +18,13 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The share of writes is kept as an integer. `PARTS` stands for a share of 1: only writes.
+/// The share of writes is an integer from 0 to `PARTS`, which stands for writes only.
 const PARTS: u64 = 1 << 32;
-/// Directions of the link: to the expander, and from the expander.
+/// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// The time from which each entry of a queue is free, fs, the earliest first.
+/// The times, fs, from which the entries of a queue are free; the earliest is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -39,8 +39,8 @@ pub(super) struct Port {
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// Free entries of the host for outstanding lines: the time from which each is free, fs, and
-    /// its index.
+    /// Entries of the host that can hold an outstanding line and are not in use: the time from
+    /// which each is free, fs, and its index.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
     /// The time at which the host made each outstanding request, fs.
     asked: Vec<u64>,
@@ -50,14 +50,14 @@ pub(super) struct Port {
     /// Entries of the host for non-temporal stores: the time from which each entry is free, fs.
     /// `None` if the mix has no such stores.
     stores: Option<SlotTimes>,
-    /// `host_free` and `link_free`: the times from which the host and each direction of the link
-    /// are free, fs.
+    /// The times from which the host (`host_free`) and each direction of the link (`link_free`) can
+    /// send the next line or message, fs.
     host_free: u64,
     host_line_fs: u64,
     link_free: [u64; 2],
     link_busy: [u64; 2],
-    /// For each sub-channel: `arrived` has the requests that wait at the sub-channel, `taken` is
-    /// the number of requests in the queues of the sub-channel.
+    /// For each sub-channel: the requests that have arrived and are not in a queue yet (`arrived`),
+    /// and the number of requests that are in its queues (`taken`).
     arrived: Vec<BinaryHeap<Reverse<Arrival>>>,
     taken: Vec<u32>,
     done: u64,
@@ -164,8 +164,8 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends requests in the order in which they are ready, until a request finds no credit: no
-    /// free entry of the controller. Later requests wait behind that request.
+    /// Sends requests in the order in which they are ready, until a request finds no credit (no
+    /// free entry of the controller). Later requests then wait behind it.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;
@@ -214,7 +214,8 @@ impl Port {
         let from = self.fs(clock) + controller_fs - controller_fs / 2;
         let slots = if write { write_response } else { read_response } + overhead;
         let back = self.carry(FROM, from, slots);
-        // The response returns the credit, which frees the request's entry of the controller.
+        // The response frees the request's entry of the controller, and so returns its credit to
+        // the host.
         self.credits[usize::from(write)].push(Reverse(back));
         if let Some(stores) = self.stores.as_mut().filter(|_| write) {
             stores.push(Reverse(back));

@@ -11,10 +11,10 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],
-    /// For each bank: the index in the served queue of the oldest request for the open row, or
-    /// [`NONE`].
+    /// For each bank: the index, in the served queue, of the oldest request for the bank's open
+    /// row, or [`NONE`].
     hit: [u8; BANKS_MAX],
-    /// Accesses since the row was opened.
+    /// For each bank, the number of accesses since its row was opened.
     accesses: [u32; BANKS_MAX],
 }
 

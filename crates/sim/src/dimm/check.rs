@@ -44,9 +44,10 @@ pub struct Violation {
     pub earlier: Option<Command>,
     /// The command that came too early, or is not allowed at all.
     pub later: Command,
-    /// The cycles between the two commands; 0 for a rule that is not about time.
+    /// The clocks of the host between the two commands; 0 for a rule that is not about time.
     pub cycles: u64,
-    /// The minimum number of cycles in the tables, or the maximum for a rule with a latest time.
+    /// The minimum number of clocks that the tables demand; for a rule with a latest time, the
+    /// maximum.
     pub limit: u64,
 }
 
@@ -64,7 +65,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Short text of a command.
+/// A command as a short text for a message.
 struct CommandText<'a>(&'a Command);
 
 impl fmt::Display for CommandText<'_> {
@@ -106,7 +107,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker for one sub-channel of `device`, whose time begins at cycle 0.
+    /// A checker for one sub-channel of `device`, whose time begins at clock 0 of the host.
     pub fn new(device: &Device) -> Self {
         Self::with_rules(Rules::new(device))
     }
@@ -192,7 +193,7 @@ impl Checker {
             Kind::RefreshSame => {
                 rank.banks_of(command.bank).try_for_each(|bank| bank.closed(rules, command))
             }
-            // A precharge of a closed bank has no effect.
+            // A precharge of a closed bank is allowed: it has no effect.
             Kind::Precharge | Kind::PrechargeAll => Ok(()),
         }
     }

@@ -96,7 +96,7 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The share of writes is kept as an integer. `PARTS` stands for a share of 1: only writes.
+/// The share of writes is an integer from 0 to `PARTS`, which stands for writes only.
 const PARTS: u64 = 1 << 32;
 
 /// A load in progress, as a source of requests for the controller of a sub-channel.
@@ -109,15 +109,16 @@ pub struct ClosedLoop {
     write_due: u64,
     /// The clock at which each slot (an outstanding line) requested its line.
     asked: Vec<u64>,
-    /// With a rate: for each slot, the clock of its next request in 16ths, and the state of its
-    /// random generator. Slots that request neighbouring lines together have the same clock and
-    /// state.
+    /// With a rate, for each slot: the time of its next request in 16ths of a clock, and the state
+    /// of its random generator. Slots that request neighbouring lines together have the same time
+    /// and state.
     due: Vec<(u64, u64)>,
     neighbours: usize,
-    /// Mean number of clocks between two requests of a slot, in 16ths; 0 without a rate.
+    /// Mean time between two requests of a slot, in 16ths of a clock; 0 without a rate.
     interval: u64,
-    /// Without a rate: the arrival of the next request of each free slot, and the slot, in order of
-    /// time. One list has the slots that read last, the other has the slots that wrote last.
+    /// Without a rate, for each free slot in order of time: the clock at which its next request
+    /// arrives at the controller, and the slot. One list has the slots that read last, the other
+    /// those that wrote last.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,
@@ -169,8 +170,8 @@ impl ClosedLoop {
     }
 
     fn start_slots(&mut self, slots: usize) {
-        // Start times are random: slots that start together would request their lines together for
-        // ever.
+        // Slots start at random times: if they started together, they would request their lines
+        // together for ever.
         let span = if self.interval > 0 { self.interval / 16 } else { 2 * slots as u64 };
         let groups = slots.div_ceil(self.neighbours);
         let mut starts: Vec<u64> = (0..groups).map(|_| self.below(span.max(1))).collect();

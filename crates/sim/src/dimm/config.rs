@@ -28,9 +28,9 @@ pub struct Controller {
     /// begins with fewer than `write_high` writes stops when the fraction `write_low / write_high`
     /// of these writes is left.
     pub write_low: usize,
-    /// Queued writes of a pseudo-channel that start a drain while no read is queued. With fewer
-    /// writes the controller waits for more writes, up to `read_slice_ps`, because each drain
-    /// delays the reads that arrive meanwhile.
+    /// Queued writes of a pseudo-channel that start a drain while no read is queued. Each drain
+    /// delays the reads that arrive meanwhile. So with fewer writes the controller waits for more
+    /// of them, up to `read_slice_ps`.
     pub write_idle: usize,
     /// Number of queued reads of a sub-channel from which on bandwidth counts as the bottleneck. A
     /// write drain is then long, down to the low watermark, because a long drain needs fewer bus
@@ -39,9 +39,9 @@ pub struct Controller {
     /// Number of writes of a short drain, which is used while bandwidth is not the bottleneck (see
     /// `read_high`).
     pub write_batch: usize,
-    /// The longest time that reads are served while a write waits, ps.
+    /// The longest time for which reads are served while a write waits, ps.
     pub read_slice_ps: u64,
-    /// The longest write drain while a read waits, ps.
+    /// The longest time of a write drain while a read waits, ps.
     pub write_slice_ps: u64,
     /// The time from the decision on a bus turnaround to the turnaround, ps. During this time
     /// accesses continue, and rows are opened for the next direction.
@@ -49,7 +49,7 @@ pub struct Controller {
     /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
     /// controller needs because ranks differ in the arrival time of their data.
     pub rank_margin: u32,
-    /// When a row without queued requests is closed.
+    /// The rule that decides when a row without queued requests is closed.
     pub row_policy: RowPolicy,
     /// Accesses to an open row after which an older request for another row of the bank has
     /// priority.

@@ -58,7 +58,8 @@ pub(super) fn table(device: &Device) -> [Vec<Constraint>; CLASSES] {
     add(READ, READ, Affected::Group, clocks(t.t_ccd_l));
     add(READ, READ, Affected::Rank, clocks(t.t_ccd_s));
     add(READ, READ, Affected::OtherRanks, burst + clocks(t.t_rank));
-    // The data bus has one direction at a time, for all ranks and pseudo-channels.
+    // The data bus carries data in one direction at a time, so a turnaround concerns all ranks and
+    // both pseudo-channels.
     for scope in [Affected::Rank, Affected::OtherRanks, Affected::OtherPseudo] {
         add(READ, WRITE, scope, cl - cwl + burst + clocks(t.t_turn));
     }

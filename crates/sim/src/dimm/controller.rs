@@ -39,7 +39,7 @@ pub struct Counts {
     pub refreshes: u64,
     /// Row hits: accesses to a row that an earlier access opened.
     pub row_hits: u64,
-    /// Write drains: changes from reads to writes.
+    /// Write drains: bus turnarounds from reads to writes.
     pub turns: u64,
 }
 
@@ -82,12 +82,12 @@ pub struct SubChannel {
     /// Requests that wait because their queue is full, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The arrival order that the next request gets.
+    /// The arrival order, a running number, that the next request gets.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
     serving: usize,
-    /// The clock since which requests of the direction that is not served wait.
+    /// The clock since which a request of the direction that is not served has been waiting.
     waits_since: u64,
     write_high: usize,
     write_low: usize,
@@ -96,7 +96,8 @@ pub struct SubChannel {
     read_high: usize,
     /// The number of queued writes at which the current drain stops.
     write_goal: usize,
-    /// The longest time in each direction while requests of the other direction wait, clocks.
+    /// For reads and for writes: the longest time, in clocks, for which this direction is served
+    /// while requests of the other wait.
     slices: [u64; 2],
     /// The clock of the next bus turnaround; until then rows are opened for the next direction.
     turns_at: u64,
@@ -170,7 +171,8 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // Without this return, an idle sub-channel would refresh for ever.
+                // Without requests the run ends here: otherwise the refreshes of an idle
+                // sub-channel would go on for ever.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -352,8 +354,8 @@ impl SubChannel {
     ) {
         let clock = self.clock;
         if number == 1 {
-            // In each clock the first pseudo-channel issues before the second, so the first must
-            // wait for the next clock.
+            // Within a clock the first pseudo-channel issues before the second. A command of the
+            // first in this clock would be out of order now, so it waits for the next clock.
             self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];
@@ -420,8 +422,8 @@ impl SubChannel {
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };
         if self.pseudos.len() == 2 {
-            // The second pseudo-channel issues half a clock behind the first, so for the first one
-            // its access counts from the next clock.
+            // The second pseudo-channel issues half a clock behind the first. For the first, its
+            // access therefore counts from the next clock on.
             let clock = self.clock + u64::from(number == 1);
             self.pseudos[1 - number].wait_for_other(class, clock);
         }

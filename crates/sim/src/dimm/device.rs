@@ -60,14 +60,14 @@ pub struct Device {
     pub kilotransfers: u64,
     /// Clocks of the host in one clock of the DRAM.
     pub host_clocks: u64,
-    /// Latency that buffers add to an access, ps.
+    /// Latency that the buffers of the module add to an access, ps.
     pub delay_ps: u64,
     /// Slots of the command bus that an activation occupies, clocks.
     pub activate_slots: u32,
     /// Slots of the command bus that a read or a write occupies, clocks. Any other command occupies
     /// one.
     pub access_slots: u32,
-    /// Refreshes that a rank may postpone.
+    /// Number of refreshes that a rank may postpone.
     pub refresh_postponed: u32,
     /// Timing, in clocks of the DRAM.
     pub timing: Timing,

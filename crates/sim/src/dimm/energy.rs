@@ -10,8 +10,9 @@
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
 //! | refresh | IDD5B less IDD2N, for tRFC; for a same-bank refresh the fraction tREFIsb / tREFI |
 //!
-//! and likewise for IPP at VPP. IDD3N is measured with all banks open, so DDR5's IDD3N exceeds its
-//! IDD0. If IDD3N were used for one open row, the energy of activations would be negative.
+//! The same holds for the currents of the word lines (IPP, at the voltage VPP). IDD3N is measured
+//! with all banks open, so DDR5's IDD3N exceeds its IDD0. If IDD3N were used for one open row, the
+//! energy of activations would be negative.
 //!
 //! Pins add to this energy. A low pin draws current from VDD through driver and termination. Data
 //! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
@@ -249,7 +250,7 @@ impl Observer for CommandCounts {
 /// command of each kind beyond standby, J.
 struct PerDevice {
     closed: f64,
-    /// Power with all banks open, less the power with all banks closed.
+    /// Power with all banks open, less the power with all banks closed, W.
     open: f64,
     activate: f64,
     read: f64,
@@ -260,7 +261,7 @@ struct PerDevice {
 
 impl PerDevice {
     fn new(device: &Device, c: &Currents) -> Self {
-        // uA times mV is nW.
+        // A product of uA and mV is in nW, so it is multiplied by 1e-9.
         let watts = |idd_ua: f64, ipp_ua: f64| {
             (idd_ua * f64::from(c.vdd_mv) + ipp_ua * f64::from(c.vpp_mv)) * 1e-9
         };
@@ -273,8 +274,8 @@ impl PerDevice {
         let burst = seconds(c.burst_ps);
         let refreshing = device.ns(device.timing.t_rfc.into()) * 1e-9;
         let refresh = refreshing * (power(c.idd5b_ua, c.ipp5b_ua) - closed);
-        // The same-bank refreshes of one tREFI refresh the same rows as one all-bank refresh. They
-        // are assumed to take the same energy together.
+        // The same-bank refreshes within one tREFI refresh the same rows as one all-bank refresh,
+        // and are assumed to take as much energy together.
         let t = &device.timing;
         let share = f64::from(t.t_refi_sb) / f64::from(t.t_refi.max(1));
         Self {
@@ -309,7 +310,8 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
     if device.pseudo_channels == 1 {
         return (dram * (link.driver + link.others), dram * (link.termination + link.others));
     }
-    // Between devices and buffers, both ends of a pin are on the module.
+    // Between the devices and the data buffers both ends of a pin are on the module, so the power
+    // of driver and terminations counts.
     let inside = dram * (link.driver + link.termination + link.others);
     let host = a_bit(4.0, rate * f64::from(device.pseudo_channels));
     let outside = LowPin::new(c, 0);

@@ -16,7 +16,7 @@ pub(super) const RANKS_MAX: usize = 4;
 /// The row of a bank without an open row.
 pub(super) const CLOSED: u32 = u32::MAX;
 
-/// A set of banks, one bit each.
+/// A set of banks: bit b is set if the bank with the number b is in the set.
 pub(super) type BankSet = u128;
 
 /// The numbers of the banks in a set, ascending.
@@ -62,7 +62,8 @@ impl Geometry {
 
     #[inline]
     pub(super) fn rank(&self, bank: usize) -> usize {
-        // The masks here and below remove bounds checks.
+        // The masks here and below change no valid number. They show the compiler that an index is
+        // within its array, so that it leaves out the bounds check.
         usize::from(self.rank_of[bank]) & (RANKS_MAX - 1)
     }
 

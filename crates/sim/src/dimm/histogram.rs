@@ -3,7 +3,7 @@
 /// Latencies of this value or more share the last bin, ns.
 pub const LIMIT_NS: usize = 16_384;
 
-/// The number of occurrences of each latency.
+/// Counts of latencies, one for each nanosecond up to [`LIMIT_NS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -38,7 +38,7 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The number of latencies.
+    /// The number of latencies that were recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -66,7 +66,7 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The fraction of latencies below `ns`.
+    /// The fraction of latencies below `ns` ns, 0 to 1.
     pub fn part_below(&self, ns: usize) -> f64 {
         let below: u64 = self.counts[..ns.min(LIMIT_NS)].iter().sum();
         if self.count == 0 { 0.0 } else { below as f64 / self.count as f64 }

@@ -11,7 +11,7 @@
 
 use super::{device::Device, traffic::Location};
 
-/// The part of a location that a low address bit selects.
+/// The part of a location that an address bit below the row selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Pseudo,
@@ -46,7 +46,8 @@ pub struct Mapping {
     /// For each bit of bank, group and rank, the mask of the address bits whose exclusive or is
     /// this bit, low bits first. The masks of the pseudo-channel follow.
     masks: [u64; 12],
-    /// The number of masks that select the bank number (bank, group and rank).
+    /// The number of masks at the start of `masks` that select the bank number (bank, group and
+    /// rank).
     selects: usize,
     pseudo_bits: u32,
     /// The column bits are two runs of address bits. Each entry has the first address bit of the
@@ -77,8 +78,8 @@ impl Mapping {
         let row_shift = order.len() as u32;
         let mut masks = [0; 12];
         let mut selects = 0;
-        // Order of the bits of a bank number: bank lowest, then group, then rank; the
-        // pseudo-channel is last.
+        // The masks are in the order of the bits of a bank number: bank lowest, then group, then
+        // rank. The masks of the pseudo-channel come last.
         let mut hash = 0;
         for field in [Field::Bank, Field::Group, Field::Rank, Field::Pseudo] {
             for (bit, _) in order.iter().enumerate().filter(|(_, of)| **of == field) {

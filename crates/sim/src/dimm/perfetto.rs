@@ -22,7 +22,7 @@ pub struct Drawing {
     limit: u64,
     seen: u64,
     events: String,
-    /// The activate command of each open bank, by the bank's line in the picture.
+    /// For each open bank, by its line in the picture, the command that opened it.
     open: BTreeMap<Line, Command>,
     /// The lines of the picture with at least one event.
     lines: BTreeMap<Line, ()>,
@@ -44,7 +44,7 @@ impl Line {
         Self::Bank { pseudo, rank, group, bank }
     }
 
-    /// A unique thread number, in the order of lines.
+    /// A thread number for the line, unique in the picture, in the order in which lines are shown.
     fn thread(self) -> u32 {
         let place = |parts: [u8; 4]| parts.iter().fold(0, |sum, part| sum << 4 | u32::from(*part));
         match self {
@@ -91,7 +91,7 @@ impl Drawing {
 
     /// The events of this sub-channel as JSON, each followed by a comma and a newline.
     fn into_events(mut self) -> String {
-        // Rows that are still open are drawn to the end of the picture.
+        // Rows that are still open at the end of the run are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {
             self.row(line, &command, self.last);
         }

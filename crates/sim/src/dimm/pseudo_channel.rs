@@ -30,7 +30,7 @@ pub(super) struct PseudoChannel {
     scheduler: Scheduler,
     refresh: RefreshScheduler,
     row_policy: RowPolicyState,
-    /// The first clock at which the command bus is free.
+    /// The first clock at which a command of this pseudo-channel finds the command bus free.
     bus_free: u64,
     /// Clocks of the command bus that an activation and an access occupy.
     activate_slots: u64,
@@ -192,7 +192,8 @@ impl PseudoChannel {
     /// Serves the oldest request for the open row of a bank.
     #[inline]
     pub(super) fn access(&mut self, bank: usize, clock: u64) -> Accessed {
-        // The mask removes bounds checks.
+        // The mask does not change a valid bank. It shows the compiler that the index is within its
+        // array, so that it leaves out the bounds check.
         let bank = bank & (BANKS_MAX - 1);
         let Banks { timing, rows, requests } = &mut self.banks;
         let (class, row) = (requests.access_class(), rows.row(bank));

@@ -8,11 +8,11 @@ use super::{
     traffic::Request,
 };
 
-/// Index of the read queue, and of the write queue.
+/// The indices of the read queue (`READS`) and of the write queue (`WRITES`).
 pub(super) const READS: usize = 0;
 pub(super) const WRITES: usize = 1;
 
-/// The index for "no request".
+/// Stands for "no request" in place of the index of a request.
 pub(super) const NONE: u8 = u8::MAX;
 
 /// The queued reads, or the queued writes, of a pseudo-channel. Only `new` allocates memory.
@@ -23,9 +23,9 @@ pub(super) struct Queue {
     free: Vec<u8>,
     head: [u8; BANKS_MAX],
     tail: [u8; BANKS_MAX],
-    /// Banks with requests.
+    /// The banks for which a request is queued.
     pub(super) busy: BankSet,
-    /// Queued requests.
+    /// The number of queued requests.
     pub(super) count: usize,
 }
 
@@ -110,7 +110,8 @@ impl Queue {
         self.waiting().map(|at| self.get(at).order).min()
     }
 
-    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
+    /// Subtracts `start` from the arrival order of all queued requests, so that the 16 bits of an
+    /// arrival order do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         let all: Vec<u8> = self.waiting().collect();
         for at in all {
@@ -234,7 +235,8 @@ impl RequestQueues {
         (self.served, self.opened_for) = (which, which);
     }
 
-    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
+    /// Subtracts `start` from the arrival order of all queued requests, so that the 16 bits of an
+    /// arrival order do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.queues.iter_mut().for_each(|queue| queue.renumber_from(start));
     }

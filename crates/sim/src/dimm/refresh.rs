@@ -21,11 +21,11 @@ struct RankRefresh {
     due: u64,
     /// True if the refresh is due, and `banks` are blocked until it is issued.
     pending: bool,
-    /// The banks of the refresh.
+    /// The banks that the next refresh covers.
     banks: BankSet,
     /// For a same-bank refresh, the index of `banks` in their groups: the same in each group.
     bank: usize,
-    /// The end of the last refresh.
+    /// The clock at which the last refresh of the rank ends.
     over: u64,
 }
 
@@ -140,7 +140,8 @@ impl RefreshScheduler {
                     let (at, bank) = open.map(precharge).fold(precharge(first), Ord::min);
                     (at, Operation::Precharge(bank))
                 }
-                // PREab waits for all banks, including banks with a pending auto-precharge.
+                // PREab closes all banks at once, so it waits until each of them can be precharged,
+                // including those with a pending auto-precharge.
                 Some(_) => {
                     let last = banks_in(rank.banks).map(|bank| precharge(bank).0).max();
                     (last.unwrap_or(0), Operation::PrechargeRank(number))
@@ -156,7 +157,8 @@ impl RefreshScheduler {
     /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
-            // REFsb obeys the activation constraints towards the other banks of the rank.
+            // A same-bank refresh must keep the distances of an activation to commands of other
+            // banks of the rank.
             banks_in(rank.banks).map(|bank| timing.earliest(ACTIVATE, bank)).max().unwrap_or(0)
         } else {
             timing.precharged(rank.banks)

@@ -24,7 +24,7 @@ pub const CHUNK: u64 = 4;
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// Accesses between two calls of `progress`.
+/// Number of accesses between two calls of `progress`.
 const STEP: u64 = 1 << 16;
 
 /// The requests of a trace to one sub-channel.

@@ -191,7 +191,7 @@ impl RowChannel {
     /// access arrives with it. The access must be within the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
-        // Commands that were never issued have clock 0, so the first arrival is at clock 1.
+        // Clock 0 stands for "never issued", so the first access arrives at clock 1.
         self.arrival = self.arrival.max(at).max(1);
         if observer.observes() {
             self.emit(self.arrival.min(self.next_due), observer);
@@ -212,8 +212,9 @@ impl RowChannel {
         let stride = self.strides[usize::from(access.write)];
         let bursts = u64::from(access.bursts.max(1));
         let span = (bursts - 1) * u64::from(stride);
-        // The constraints may allow a read of another rank before a write in front of it, but the
-        // data bus keeps the order of accesses.
+        // The constraints may allow a read before a write that arrived earlier, if it goes to
+        // another rank. But the data bus keeps the order of arrival, so the access waits for the
+        // last command of the access in front.
         let in_front = self.window[self.next.wrapping_sub(1) % LOOKAHEAD].last + self.slots[1];
         let earliest = self.timing.access(access.write, activated, group, rank);
         let mut first = earliest.max(in_front);
@@ -304,8 +305,8 @@ impl RowChannel {
     fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
         let end = at + slots;
         let [activate, column] = self.slots;
-        // Reads and writes are in order of time, so the search stops at an access that ends before
-        // `at`.
+        // The reads and writes of accesses are in order of time. So the search goes back to the
+        // first access that ends before `at`, and no further.
         for back in 1..=LOOKAHEAD {
             let columns = &self.window[self.next.wrapping_sub(back) % LOOKAHEAD];
             if columns.last + column <= at {
@@ -320,7 +321,8 @@ impl RowChannel {
             }
         }
         if self.ranks > 1 && self.last_activation + activate > at {
-            // Activations of a rank are tRRD apart, so only those of different ranks can overlap.
+            // Activations of one rank are at least tRRD apart and cannot overlap, so this search is
+            // needed only with several ranks.
             let meets =
                 |columns: &&Columns| columns.activated < end && columns.activated + activate > at;
             if let Some(columns) = self.window.iter().find(meets) {

@@ -135,7 +135,7 @@ impl Setup {
         let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
-        // The subtraction prevents that a rounding error adds a request.
+        // 1e-6 is subtracted so that a rounding error cannot add a request.
         let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
         let each = refresh.max(self.outstanding as u64);
         let steady = each.max(REFRESH_INTERVALS * refresh);
@@ -167,7 +167,8 @@ impl Setup {
                 .fabric_gbps
                 .map_or(0, |gbps| (bytes * f64::from(self.parts()) / gbps * 1e3) as u64),
             layout: self.layout,
-            // The multiplication makes neighbouring seeds differ in many bits.
+            // Seeds that are neighbours, or of neighbouring sub-channels, differ in many bits after
+            // the multiplication.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);

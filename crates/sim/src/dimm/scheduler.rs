@@ -43,8 +43,8 @@ struct Candidate {
 }
 
 const NO_CANDIDATE: Candidate = Candidate { key: NEVER, bank: 0 };
-/// Bits of a candidate's key for the arrival order. The other 48 bits hold the clock: a day at 3.2
-/// GHz.
+/// Number of low bits of a candidate's key that hold the arrival order. The other 48 bits hold the
+/// clock: enough for a day at 3.2 GHz.
 const ORDER_BITS: u32 = 16;
 
 /// The scheduler of one pseudo-channel, with the best candidate of each class of commands.
@@ -55,7 +55,8 @@ pub(super) struct Scheduler {
     /// For each class of commands, the banks whose next command is of this class.
     members: [BankSet; CLASSES],
     best: [Candidate; CLASSES],
-    /// True if `best` may be outdated; the class must then be searched again.
+    /// For each class of commands, true if its entry in `best` may be outdated: the class must then
+    /// be searched again.
     stale: [bool; CLASSES],
     hits_max: u32,
     activate_slots: u64,
@@ -95,7 +96,8 @@ impl Scheduler {
     /// Puts a bank into the class of its next command, after a change of the bank.
     #[inline]
     pub(super) fn update(&mut self, bank: usize, banks: &Banks, blocked: BankSet) {
-        // The mask removes bounds checks.
+        // The mask does not change a valid bank. It shows the compiler that the index is within its
+        // array, so that it leaves out the bounds check.
         let bank = bank & (BANKS_MAX - 1);
         let bit = 1 << bank;
         let next = self.next_class(bank, banks, blocked);

@@ -12,7 +12,7 @@ use super::{
     geometry::{BANKS_MAX, BankSet, GROUPS_MAX, Geometry, RANKS_MAX, banks_in},
 };
 
-/// The clock of an event that never comes.
+/// Stands for the clock of an event that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The earliest clocks of each class of commands in one pseudo-channel, in clocks of the DRAM.
@@ -26,7 +26,7 @@ pub(super) struct TimingState {
     bank: [[u64; BANKS_MAX]; CLASSES],
     group: [[u64; GROUPS_MAX]; CLASSES],
     rank: [[u64; RANKS_MAX]; CLASSES],
-    /// The last four activations of each rank, the oldest first.
+    /// The clocks of the last four activations of each rank, the oldest first, for tFAW.
     activations: [[u64; 4]; RANKS_MAX],
     t_faw: u64,
     t_rp: u64,
@@ -92,7 +92,7 @@ impl TimingState {
                         raise(&mut self.rank[constraint.before][rank], until);
                     }
                 }
-                // `issue_of_other` applies these constraints.
+                // Constraints on the other pseudo-channel are applied there, by `issue_of_other`.
                 Affected::OtherPseudo => {}
             }
         }

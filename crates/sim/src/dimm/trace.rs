@@ -56,7 +56,7 @@ impl Format {
         (Self::Dramsim3, "dramsim3"),
     ];
 
-    /// The format of a trace with this beginning; text for a trace without requests.
+    /// The format that the beginning of a trace shows; text for a trace without requests.
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.starts_with(&binary::MAGIC) { Self::Binary } else { text::format_of(bytes) }
     }

@@ -31,7 +31,8 @@ pub struct Request {
 /// A source of requests in order of arrival. Later requests may depend on the completion of earlier
 /// requests (a closed loop).
 pub trait Source {
-    /// The arrival of the next request; `None` until another request completes, or at the end.
+    /// The clock at which the next request arrives; `None` until another request completes, or at
+    /// the end.
     fn peek(&self) -> Option<u64>;
 
     /// Removes and returns the request of [`peek`](Self::peek).

@@ -10,8 +10,9 @@
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
-/// Neighbouring regions merge if their `accesses` differ by at most this fraction of the samples in
-/// an aggregation interval. A smaller change of `accesses` is no change of hotness.
+/// Neighbouring regions merge if their `accesses` differ by at most this fraction of the samples of
+/// an aggregation interval. A change of `accesses` within this fraction does not reset the `age` of
+/// a region.
 const MERGE: f64 = 0.1;
 
 /// Consecutive page groups that DAMON assumes to be equally hot.
@@ -67,8 +68,8 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // The last value of the exponential function is reused, because most neighbouring groups
-        // are equally hot.
+        // Most neighbouring groups are equally hot, so the last result of the exponential function
+        // is kept for the next group.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;
@@ -147,8 +148,8 @@ mod tests {
     fn a_hot_set_is_found() {
         let damon = Damon::default();
         let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
-        // With so few groups, hot groups are not scattered over the addresses: the first tenth is
-        // hot.
+        // With a few groups, as here, hot groups are not spread over the addresses: the first tenth
+        // is hot.
         let pages = Pages::new(1 << 30, 200, hotness, 2);
         let mut heat = Heat::new(200, &damon);
         let mut noise = Noise::new(1, 0);

@@ -41,7 +41,7 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
     }
 }
 
-/// A tier with the figures that the HMAT would give: read bandwidth and idle latency.
+/// A tier as firmware would describe it in its HMAT: read bandwidth and idle latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];
     let domain = &platform.domains[0].name;

@@ -15,8 +15,8 @@ use super::{
 use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
-/// A region is hot if at least this fraction of its samples found an access (DMI prototype:
-/// interleave at 10 to 100 %).
+/// A region is hot if at least this fraction of the samples of an aggregation interval found an
+/// access. The DMI prototype interleaves regions at 10 to 100 %.
 const HOT: f64 = 0.1;
 
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
@@ -27,8 +27,8 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Hits of DAMON's samples that are added to a group on the first tier when the hottest groups are
-/// selected, so that groups of equal hotness do not swap places for ever.
+/// Hits that are added to the samples of a group that is on the first tier, when the hottest groups
+/// are selected. Without them, groups of equal hotness would swap places for ever.
 const RESIDENT_BONUS: u32 = 2;
 
 /// The planned migration of a page group of a task to another tier.
@@ -69,12 +69,13 @@ pub(super) struct MoveQueue {
     /// For each task whose last search found all groups on their tiers: the target shares and
     /// [`Pages::moves`] at that search. While both are the same, the task needs no new search.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
-    /// For each tier: true while cold pages are demoted from the tier.
+    /// For each tier, true from the start of the demotion of its cold pages ([`DEMOTE_BELOW`]) to
+    /// its end ([`DEMOTE_UP_TO`]).
     relieving: Vec<bool>,
 }
 
 impl MoveQueue {
-    /// The next move.
+    /// The next move of the plan; `None` if nothing is left to move.
     pub(super) fn first(&self) -> Option<Move> {
         self.moves.front().copied()
     }
@@ -166,7 +167,7 @@ impl MoveQueue {
             return;
         }
         let pages = task.pages;
-        // Groups are sorted by hotness, groups of equal hotness by address.
+        // For each number of hits, the groups with this number, in the order of addresses.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {
             for group in region.start..region.end {
@@ -187,7 +188,8 @@ impl MoveQueue {
             room[to] -= bytes;
             let step = Move { task: task.task, group, to };
             match pages.tier(group).cmp(&to) {
-                // Moves out of a fast tier go first, since they free memory.
+                // Moves out of a fast tier go first, because they free its memory for the moves
+                // into it.
                 std::cmp::Ordering::Less => self.moves.push_back(step),
                 std::cmp::Ordering::Greater => up.push(step),
                 std::cmp::Ordering::Equal => {}

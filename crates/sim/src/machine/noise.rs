@@ -16,14 +16,15 @@ impl Noise {
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut noise =
             Self(Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
-        // The first value is skipped, because similar seeds have similar first values.
+        // The first value is skipped: seeds that differ little have similar first values.
         noise.0.next_u64();
         noise
     }
 
     /// A number from 0 to `end - 1`; `end` is above 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
-        // The high half of the product is nearly uniform, because `end` is far below 2^64.
+        // The high half of the 128-bit product is below `end`, and nearly uniform, because `end` is
+        // far below 2^64.
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 

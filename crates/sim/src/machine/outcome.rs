@@ -14,10 +14,10 @@ use interleaf_model::{
 /// The largest distance of two targets that count as equal: 3 percentage points.
 const SETTLED_POINTS: f64 = 3.0;
 
-/// Periods for which a target must stay within [`SETTLED_POINTS`] to be settled.
+/// Number of periods for which a target must stay within [`SETTLED_POINTS`] to count as settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
-/// The actions with which a policy ends its search.
+/// The actions of a policy that end its search: they report that the target is settled.
 const SETTLING: [&str; 2] = ["settle", "revert"];
 
 /// A policy that runs on a scenario, period after period.
@@ -44,7 +44,8 @@ pub struct PeriodRecord {
     pub target: Vec<f64>,
     /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
-    /// The share of each tier in the accesses of the steered tasks, at the end of the period.
+    /// The share of each tier in the accesses of the steered tasks (tasks whose pages decisions may
+    /// move), at the end of the period.
     pub reached: Vec<f64>,
     /// The access shares of each domain's steered tasks; `None` for a domain without a running
     /// steered task.
@@ -83,7 +84,7 @@ pub struct Outcome {
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
-    /// if only the target of the last period does.
+    /// if it changed by more than that in the last period.
     pub converged_after_s: Option<f64>,
     /// Bytes of migrated pages.
     pub moved_bytes: u64,

@@ -30,7 +30,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 pub(super) struct Pages {
     /// The tier of each group.
     tier: Vec<u8>,
-    /// The accesses of each group, in units of hotness.
+    /// The accesses of each group, in units of hotness ([`HEAT_UNITS`]).
     heat: Vec<u64>,
     bytes: u64,
     /// The first `larger` groups have `group_bytes + 1` bytes, the others `group_bytes`.
@@ -141,7 +141,7 @@ impl Interleaving {
         let mut sum = 0.0;
         let ends = shares.iter().map(|share| {
             sum += share;
-            // The conversion to an integer saturates.
+            // The conversion saturates, so a sum of 1 gives the largest integer.
             (sum * (u64::MAX as f64)) as u64
         });
         Self { ends: ends.collect(), last }
@@ -189,8 +189,8 @@ fn address(rank: usize, groups: usize) -> usize {
     if block >= BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;
     }
-    // The blocks fill a square row by row in the order of rank. Column by column, the square gives
-    // the blocks in the order of addresses.
+    // Block `b` in the order of rank is in row `b / 16` and column `b % 16` of a square of 16 x 16
+    // blocks. Read column by column, the square has the blocks in the order of addresses.
     (block % BLOCKS_PER_AXIS * BLOCKS_PER_AXIS + block / BLOCKS_PER_AXIS) * run + within
 }
 

@@ -25,8 +25,8 @@ pub const NOISE_MAX: f64 = 0.5;
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The shortest cycle of a run, s, and the longest run, s. Each cycle takes at least one simulation
-/// step. The longest run is three years.
+/// The shortest cycle through the phases, s, and the longest run, s. Each cycle takes at least one
+/// step of the simulation. The longest run is three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -49,7 +49,7 @@ pub struct Scenario {
     pub devices: Vec<TrafficDevice>,
     /// Bytes of each tier that other programs occupy permanently.
     pub held_bytes: Vec<u64>,
-    /// The bandwidth and the cost of page migration.
+    /// The bandwidth of page migration, and the stall that it causes.
     pub migration: Migration,
     /// The intervals and the regions of hotness sampling.
     pub damon: Damon,
@@ -339,7 +339,8 @@ impl Scenario {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
             let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
-            // The rounded texts would hide a small difference, so it is written in bytes.
+            // Rounded texts might be equal although the bytes are not, so a small difference is
+            // written in bytes.
             if needed_bytes - free_bytes < free_bytes / 100 {
                 (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
             }
@@ -351,8 +352,8 @@ impl Scenario {
     fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // At each start of a task, count the threads of the tasks that start then, and of the
-            // endless tasks that started before.
+            // At each start of a task the threads are counted: of the tasks that start then, and of
+            // the endless tasks that started before. A task that ends may have ended by then.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s

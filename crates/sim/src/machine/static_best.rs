@@ -1,16 +1,19 @@
-//! The best static interleaving: the reference of every policy.
+//! The best static interleaving: each policy is compared with it.
 //!
 //! Static shares apply from the first page on, so no page moves, and the accesses have the same
-//! shares as the pages. The simulation therefore advances from one event to the next.
+//! shares as the pages. Rates are then constant between events (the start or the end of a task, a
+//! phase or a device), so the simulation needs no other steps.
 
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
-/// A simulation is stopped when this multiple of the longest [`Task::local_runtime_s`] has passed
-/// since the last start of a task.
+/// A simulation is stopped when `PATIENCE` times the longest [`Task::local_runtime_s`] has passed
+/// since the last start of a task. The time of a task that has not ended then counts as a lower
+/// bound.
 const PATIENCE: f64 = 50.0;
 
-/// The number of times that the search optimises each domain of a machine with several domains.
+/// The number of times that the search optimises each domain in turn, on a machine with several
+/// domains.
 const SWEEPS: usize = 2;
 
 /// The best static shares and their results.
@@ -46,7 +49,7 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
         ..scenario.clone()
     };
     let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(&begun, points));
-    // Optimises the domains in turn, each with the best shares of the other domains so far.
+    // Each domain is optimised in turn, with the best shares so far for the other domains.
     let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
     let mut found = false;
     for domain in (0..points.len()).cycle().take(sweeps * points.len()) {
@@ -91,7 +94,7 @@ fn shares(points: &[u16]) -> Vec<f64> {
     points.iter().map(|points| f64::from(*points) / 100.0).collect()
 }
 
-/// True if the pages of all tasks fit into the tiers with these shares.
+/// True if the pages of all tasks fit into the tiers with the shares `points`, in percent.
 fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     let mut needed = vec![0.0; scenario.platform.tiers.len()];
     for task in &scenario.tasks {

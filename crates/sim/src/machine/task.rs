@@ -28,9 +28,9 @@ pub(super) struct TaskState {
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
-    /// Duration of the first complete run, ns.
+    /// Duration of the first complete run, ns; `None` until it has ended.
     pub(super) first_run_ns: Option<u64>,
-    /// Energy of the first run, J.
+    /// Energy of the first complete run, J; `None` until it has ended.
     pub(super) first_run_j: Option<f64>,
     /// Energy since the current run began, J.
     run_j: f64,
@@ -69,7 +69,8 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the rest of the phase as a fraction of the run.
+    /// The index of the current phase, and the part of the run that is left of this phase, as a
+    /// fraction of the whole run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -85,8 +86,9 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Advances the task by `span_ns` at `speed`, which is relative to the task alone with all
-    /// pages on the first tier. Adds `energy_j`. Returns true if a run ended.
+    /// Advances the task by `span_ns` to the time `now_ns`. `speed` is relative to the task alone
+    /// with all pages on the first tier, and `energy_j` is the task's energy in this span. Returns
+    /// true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,

@@ -6,7 +6,7 @@ use crate::dimm::command::Command;
 /// The command bus: shared by the pseudo-channels, whose clocks alternate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandBus {
-    /// The last command of each pseudo-channel.
+    /// The last command of each pseudo-channel; `None` before the first.
     last: [Option<Command>; 2],
 }
 
@@ -42,7 +42,7 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// The clock of the host at which the command's clock of the DRAM begins.
+    /// The clock of the host that begins the clock of the DRAM in which the command was issued.
     clock: u64,
     /// Host clocks from `clock` to the data.
     latency: u64,
@@ -64,8 +64,8 @@ impl DataBus {
                 Some(gap) => gap,
                 None => continue,
             };
-            // The minimum distance between the two commands that leaves this gap between their
-            // data.
+            // The minimum distance between the two commands, if there must be a gap of `gap`
+            // between their data.
             let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
             let cycles = burst.clock.saturating_sub(earlier.clock);
             if burst.start() < earlier.start() + rules.burst + gap {
@@ -94,8 +94,8 @@ impl Burst {
             _ => return None,
         };
         // The second pseudo-channel issues half a clock of the DRAM after the first. The register
-        // of the module forwards both commands together, so both bursts count from the start of the
-        // clock.
+        // of the module forwards the commands of both together. So the data of both are counted
+        // from the start of that clock.
         let clock = command.at - command.at % rules.host_clocks;
         Some(Self { command: *command, write, clock, latency })
     }

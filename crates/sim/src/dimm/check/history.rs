@@ -56,7 +56,8 @@ impl Bank {
             Kind::Activate => (self.open, self.closing) = (Some(command.row), None),
             Kind::Precharge | Kind::PrechargeAll => (self.open, self.closing) = (None, None),
             Kind::ReadAuto | Kind::WriteAuto => {
-                // An auto-precharge waits for tRAS as well (JESD79-5, 4.9).
+                // An auto-precharge comes `own` clocks after its access, but not before tRAS has
+                // passed since the activation (JESD79-5, 4.9).
                 let own = if command.kind == Kind::ReadAuto {
                     rules.read_to_precharge
                 } else {

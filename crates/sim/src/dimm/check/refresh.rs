@@ -14,7 +14,7 @@ pub struct RefreshRules {
     pub all: Option<u64>,
     /// Interval of same-bank refreshes of one bank, clocks of the host.
     pub same: Option<u64>,
-    /// Refreshes that may be postponed.
+    /// Number of due refreshes that may be postponed at any time.
     pub postponed: u64,
 }
 

@@ -173,8 +173,8 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // Same-bank refreshes take the bank indices in turn, so each bank is refreshed once in
-            // this interval.
+            // Each same-bank refresh refreshes one bank index, and the indices take turns. So each
+            // bank is refreshed once in `banks` such intervals.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };
@@ -224,7 +224,7 @@ impl Rules {
         let one_rank = one_pseudo && earlier.rank == later.rank;
         match (write(earlier), write(later)) {
             (false, true) if one_rank => Some(("read to write", self.t_turn)),
-            // The rank of the read must release the bus before the host drives it.
+            // Before the host drives the bus for a write, the rank of the read must release it.
             (false, true) => Some(("read to write, other rank", self.t_turn.max(self.t_rank))),
             _ if one_rank => Some(("data bus", 0)),
             (true, false) => Some(("write to read, other rank", self.t_rank)),
@@ -241,8 +241,8 @@ fn least_distances(device: &Device) -> Vec<LeastDistance> {
     let t = &device.timing;
     // From a write command to the end of its data.
     let written = t.cwl + t.burst;
-    // On-die error correction works on words of 128 bits. A burst of a x4 device has 64 bits, so
-    // each write must read and modify a word.
+    // On-die error correction works on words of 128 bits. A burst of a x4 device has only 64 bits
+    // of a word, so a write must read the word, modify and write it, which takes longer.
     let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
     let rows = [
         ("tRC", Bank, Activate, Activate, t.t_rc),

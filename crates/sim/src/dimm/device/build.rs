@@ -132,8 +132,8 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // Reading the currents below also reads timing parameters, of another speed bin. Their origins
-    // must not be among those of the module, so the origins are taken before.
+    // The currents were measured with the timing of another speed bin, whose parameters are read
+    // below. Their origins must not be among those of the module, so the module's are taken here.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);
@@ -180,7 +180,7 @@ pub(super) struct Tables<'a> {
     pub(super) file: &'a DeviceToml,
     /// The values of the module's width, if they differ from the family's.
     pub(super) width: Option<&'a WidthTable>,
-    /// The origins of the timing parameters that were read.
+    /// The origins of those timing parameters that were read so far and are assumed or inherited.
     origins: RefCell<TimingOrigins>,
 }
 

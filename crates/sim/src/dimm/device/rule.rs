@@ -3,7 +3,7 @@
 /// Maximum number of clocks, and maximum number of ns, of a rule: more is a typing error.
 const LIMIT: u64 = 10_000_000;
 
-/// A time of the tables: the larger of `clocks` and `ps`.
+/// A time of the tables: the larger of `clocks` clocks and `ps` picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) clocks: i64,
@@ -21,8 +21,9 @@ impl Rule {
     }
 }
 
-/// Clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded figures, so an excess below
-/// a hundredth of a clock is ignored; JEDEC's own rule is more generous.
+/// The number of clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded, so an excess
+/// of less than a hundredth of a clock may be an error of the rate, and is ignored. JEDEC's own
+/// rule ignores more.
 pub(super) fn clocks(ps: u64, kilotransfers: u64) -> u64 {
     let per_clock = 2_000_000_000_u128;
     let product = u128::from(ps) * u128::from(kilotransfers);

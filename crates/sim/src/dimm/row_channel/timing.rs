@@ -95,7 +95,7 @@ impl RowTiming {
         let last_four = &self.rank_activations[rank];
         let oldest = usize::from(self.oldest[rank]) % 4;
         let last = last_four[(oldest + 3) % 4];
-        // Clock 0 stands for no activation.
+        // Clock 0 stands for no activation yet, which allows the next activation at any clock.
         let since = |clock: u64, distance: u64| if clock > 0 { clock + distance } else { 0 };
         self.banks[bank]
             .max(since(self.group_activation[group], self.group_to_activate))

@@ -98,7 +98,8 @@ impl<'a> Records<'a> {
             let position = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(position);
             if found.is_err() {
-                // After an invalid record the start of the next record is unknown: the trace ends.
+                // The start of the next record is unknown after an invalid one, so the trace ends
+                // here.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, position))

@@ -61,8 +61,8 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // An activation of this module occupies one slot of the command bus, and tFAW is longer than
-    // four tRRD_S.
+    // This module shows the rules alone: its activations occupy one slot of the command bus, and
+    // tFAW is longer than four tRRD_S.
     hold(
         "ddr4-3200-2r",
         vec![
@@ -116,7 +116,8 @@ fn reads_and_writes_are_apart() {
             ("command bus", opened(read(0, 0)), command(Pre, 0, 1, 0), 2),
         ],
     );
-    // A x8 device writes whole words of its error correction, so tCCD_L_WR is shorter.
+    // A burst of a x8 device is a whole word of its error correction, so no word is read first, and
+    // the shorter tCCD_L_WR2 applies.
     let options = Options { width: Some("x8".into()), ..Options::default() };
     let x8 = Device::by_name("rdimm-6400-2r", &options).expect("it comes with the tool");
     let mut checker = Checker::new(&x8);
@@ -132,7 +133,8 @@ fn a_bank_that_closes_by_itself_is_closed_in_time() {
     hold(
         "rdimm-6400-2r",
         vec![
-            // The row must be open for tRAS first: 103 + 52 from the activation.
+            // The precharge must also wait for tRAS: the next activation is 103 + 52 clocks after
+            // the activation, and the read was at 52.
             ("tRP", vec![act, command(ReadAuto, 52, 0, 0)], act, 103 + 52 - 52),
             ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], act, 24 + 52),
             ("tRP", vec![act, command(WriteAuto, 52, 0, 0)], act, 50 + 8 + 96 + 52),
@@ -250,7 +252,8 @@ fn a_refresh_is_not_late() {
     assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
     let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
     assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
-    // The distances of refreshes are allowed, but more than four are postponed in the end.
+    // The distances between refreshes are allowed, but each is later than due, and at the end more
+    // than four are postponed.
     let mut slow = Checker::new(&device);
     for turn in 1..=2 {
         both(&mut slow, turn * 3 * 12480 - 1);

@@ -69,8 +69,8 @@ impl Walk {
         let mut command = Command { at: self.at, kind, ..END };
         command.pseudo = self.random.below(self.device.pseudo_channels.into()) as u8;
         command.rank = self.random.below(self.device.ranks.into()) as u8;
-        // Few banks are used, so that commands often go to the same bank or the same group, whose
-        // rules then apply.
+        // Only few banks are used, so that successive commands often go to the same bank or group:
+        // then the rules within a bank or group apply.
         command.bank_group = self.random.below(u64::from(self.device.bank_groups).min(5)) as u8;
         command.bank = self.random.below(2) as u8;
         command.row = self.random.below(2) as u32;
