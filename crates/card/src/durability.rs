@@ -73,9 +73,9 @@ pub struct WriteTimes {
     pub bytes: u32,
     /// True if the write has force unit access (FUA).
     pub force_unit_access: bool,
-    /// When the host wrote the doorbell for the write, fs.
+    /// The time at which the host wrote the doorbell for the write, fs.
     pub submitted: u64,
-    /// When the controller sent the completion entry, fs; `u64::MAX` if it sent none.
+    /// The time at which the controller sent the completion entry, fs; `u64::MAX` if it sent none.
     pub acknowledged: u64,
 }
 
@@ -86,9 +86,9 @@ pub struct SegmentTimes {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// When all data of the segment were in the controller's buffer, fs.
+    /// The time at which all data of the segment were in the controller's buffer, fs.
     pub received: u64,
-    /// When the data of the segment were in the memory array or its row buffer, fs.
+    /// The time at which the data of the segment were in the memory array or its row buffer, fs.
     pub in_array: u64,
     /// The time from which the memory keeps the data of the segment without power, fs.
     pub durable: u64,
@@ -97,9 +97,9 @@ pub struct SegmentTimes {
 /// A flush command with its times in femtoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushTimes {
-    /// When the host wrote the doorbell for the flush, fs.
+    /// The time at which the host wrote the doorbell for the flush, fs.
     pub submitted: u64,
-    /// When the controller sent the completion entry, fs; `u64::MAX` if it sent none.
+    /// The time at which the controller sent the completion entry, fs; `u64::MAX` if it sent none.
     pub acknowledged: u64,
 }
 

@@ -78,7 +78,7 @@ pub struct MemoryLoad {
     pub outstanding: u32,
     /// The number of threads of the processor, or of DMA streams of the peer.
     pub threads: u32,
-    /// True for random addresses, false for addresses one after the other.
+    /// True for random addresses, false for consecutive addresses.
     pub random: bool,
     /// True for random addresses with repetition. If false, each address is used once before any
     /// address is used again.

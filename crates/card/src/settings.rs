@@ -128,7 +128,7 @@ pub struct Settings {
     pub host: HostMode,
     /// Arbitration among submission queues.
     pub arbitration: Arbitration,
-    /// The components that the run simulates without limits.
+    /// The components that are simulated without limits.
     pub ideal: Ideal,
     /// A deliberate error, for tests of power failure: a write is acknowledged when all its data
     /// are in buffers of the controller, and not yet safe in the memory.

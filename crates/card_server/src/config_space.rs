@@ -39,7 +39,7 @@ pub struct ConfigSpace {
     writable: Box<[u8; CONFIG_BYTES]>,
 }
 
-/// The effect of a write besides the change of register bits.
+/// The effect of a write to the configuration space, besides the change of register bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigEffect {
     /// The write has no other effect.

@@ -27,10 +27,11 @@ use std::{
     time::Duration,
 };
 
-/// The suffix of the clock's socket, added to the path of the card's socket.
+/// The suffix that makes the path of the socket of the guest's clock from the path of the card's
+/// socket.
 const SUFFIX: &str = ".clock";
 
-/// The path of the clock's socket of a card.
+/// The path of the socket of the guest's clock, for the card's socket `card`.
 #[must_use]
 pub fn socket_of(card: &Path) -> PathBuf {
     let mut path = card.as_os_str().to_os_string();

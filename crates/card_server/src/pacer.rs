@@ -36,10 +36,10 @@ pub enum Latency {
     },
 }
 
-/// The clock that a card follows.
+/// The clock on which the latencies of a card pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The clock of this machine.
+    /// The real time of this machine.
     Host,
     /// The guest's clock: see [`guest_clock`](crate::guest_clock).
     Guest,
@@ -79,7 +79,7 @@ impl Time {
     }
 }
 
-/// The engine, and the commands that the engine has not completed.
+/// The engine that times commands, and the commands that it has not completed.
 pub(crate) struct Pacer {
     card: Card,
     settings: Settings,

@@ -37,7 +37,7 @@ const MSIX: u32 = 2;
 /// (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
 const TRIGGER_BY_EVENTFD: u32 = 0x24;
 
-/// Bus address of the driver's memory.
+/// Bus address at which the driver's memory begins.
 const MEMORY: u64 = 0x10_0000;
 const BYTES: u64 = 0x1_0000;
 
@@ -73,7 +73,7 @@ fn options(folder: &Path, latency: Latency, sender: Sender<Event>) -> ServeOptio
         settings: NvmeSettings { write_cache: true, ..served.settings },
         storage: Storage::File(folder.join("contents")),
         latency,
-        // Sending fails after the end of the test, when the receiver is dropped.
+        // After the end of the test the receiver is dropped, and a send fails, which is ignored.
         listener: Arc::new(move |event| drop(sender.send(event))),
         ..served
     }
@@ -399,7 +399,7 @@ fn malformed_messages_do_not_end_the_server() {
         [version_without_end, version_too_short, unknown_command, half_a_header, far_read];
     for message in messages {
         let mut stream = UnixStream::connect(bench.server.socket()).unwrap();
-        // The write may fail, because the server may have closed the connection.
+        // The server may have closed the connection already, so a failed write is ignored.
         let _ = stream.write_all(&message);
         drop(stream);
     }

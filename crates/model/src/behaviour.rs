@@ -43,7 +43,7 @@ pub struct Behaviour {
     /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
     /// thread instead of the number of threads. See [`TrafficPerWork`].
     pub traffic_relief: f64,
-    /// The read share of the traffic, 0 to 1.
+    /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,
 }
 

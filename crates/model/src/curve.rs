@@ -44,7 +44,7 @@ pub struct CurvePoint {
     /// Latency of a cache line at this bandwidth, ns: from the miss in the core to the arrival of
     /// the data.
     pub latency_ns: f64,
-    /// The source of the point.
+    /// The provenance and the source of bandwidth and latency.
     pub figure: Figure,
 }
 
@@ -76,17 +76,17 @@ pub enum CurveError {
     /// A bandwidth is out of range.
     #[error("a bandwidth of {value:?} GB/s is not between 0 and {BANDWIDTH_LIMIT_GBPS}")]
     Bandwidth {
-        /// The 0-based index of the point.
+        /// The 0-based index of the point with this bandwidth.
         point: usize,
-        /// The bandwidth of the point, GB/s.
+        /// The refused bandwidth of the point, GB/s.
         value: f64,
     },
     /// A latency is out of range.
     #[error("a latency of {value:?} ns is not above 0 and at most {LATENCY_LIMIT_NS}")]
     Latency {
-        /// The 0-based index of the point.
+        /// The 0-based index of the point with this latency.
         point: usize,
-        /// The latency of the point, ns.
+        /// The refused latency of the point, ns.
         value: f64,
     },
     /// No point has a bandwidth above 0.

@@ -96,7 +96,7 @@ pub struct ScopeLayout {
 /// Kinds of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScopeKind {
-    /// All pages of the machine.
+    /// All pages in the memory of the machine.
     Machine,
     /// The pages of a control group.
     Cgroup,

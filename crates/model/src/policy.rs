@@ -75,7 +75,7 @@ pub struct Observation {
     pub bandwidth_gbps: f64,
     /// The mean of the samples' total bandwidth, GB/s.
     pub mean_gbps: f64,
-    /// The standard error of that mean, GB/s.
+    /// The standard error of `mean_gbps`, GB/s.
     pub error_gbps: f64,
     /// One observation for each tier, in the order of the tiers.
     pub tiers: Vec<TierObservation>,

@@ -79,7 +79,7 @@ pub struct Search {
 /// A completed run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The weights of the run.
+    /// The weights by which the pages were placed in the run.
     pub weights: Weights,
     /// The measured value: above 0, lower is better.
     pub value: f64,
@@ -90,7 +90,7 @@ pub struct Run {
 pub enum Step {
     /// Make a run with these weights.
     Run(Weights, Why),
-    /// The search ends with this result.
+    /// The search has ended with this result.
     Done(Finding),
 }
 
@@ -265,7 +265,7 @@ struct Judged<'a> {
     first: usize,
     /// The index in `points` of the runs with the best weights.
     best: usize,
-    /// The number of runs that the search may still make.
+    /// The number of runs that the search may make after those so far.
     left: usize,
 }
 
@@ -377,7 +377,8 @@ impl<'a> Judged<'a> {
     }
 }
 
-// The table of quantiles in the module `noise` is for an interval of 0.9.
+// The quantiles in the module `noise` are those of an interval with the probability 0.9, so
+// [`INTERVAL`] must be that.
 const _: () = assert!(INTERVAL == 0.9);
 
 // The weights that [`Search::along`] proposes have at most `ROUND_MAX` pages in a round, so the

@@ -3,7 +3,7 @@
 use core::ops::Rem;
 use std::{fmt, str::FromStr};
 
-/// Maximum number of pages of one tier in a round, as in the kernel.
+/// Maximum number of pages of one tier in a round: the kernel's limit of a weight.
 pub const WEIGHT_MAX: u16 = 255;
 
 /// Pages on each tier in one round, such as `3:1`. The weights are kept as given, not reduced, and

@@ -6,7 +6,7 @@ use interleaf_model::{
 };
 use proptest::prelude::*;
 
-/// A curve of the run time over the share on the first tier.
+/// A model of a command: its run time as a function of the share of its pages on the first tier.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
     /// The share of pages on the first tier at which both tiers take the same time.

@@ -75,7 +75,8 @@ const EMPTY: u32 = NONE - 1;
 /// This bit marks an entry that predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
-/// The position of an entry in the log.
+/// The position of an entry in the log: the index of its block, times [`BLOCK_ENTRIES`], plus its
+/// index in the block.
 type LogPosition = u32;
 
 /// The log of the faults of a process, in blocks of one thread each, and the replays that predict
@@ -103,7 +104,7 @@ struct ThreadHistory {
     replays: Vec<Replay>,
 }
 
-/// A part of the log that may predict the next faults of a thread.
+/// A part of the log that is compared with the faults of a thread, and predicts the next ones.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,

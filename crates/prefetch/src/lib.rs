@@ -51,9 +51,9 @@ const PAGES_MAX: Page = 1 << 40;
 /// A page fault, with the state of the pages around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultContext {
-    /// The thread that touched the page.
+    /// The thread that touched `page`.
     pub thread: u32,
-    /// The page that was touched.
+    /// The page that was touched and not mapped.
     pub page: Page,
     /// Offset of the touched byte in the page.
     pub offset: u16,

@@ -26,7 +26,6 @@ struct TestMemory {
 /// Counts of the faults of a trace, and of prefetched pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceOutcome {
-    /// Faults.
     faults: u64,
     /// Faults on prefetched pages.
     hits: u64,

@@ -56,7 +56,7 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// An error when the list `field` has no elements: `found` is their number.
+/// An error if the list `field` is empty; `found` is the number of its elements.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }

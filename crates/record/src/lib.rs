@@ -58,7 +58,7 @@ use std::fmt;
 /// The text is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// The problem, with the name of the file and the line, column or field.
+    /// The problem. It names the file, and the line, column or field.
     pub problem: String,
     /// Advice to the user.
     pub hint: String,

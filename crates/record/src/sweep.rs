@@ -78,7 +78,7 @@ pub const COLUMNS: [Column; 25] = [
     Column::text("row"),
 ];
 
-/// The header of a file with these columns.
+/// The header line of a CSV file with these columns, as `name,name,...`.
 pub fn header(columns: &[Column]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
@@ -159,7 +159,6 @@ const INTERVAL: [f64; 2] = [0.05, 0.95];
 /// The rows of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepDocument {
-    /// The name of the file.
     pub name: String,
     pub rows: Vec<SweepRow>,
     text: String,
@@ -199,7 +198,7 @@ pub struct SweepRow {
 /// A column with a number that can differ between the rows of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Varied {
-    /// The name of the column.
+    /// The name of the column in the CSV file.
     pub column: &'static str,
     /// The name with its unit, for an axis.
     pub label: &'static str,
@@ -235,7 +234,7 @@ const VARIED: [Varied; 5] = [
 /// A metric by which policies are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The ID of the figure of this metric.
+    /// The identifier of this metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
     /// The unit with a space before it; empty for a ratio.
@@ -355,12 +354,10 @@ impl SweepDocument {
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
-    /// The text of the CSV file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The number of cases.
     pub fn cases(&self) -> usize {
         count_cases(self.rows.iter().map(|row| row.case))
     }

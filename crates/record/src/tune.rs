@@ -210,7 +210,6 @@ pub struct TuneBest {
     pub speedup_high: f64,
 }
 
-/// The options of a search.
 #[derive(Clone, Debug)]
 pub struct TuneRequest {
     /// The command and its arguments.
@@ -219,7 +218,7 @@ pub struct TuneRequest {
     pub metric: Option<String>,
     /// True if a larger metric is better.
     pub higher_is_better: bool,
-    /// Number of warm-up runs.
+    /// Number of runs before the search whose results are not used.
     pub warm_up: usize,
     /// True if no command is run.
     pub dry_run: bool,

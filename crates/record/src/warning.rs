@@ -68,26 +68,25 @@ pub enum Warning {
     },
     /// Processes of other users could not be sampled.
     HiddenProcesses {
-        /// Number of processes.
         count: usize,
     },
     /// A source of counts failed during the run.
     SourceFailed {
-        /// The source, or the quantity that is not counted any more.
+        /// The source that failed, or the quantity that is not counted any more.
         subject: &'static str,
-        /// The error.
+        /// The error of the source, as text.
         error: String,
     },
     /// A recording ended before the command.
     RecordingEnded {
-        /// The error.
+        /// The error of the recording, as text.
         error: String,
     },
     /// Allocations of a tuned command bypassed the placement.
     Bypassed {
         /// The fraction of the memory that bypassed the placement.
         share: f64,
-        /// The weights of the run.
+        /// The weights of the tuned command's run.
         weights: String,
     },
     /// NUMA balancing may migrate pages back.
@@ -97,7 +96,7 @@ pub enum Warning {
     },
     /// The firmware has no bandwidth of these nodes.
     UnratedNodes {
-        /// The nodes, as a list.
+        /// The nodes, as a list of their numbers.
         nodes: String,
     },
     /// The firmware gave ratings that no memory has. Such ratings count as missing.

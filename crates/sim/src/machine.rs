@@ -457,7 +457,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Adds the work of the step that has just ended to each running task.
+    /// Adds to each running task the work that it did in the step that has just ended.
     fn work(&mut self, step_ns: u64) {
         let running = self.equilibrium.running.clone();
         let seconds = step_ns as f64 * 1e-9;

@@ -219,7 +219,7 @@ fn writes_wait_for_one_another_but_not_for_ever() {
     let (commands, _) = issued(&device, &controller, &requests);
     let write = commands.iter().find(|command| command.kind == Kind::Write).unwrap();
     assert!((slice / 2..2 * slice).contains(&write.at), "{} of {slice}", write.at);
-    // The row of the write is opened while reads still continue.
+    // The row of the write is opened before the turnaround, while reads still continue.
     let opens = |c: &&Command| c.kind == Kind::Activate && (c.bank_group, c.bank) == (0, 1);
     let opened = commands.iter().find(opens).unwrap().at;
     let reads_on = |c: &&Command| {

@@ -53,7 +53,6 @@ pub(super) struct BackingFile {
 pub(super) enum BackingKind {
     /// An unnamed file.
     File,
-    /// A block device.
     Device,
     /// A file in memory.
     Memory,

@@ -69,7 +69,7 @@ pub struct Ring {
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
-/// I/O vectors of a transfer, in the kernel's structure.
+/// I/O vectors of a transfer, in the structure that the kernel reads (`iovec`).
 struct IoVectors(Vec<libc::iovec>);
 
 // SAFETY: the vectors contain addresses, which this type does not dereference.

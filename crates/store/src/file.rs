@@ -36,7 +36,7 @@ pub struct Options {
     pub stripe: u64,
     /// True if a device is used even if the device holds data.
     pub force: bool,
-    /// True if threads carry out transfers even if the kernel has `io_uring`.
+    /// True if threads carry out transfers although the kernel has `io_uring`.
     pub threads: bool,
     /// The retries of failed transfers.
     pub retry: RetryPolicy,

@@ -38,10 +38,9 @@ pub type Page = u64;
 /// Offsets and lengths of transfers are multiples of this number of bytes.
 const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 
-/// A piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The address of the piece.
+    /// The address of the first byte.
     pub address: usize,
     /// The length of the piece, bytes.
     pub bytes: usize,
@@ -90,7 +89,7 @@ pub struct TransferError {
 pub struct StoreRefused {
     /// The file, device or folder, as the user named it.
     pub store: String,
-    /// The reason.
+    /// The reason why the store cannot be used, as text.
     pub why: String,
     /// The remedy for the user.
     pub hint: String,

@@ -15,7 +15,6 @@ const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 /// A transfer between one file and memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// The file.
     pub file: RawFd,
     /// True if the job writes to the file.
     pub is_write: bool,
@@ -48,13 +47,12 @@ impl Default for RetryPolicy {
 /// The next step of a job after a result of the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// The job is done.
     Done,
     /// Submit the rest of the job now: a part was transferred, or the try was interrupted.
     Go,
     /// Submit the rest of the job after a wait.
     Later(Duration),
-    /// The job has failed.
+    /// The job has failed with this error, and is not retried any more.
     Lost(Errno),
 }
 

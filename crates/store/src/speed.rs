@@ -54,10 +54,8 @@ pub struct RandomReads {
 /// The reason why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpeedError {
-    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A transfer failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
 }

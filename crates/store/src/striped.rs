@@ -5,7 +5,6 @@ use std::{iter, ops::Range};
 /// The geometry of the stripes: stripe after stripe goes to the next file in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
-    /// Number of files.
     pub files: u64,
     /// Bytes of a stripe.
     pub bytes: u64,

@@ -46,7 +46,7 @@ const SCALE_MAX: u32 = 30;
 /// The number of source vertices from which searches begin. Rounds use the sources in turn.
 const SOURCES: usize = 64;
 
-/// One of the six kernels of the GAP suite.
+/// One of the six graph algorithms ("kernels") of the GAP suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     Bfs,
@@ -91,7 +91,7 @@ impl Task {
 
 /// One of the graph kernels ([`Task`]) with the arrays that it fills.
 trait Algorithm: Send + Sync {
-    /// Bytes of the kernel's arrays, without the graph.
+    /// Bytes of the algorithm's arrays, without those of the graph.
     fn bytes(&self) -> u64;
 
     /// Runs one round and returns its work. [`Graph`] sets `bytes` in the work afterwards.

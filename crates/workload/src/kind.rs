@@ -23,7 +23,6 @@ use crate::{
 /// A workload, without its parameters ([`Setting`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// STREAM.
     Stream,
     /// Reads all memory in order.
     Seq,

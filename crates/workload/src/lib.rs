@@ -72,7 +72,7 @@ pub trait Kernel {
 /// The work of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes of the arrays that the program read and wrote.
+    /// Bytes that a round reads from the arrays and writes to them, as the workload counts them.
     pub bytes: u64,
     /// Floating-point operations.
     pub flops: u64,
@@ -97,9 +97,7 @@ impl std::ops::AddAssign for Work {
 pub struct Wrong {
     /// The position or the quantity that is wrong.
     pub what: String,
-    /// The value found.
     pub found: String,
-    /// The value expected.
     pub expected: String,
 }
 

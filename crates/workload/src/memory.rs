@@ -11,21 +11,20 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-/// The source of the memory of arrays.
+/// The kind of memory in which arrays are allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// The ordinary allocator, which maps new pages of zeros for a large array.
     Heap,
-    /// An anonymous mapping for each array, with a hint for the kernel.
+    /// An anonymous mapping for each array, with advice for the kernel.
     Anonymous(Hint),
-    /// A mapping of an unnamed file in this folder, with a hint for the kernel.
+    /// For each array a mapping of an unnamed file in this folder, with advice for the kernel.
     File(PathBuf, Hint),
 }
 
-/// The advice about a mapping that madvise(2) gives to the kernel.
+/// Advice about a mapping, which madvise(2) gives to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
-    /// No advice.
     #[default]
     Normal,
     /// Read far ahead, and evict pages soon after use.
@@ -34,7 +33,6 @@ pub enum Hint {
     Random,
     /// Read all pages ahead.
     WillNeed,
-    /// Huge pages.
     Huge,
 }
 

@@ -28,7 +28,6 @@ const PIECE: usize = 4096;
 /// amplitudes.
 const TOLERANCE: f64 = 1e-9;
 
-/// The state vector.
 #[derive(Debug)]
 pub struct Qft {
     state: Array,

@@ -39,7 +39,8 @@ fn resistance_costs_energy_with_power() {
         assert!((usable / joules - 1.0).abs() < 1e-3, "{watts} W: {usable} J, not {joules} J");
     }
     assert!(capacitor.usable_j(10.0) < capacitor.usable_j(1.0));
-    // A load of 40 W pulls the terminals below the cut-off voltage at once.
+    // A load of 40 W draws so much current that the terminals fall below the cut-off voltage at
+    // once.
     assert_eq!(capacitor.usable_j(40.0), 0.0);
 }
 

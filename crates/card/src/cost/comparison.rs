@@ -98,7 +98,7 @@ pub struct CardFigures {
 /// A row of the table that compares cards: one figure, with a value for each card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparisonRow {
-    /// The name of the figure.
+    /// The name of the figure, for the first column of the table.
     pub name: String,
     /// The unit of the values.
     pub unit: String,

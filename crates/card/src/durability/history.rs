@@ -185,7 +185,7 @@ fn damage_of(
     if let Some(piece) = content.filter(|piece| at < piece.whole) {
         return Some((Damage::Torn, piece.write));
     }
-    // Content from before the run is older than every write.
+    // Content from before the observed run (`None`) is older than every write of the run.
     let known = content.map(|piece| writes[piece.write as usize - 1].acknowledged);
     let is_older = |than: &(u64, u32)| known.is_none_or(|acknowledged| acknowledged <= than.0);
     if let Some((_, write)) = last_promised.filter(is_older) {

@@ -114,7 +114,7 @@ impl Engine {
             }
             // A write is completed only when its data are safe, so a flush needs no transfer.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
-            // The controller reads the list of ranges to deallocate from host memory.
+            // The ranges to deallocate are a list in host memory, which the controller reads.
             Operation::Deallocate => self.request_list(slot),
         }
     }

@@ -34,7 +34,8 @@ struct Section {
     name: String,
     line: usize,
     options: FioOptions,
-    /// The line of each option, for errors that concern several options.
+    /// For each option, the line of the job file that sets it, for errors that concern several
+    /// options.
     lines: BTreeMap<String, usize>,
     stonewall: bool,
 }

@@ -249,7 +249,7 @@ impl FromStr for Depths {
     }
 }
 
-/// The digits at the start of a text, and the rest.
+/// Splits a text into the digits at its start and the text behind them.
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }

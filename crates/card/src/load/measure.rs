@@ -63,12 +63,12 @@ impl Latencies {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// The standard deviation, ns.
+    /// The standard deviation of the latencies, ns.
     pub fn deviation_ns(&self) -> f64 {
         self.histogram.stdev()
     }
 
-    /// Minimum latency, ns; 0 without latencies.
+    /// The smallest latency, ns; 0 without latencies.
     pub fn min_ns(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.min_ns }
     }

@@ -11,7 +11,7 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// A memory test, with the fields of the test program of the card's board.
+/// A memory test of a card. The fields are those of the test program on the card's board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
     /// The algorithm ("type of test" in the test program).
@@ -24,7 +24,7 @@ pub struct MemoryTest {
     pub stop: u64,
     /// The value that [`Algorithm::Pattern`] writes; other algorithms ignore it.
     pub pattern: u32,
-    /// True if the test first writes zero to all words.
+    /// True if zero is written to all words before the first cycle.
     pub init: bool,
     /// True if the result has a log of all operations, up to [`MemoryTest::LOG_MAX`].
     pub debug: bool,
@@ -48,17 +48,17 @@ pub struct AccessTimes {
 pub struct ReadMismatch {
     /// Index of the cycle, 0-based.
     pub cycle: u64,
-    /// Index of the step of the algorithm, 0-based.
+    /// Index of the step in [`Algorithm::steps`], 0-based.
     pub step: u32,
     /// The address of the word.
     pub address: u64,
-    /// The value that the test expects.
+    /// The value that the word should have.
     pub expected: u32,
     /// The value that was read.
     pub read: u32,
 }
 
-/// A line of the log of the debug mode.
+/// An entry of the log that the debug mode writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry {
     /// A write.
@@ -98,7 +98,7 @@ pub struct MemoryTestResult {
     pub failed_words: u64,
     /// The first mismatches, at most [`MemoryTest::LISTED_MAX`].
     pub first: Vec<ReadMismatch>,
-    /// The log of the debug mode.
+    /// The log of the operations; empty without the debug mode.
     pub log: Vec<LogEntry>,
     /// The number of operations that are missing in the log, because the log was full.
     pub log_dropped: u64,
@@ -108,7 +108,7 @@ pub struct MemoryTestResult {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct MemoryTestError {
-    /// The field of the test: `start`, `stop`, `cycles`, `fault`.
+    /// The name of the wrong field: `start`, `stop`, `cycles` or `fault`.
     pub field: &'static str,
     /// The problem.
     pub problem: String,
@@ -134,7 +134,7 @@ impl AccessTimes {
 impl MemoryTest {
     /// Maximum number of mismatches that a result lists.
     pub const LISTED_MAX: usize = 1000;
-    /// Maximum number of operations in the log.
+    /// Maximum number of operations in the log; further operations are only counted.
     pub const LOG_MAX: usize = 10_000;
     /// Maximum number of words of a test (256 MiB). Bounds the memory and the time of the
     /// simulation.
@@ -227,7 +227,7 @@ pub fn run_on(
 }
 
 impl TestStep {
-    /// The number of reads and writes of the step at each address.
+    /// The number of reads and writes that the step does at each address.
     fn accesses(&self) -> u64 {
         match self {
             Self::March(_, operations) => operations.len() as u64,

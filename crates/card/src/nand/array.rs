@@ -55,7 +55,7 @@ pub struct NandUse {
     pub bad_blocks: u32,
 }
 
-/// The image of a save.
+/// The copy of a card's memory that a save writes into the NAND.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgrammedImage {
     /// The number of pages of the whole image, programmed or not.
@@ -327,7 +327,8 @@ impl ProgrammedImage {
         self.pages - self.missing().count() as u64
     }
 
-    /// A position in the image before which every page was programmed.
+    /// A position in the image before which every page was programmed: no missing page is in front
+    /// of it.
     fn missing_from(&self) -> u64 {
         let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
         steps.saturating_mul(self.lanes).min(self.pages)

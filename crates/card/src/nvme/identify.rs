@@ -31,7 +31,8 @@ pub(super) fn identify(
             _ => return Err(NvmeStatus::InvalidNamespace),
         },
         (0x01, _) => controller(settings, &mut page),
-        // The list of active namespace identifiers above the NSID of the command.
+        // The list of the active namespaces whose identifier is above the NSID of the command:
+        // namespace 1 or none.
         (0x02, _) => match entry.namespace {
             0 => put(&mut *page, 0, &1_u32.to_le_bytes()),
             0xffff_fffe.. => return Err(NvmeStatus::InvalidNamespace),
@@ -39,7 +40,8 @@ pub(super) fn identify(
         },
         (0x03, NvmeVersion::V1_4) => match entry.namespace {
             1 => {
-                // The list has one descriptor: a UUID (type 3) of 16 bytes.
+                // The list of namespace identification descriptors has one: a UUID (type 3) of 16
+                // bytes.
                 put(&mut *page, 0, &[3, 16]);
                 put(&mut *page, 4, &uuid(settings));
             }

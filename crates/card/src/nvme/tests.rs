@@ -96,7 +96,7 @@ const MEMORY: usize = 1 << 20;
 const QUEUES_AT: u64 = 0x1000;
 /// The address in host memory of the data of commands.
 const DATA_AT: u64 = 0x1_0000;
-/// Entries of the driver's queues.
+/// Number of entries of each queue of the driver.
 const ENTRIES: u32 = 8;
 
 /// The result of a command, or its status: type and code.

@@ -9,7 +9,7 @@ use rand_pcg::{
 /// The number of moments of a sweep, and the seed that decides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepOptions {
-    /// The number of moments, at random times of the run.
+    /// The number of moments, drawn at random from the times of the run.
     pub moments: u64,
     /// Seed of the moments, and of the failures of the NAND at each moment.
     pub seed: u64,

@@ -136,7 +136,8 @@ impl<'a> Evidence<'a> {
         Self { platform, demand, local, traffic: TrafficPerWork::of(demand) }
     }
 
-    /// The log-likelihood of `behaviour`, up to a constant.
+    /// The logarithm of the probability of the runs under `behaviour`, up to a constant that is the
+    /// same for all behaviours.
     fn log_likelihood(&self, behaviour: &Behaviour) -> f64 {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }

@@ -70,7 +70,7 @@ impl BulkAndTail {
 pub struct Prior {
     /// The median of a thread's outstanding lines.
     pub lines_per_thread: f64,
-    /// Lower and upper bound of the read share.
+    /// Lower and upper bound of the read share of the traffic, 0 to 1.
     pub read_share: (f64, f64),
 }
 

@@ -179,13 +179,13 @@ mod tests {
     fn noise_and_the_end_of_a_load_are_not_blamed_on_a_change() {
         let mut guard = RollBack::default();
         guard.pass(&seen(1.0, 400.0), to(0.9));
-        // A loss of 4 % is within the limit: no roll-back.
+        // A loss of 4 % of the bandwidth is below [`LOST`]: no roll-back.
         assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
         // A loss without a change of shares: no roll-back.
         let mut guard = RollBack::default();
         guard.pass(&seen(0.9, 400.0), to(0.9));
         assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));
-        // A loss within the standard error of the counters: no roll-back.
+        // A loss that is not above [`ERRORS`] standard errors: no roll-back.
         let noisy = |first, gbps| Observation { error_gbps: 30.0, ..seen(first, gbps) };
         let mut guard = RollBack::default();
         guard.pass(&noisy(1.0, 400.0), to(0.9));

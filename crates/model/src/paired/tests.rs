@@ -148,7 +148,7 @@ fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     let drifts: [fn(usize) -> f64; 2] = [
         // A linear drift: 0.2 % a run, 8 % over 40 runs.
         |run| 0.002 * run as f64,
-        // A step in the middle: from then on, another program runs on the machine.
+        // A step of 6 % in the middle, as if another program ran on the machine from then on.
         |run| if run < ROUNDS { 0.0 } else { 0.06 },
     ];
     for drift in drifts {

@@ -167,12 +167,12 @@ impl Level {
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
 
-    /// The standard error of the difference to another level.
+    /// The standard error of the difference of the bandwidths of two levels, GB/s.
     fn error_to(self, other: Self) -> f64 {
         libm::hypot(self.error_gbps, other.error_gbps)
     }
 
-    /// The relative gain over another level.
+    /// The gain of bandwidth over another level, as a fraction of the other's bandwidth.
     fn gain_over(self, other: Self) -> f64 {
         (self.gbps - other.gbps) / other.gbps.max(f64::MIN_POSITIVE)
     }

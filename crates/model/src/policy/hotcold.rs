@@ -153,9 +153,11 @@ mod tests {
             (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             // All pages fit on the first tier.
             (Some(60 * GB), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
-            // 98 % of 64 GB on the first tier, the rest on the second.
+            // 98 % of 64 GB are 62.72 GB of the 100 GB: they are on the first tier, the rest on the
+            // second.
             (Some(100 * GB), &[1.0, 0.0, 0.0], &none, [0.6272, 0.3728, 0.0]),
-            // 62.72 GB, 98 GB, and the rest on the third tier.
+            // Of 200 GB, 62.72 GB are on the first tier, 98 GB on the second, and the rest on the
+            // third.
             (Some(200 * GB), &[1.0, 0.0, 0.0], &none, [0.3136, 0.49, 0.1964]),
             // The example of the module header: 44 of 100 GB of pages are on the first tier, which
             // has no free memory.

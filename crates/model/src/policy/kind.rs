@@ -71,7 +71,7 @@ pub struct PolicyContext<'a> {
     pub domain: usize,
     /// Indices of the tiers near the domain, the fastest first.
     pub near: &'a [usize],
-    /// The near tiers with the ratings of the machine.
+    /// The near tiers in the order of `near`, with the ratings of the machine's firmware.
     pub tiers: &'a [TierLayout],
     /// The platform description from which the curves propose shares. A simulated machine may
     /// deviate from this description.

@@ -10,7 +10,7 @@ use crate::{demand::Demand, weights::Weights};
 /// A measured run, and the forecast of the same run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFit {
-    /// The weights of the run.
+    /// The weights at which the run was measured.
     pub weights: Weights,
     /// The number of threads.
     pub threads: u32,

@@ -36,7 +36,7 @@ pub(super) struct Local<'a> {
     systems: Vec<System<'a>>,
     /// The counted bandwidth of the memory controllers, GB/s; `None` if no run counted it.
     pub(super) counted_gbps: Option<f64>,
-    /// Work per second of the workload: the inverse of the run time, or the rate.
+    /// Work per second of the workload: the inverse of the runtime, or the rate.
     pub(super) performance: f64,
     /// True if the number of threads is within the range of the runs.
     known: bool,

@@ -34,7 +34,7 @@ struct Knot {
     share: f64,
     /// The fitted run time at this share.
     value: f64,
-    /// The standard error of the run time.
+    /// The standard error of the mean of the measured run times at this share.
     error: f64,
 }
 

@@ -50,7 +50,7 @@ pub struct DimmSweepRow {
     pub case: u64,
     /// The module as the sweep file names it; empty for a server.
     pub device: String,
-    /// The name of the module.
+    /// The name of the module in its device file.
     pub module: String,
     /// The server; empty for modules.
     pub server: String,
@@ -88,7 +88,6 @@ pub struct DimmSweepRow {
 /// The rows of a sweep of memory modules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DimmSweepDocument {
-    /// The name of the file.
     pub name: String,
     pub rows: Vec<DimmSweepRow>,
     text: String,
@@ -97,7 +96,7 @@ pub struct DimmSweepDocument {
 /// A number by which rows are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmMetric {
-    /// The ID of the figure of this metric.
+    /// The identifier of this metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
     pub unit: &'static str,
@@ -194,12 +193,10 @@ impl DimmSweepDocument {
         Ok(Self { name: name.into(), rows, text: text.into() })
     }
 
-    /// The text of the CSV file.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The number of cases.
     pub fn cases(&self) -> usize {
         count_cases(self.rows.iter().map(|row| row.case))
     }
@@ -418,7 +415,7 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     }
 }
 
-/// The figure of a metric against the number `axis`.
+/// A figure with the metric on the vertical axis and the number `axis` on the horizontal axis.
 fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut points: Vec<(f64, Vec<f64>)> = vec![];

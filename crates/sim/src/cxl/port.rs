@@ -66,7 +66,7 @@ pub(super) struct Port {
     latency: Histogram,
 }
 
-/// A request that arrived at a sub-channel, with the clock of its arrival.
+/// A request at a sub-channel, with the clock of the sub-channel at which it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at: u64,

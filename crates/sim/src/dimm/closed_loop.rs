@@ -107,7 +107,8 @@ pub struct ClosedLoop {
     random: Pcg64Mcg,
     write_part: u64,
     write_due: u64,
-    /// The clock at which each slot (an outstanding line) requested its line.
+    /// For each slot (an outstanding line), the clock of the DRAM at which the core requested its
+    /// line.
     asked: Vec<u64>,
     /// With a rate, for each slot: the time of its next request in 16ths of a clock, and the state
     /// of its random generator. Slots that request neighbouring lines together have the same time

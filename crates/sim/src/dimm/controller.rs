@@ -29,7 +29,8 @@ pub struct Counts {
     pub reads: u64,
     /// Bursts written to the DRAM.
     pub writes: u64,
-    /// Reads answered from the write queue, and writes merged into it.
+    /// Reads that were answered from the write queue, and writes that were merged with a queued
+    /// write.
     pub forwarded: u64,
     /// Activate commands.
     pub activates: u64,

@@ -31,7 +31,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct CommandCounts {
     device: Device,
-    /// The clock at which each open bank was opened.
+    /// For each bank, the clock of the host at which its row was opened; `None` if it is closed.
     opened: Vec<Option<u64>>,
     /// Clocks of the host during which banks were open, summed over all banks.
     open_clocks: u64,
@@ -107,7 +107,7 @@ pub struct PowerLine {
     pub static_w: f64,
     /// Energy per bit read or written, pJ.
     pub energy_pj_per_bit: f64,
-    /// The largest relative distance of a point from the line.
+    /// The largest distance of a point from the line, as a fraction of the point's power.
     pub max_error: f64,
 }
 

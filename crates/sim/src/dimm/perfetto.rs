@@ -24,7 +24,7 @@ pub struct Drawing {
     events: String,
     /// For each open bank, by its line in the picture, the command that opened it.
     open: BTreeMap<Line, Command>,
-    /// The lines of the picture with at least one event.
+    /// The lines of the picture that have at least one event, and are thus shown.
     lines: BTreeMap<Line, ()>,
     last: u64,
 }

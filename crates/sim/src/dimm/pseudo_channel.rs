@@ -97,7 +97,7 @@ impl PseudoChannel {
         self.refresh.same_bank(rank)
     }
 
-    /// The clock at which the next refresh becomes due.
+    /// The clock of the DRAM at which the next refresh of any rank becomes due.
     #[inline]
     pub(super) fn refresh_wake(&self) -> u64 {
         self.refresh.wake()

@@ -35,7 +35,7 @@ pub(super) struct RefreshScheduler {
     ranks: [RankRefresh; RANKS_MAX],
     /// The number of ranks.
     count: usize,
-    /// The clock at which the next refresh becomes due.
+    /// The clock at which the next refresh of any rank becomes due; [`NEVER`] if all are pending.
     wake: u64,
     blocked: BankSet,
     same_bank: bool,

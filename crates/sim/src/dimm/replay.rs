@@ -39,7 +39,8 @@ pub struct Replay<'a> {
     /// For each slot (an outstanding line) that is not in use: the clock from which it is free, and
     /// its index.
     free: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The clock at which each slot (an outstanding line) requested its line.
+    /// For each slot (an outstanding line), the clock of the DRAM at which the core requested its
+    /// line.
     asked: Vec<u64>,
     request_delay: u64,
     response_delay: u64,

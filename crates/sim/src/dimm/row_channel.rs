@@ -54,7 +54,7 @@ pub struct RowAccess {
 /// The clocks of a row access. `activated < first < data <= closed` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTimes {
-    /// The clock of the activation.
+    /// The clock of the activation command.
     pub activated: u64,
     /// The clock of the first read or write command.
     pub first: u64,
@@ -239,7 +239,7 @@ impl RowChannel {
         times
     }
 
-    /// Reports the remaining commands to the observer, and ends the run.
+    /// Reports to the observer the commands that it has not received yet. No access may follow.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.emit(NEVER, observer);
     }

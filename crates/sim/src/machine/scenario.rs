@@ -57,7 +57,7 @@ pub struct Scenario {
     pub page_groups: usize,
     /// Standard deviation of a counter, as a fraction of its reading.
     pub counter_noise: f64,
-    /// True if the machine has counters of requests and of their latency.
+    /// True if the machine counts requests to a tier and their latency.
     pub counts_latency: bool,
     /// The seed of all randomness.
     pub seed: u64,
@@ -80,7 +80,7 @@ pub struct Task {
     pub footprint_bytes: u64,
     /// The distribution of accesses over the pages.
     pub hotness: Hotness,
-    /// The read share of the traffic, 0 to 1.
+    /// Reads as a fraction of the bytes of the task's traffic, 0 to 1.
     pub read_share: f64,
     /// True if lines are read in random order.
     pub random: bool,
@@ -94,7 +94,7 @@ pub struct Task {
     pub start_s: f64,
     /// The number of runs; `None` for endless runs.
     pub runs: Option<u32>,
-    /// The length of a run, as a multiple of the run of its demand.
+    /// The length of a run of the task, as a multiple of a run of its demand.
     pub work: f64,
     /// The number of cycles through the phases in a run.
     pub cycles: u32,
@@ -154,7 +154,7 @@ pub struct TrafficDevice {
     pub domain: usize,
     /// Bandwidth of reads and writes, GB/s.
     pub bandwidth_gbps: f64,
-    /// The read share of the traffic, 0 to 1.
+    /// Reads as a fraction of the bytes of the device's traffic, 0 to 1.
     pub read_share: f64,
     /// Start time, s.
     pub from_s: f64,

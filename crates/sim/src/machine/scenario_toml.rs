@@ -46,7 +46,7 @@ pub struct ScenarioFile {
     devices: Vec<DeviceEntry>,
 }
 
-/// The source of a workload's demand.
+/// The place from which the demand of a workload is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandSource<'a> {
     /// A built-in workload of this name.
@@ -143,7 +143,7 @@ impl OwnedSource {
         }
     }
 
-    /// The TOML key of the source.
+    /// The key by which a scenario file names this source.
     const fn key(&self) -> &'static str {
         match self {
             Self::Workload(_) => "workload.workload",

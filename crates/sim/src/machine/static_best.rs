@@ -28,7 +28,7 @@ pub struct StaticBest {
 /// The result of a task with static shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticTask {
-    /// Duration of the first run, s; a lower bound if the run was stopped.
+    /// Duration of the first run, s; a lower bound if the simulation was stopped before its end.
     pub runtime_s: f64,
     /// The number of completed runs at the end of the given duration, plus the completed fraction
     /// of the run in progress.

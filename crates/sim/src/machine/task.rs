@@ -6,7 +6,7 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// A run is complete if its remaining work is below this fraction of the run.
+/// A run is complete if less than this fraction of its work is left: a rounding error.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.
@@ -14,7 +14,7 @@ const DONE: f64 = 1e-12;
 pub(super) enum Placement {
     /// The task does not run.
     None,
-    /// Fixed shares of its accesses, for the search among static shares.
+    /// Accesses with fixed shares of the tiers, for the search among static shares.
     Fixed(Vec<f64>),
     /// Page groups, with their hotness.
     Paged(Box<Pages>, Heat),

@@ -30,7 +30,7 @@ const DELTA: u32 = 2;
 /// if the number of these vertices is below this limit (bucket fusion).
 const FUSED_MAX: usize = 1000;
 
-/// Distance of vertices that are not connected with the source.
+/// The distance that stands for "not connected with the source vertex".
 const FAR: u32 = u32::MAX;
 
 /// The weights of the edges, and the distances from `source` that the last search found.

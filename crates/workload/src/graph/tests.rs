@@ -3,7 +3,6 @@
 use super::{csr::Edges, *};
 use proptest::prelude::*;
 
-/// A list of edges.
 struct Listed {
     vertices: usize,
     edges: Vec<(u32, u32)>,

@@ -104,7 +104,7 @@ fn product(block: &Square, vector: &Vector) -> Vector {
     std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
-/// The source that a round adds to the right sides.
+/// The number ([`SOURCE`], with a sign) that a round adds to each element of the right sides.
 fn source(round: u32) -> f64 {
     if round.is_multiple_of(2) { SOURCE } else { -SOURCE }
 }

@@ -200,7 +200,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The known solution of a round, at the point with index `at`.
+/// The solution from which the right side of a round is made, at the point with index `at`.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }

@@ -14,7 +14,7 @@ const FIRMWARE_PAGE: u8 = 0x03;
 /// cooled card.
 const TEMPERATURE: u16 = 313;
 
-/// Counters for the log page of health information.
+/// The counters of the log page SMART / health information.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HealthCounters {
     pub(super) bytes_read: u64,

@@ -75,7 +75,8 @@ fn invalid_doorbells_are_events() {
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));
-    // Further events are suppressed until the log page is read.
+    // After the report of an event, further events are suppressed until the host reads the error
+    // log page.
     driver.put(0, &SubmissionEntry { identifier: 77, ..command(0x0c, [0; 3]) });
     driver.ring(0);
     driver.work();

@@ -127,7 +127,7 @@ impl<'a> Belief<'a> {
         gbps / (most * libm::exp(fit.logs[2]))
     }
 
-    /// The best fit to all observations; the search starts at `from`.
+    /// The fit with the least misfit to all observations. The search for it starts at `from`.
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {

@@ -119,7 +119,8 @@ impl Rank {
         }
     }
 
-    /// Checks tFAW: no fifth activation within the window.
+    /// Checks tFAW: a fifth activation must not come within this window from the first of the last
+    /// four.
     pub(super) fn four_activations(
         &self,
         rules: &Rules,

@@ -71,13 +71,13 @@ pub enum Scope {
 /// A least distance between two commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastDistance {
-    /// JEDEC's name of the limit.
+    /// The name that JEDEC's standards give to the distance, such as `tRCD`.
     pub name: &'static str,
-    /// The level at which the rule holds.
+    /// The level of the hierarchy that both commands must share.
     pub scope: Scope,
-    /// The earlier command.
+    /// The class of the earlier command.
     pub earlier: Class,
-    /// The later command.
+    /// The class of the later command.
     pub later: Class,
     /// Minimum distance, in clocks of the host.
     pub cycles: u64,

@@ -230,7 +230,8 @@ impl<'a> Tables<'a> {
         found.ok_or_else(|| self.no_choice("width", wanted, &names))
     }
 
-    /// The table of the width `name`, after a check of the names of all tables.
+    /// The table of the file for the width `name`; `None` if it has none. The names of all such
+    /// tables are checked.
     fn of_width(&self, name: &str) -> Result<Option<&'a WidthTable>, FileError> {
         let (all, widths) = (&self.file.width, self.file.geometry.widths.get_ref());
         if let Some(wrong) = all.iter().find(|it| !widths.contains(it.name.get_ref())) {

@@ -158,7 +158,7 @@ impl RowTiming {
         closed
     }
 
-    /// The clock at which all banks of a set may be activated or refreshed.
+    /// The clock from which all banks of a set may be activated or refreshed.
     pub(super) fn closed(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.banks[bank]).max().unwrap_or(0)
     }
