@@ -68,6 +68,7 @@ pub enum Warning {
     },
     /// Processes of other users could not be sampled.
     HiddenProcesses {
+        /// The number of processes that could not be sampled.
         count: usize,
     },
     /// A source of counts failed during the run.
