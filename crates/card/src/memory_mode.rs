@@ -9,9 +9,10 @@
 //! A load is a non-posted read: it costs a round trip. Stores are posted writes of 64 bytes from a
 //! write-combining buffer, and the processor does not wait for them. When the memory is slower than
 //! the link, the credits of the card run out and stop the stores. A store is persistent when its
-//! data are durable by the card's rule. The processor reads back to learn that its stores are
-//! persistent, because a read does not pass posted writes (PCI Express Base Specification 3.1,
-//! 2.4.1). A peer device does the same with larger packets, through the root complex or a switch.
+//! data are durable by the card's rule ([`Durable`](crate::card::Durable)). The processor reads
+//! back to learn that its stores are persistent, because a read does not pass posted writes (PCI
+//! Express Base Specification 3.1, 2.4.1). A peer device does the same with larger packets, through
+//! the root complex or a switch.
 //!
 //! An access is 8 to 4096 bytes. A processor issues an access as lines of 64 bytes, a peer as
 //! packets up to the maximum payload; all of these are sent at once. The memory serves the row

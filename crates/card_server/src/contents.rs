@@ -1,4 +1,5 @@
-//! Contents of the card in a file, and the volatile write cache in front of any contents.
+//! Contents of a card in a file, and a volatile write cache that can be put in front of contents of
+//! any kind.
 
 use std::{
     collections::BTreeMap,

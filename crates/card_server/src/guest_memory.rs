@@ -1,4 +1,5 @@
-//! The guest's memory: parts of memfds at bus addresses.
+//! The guest's memory as the card reaches it: ranges of bus addresses, each a part of a memfd that
+//! QEMU has sent.
 
 use std::{fs::File, os::unix::fs::FileExt};
 

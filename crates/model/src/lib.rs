@@ -4,8 +4,8 @@
 //! ([`curve`], [`tier`]). A [`platform`] is a set of tiers with the cores that load them. A
 //! [`demand`] describes a workload by runs on the first tier alone. [`equilibrium`] finds the
 //! bandwidth and the latency at which threads and tiers agree; [`behaviour`] infers thread
-//! properties from a few measured runs; [`predict`] combines both and predicts the result of given
-//! weights.
+//! properties from a few measured runs; [`predict`] predicts the result of given weights by the
+//! equilibrium of threads with these properties.
 //!
 //! This crate reads no file and no clock, and its randomness has a seed: the same input gives the
 //! same output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller

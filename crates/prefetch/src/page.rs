@@ -1,4 +1,4 @@
-//! Numbers of pages.
+//! Numbers of pages, by which the prefetcher names memory.
 
 /// The number of a page. In a pager, the number is the index of the page in the address range that
 /// is reserved for all regions. Large regions are not adjacent in this range, so that no stream of

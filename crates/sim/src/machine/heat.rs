@@ -4,9 +4,9 @@
 //! one page of each region. The hits of an aggregation interval add up to `accesses`, which is the
 //! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
 //! region is split at random, so region boundaries converge on the boundaries of hotness
-//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: DAMON counts accesses,
-//! not traffic, and a page that is read once in an interval looks as hot as a page that is read ten
-//! times.
+//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: DAMON only checks
+//! whether a page was accessed in a sampling interval. A page that is read once in each of these
+//! intervals therefore looks as hot as a page that is read ten times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
