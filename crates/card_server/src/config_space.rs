@@ -79,8 +79,9 @@ impl ConfigSpace {
         self.put(0x06, &(1_u16 << 4).to_le_bytes());
         self.put(0x09, &CLASS);
         self.allow(0x0c, &[0xff]);
-        // BAR 0: memory with an address of 64 bits. The address bits below the size always read as
-        // zero, and a host determines the size of the BAR from these bits.
+        // BAR 0: memory with an address of 64 bits. The address bits below the size of the BAR
+        // always read as zero; a host writes ones, and determines the size from the bits that stay
+        // zero.
         self.put(0x10, &[4]);
         self.allow(0x10, &(!(BAR_BYTES - 1)).to_le_bytes());
         self.put(0x2c, &settings.subsystem_vendor.to_le_bytes());

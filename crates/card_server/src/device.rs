@@ -173,8 +173,8 @@ impl Device {
         }
         let (controller, mut attached) = self.attached();
         controller.register_write(offset, data, &mut attached);
-        // With the guest's clock, commands are fetched when the plugin reports the time of the
-        // doorbell.
+        // With the guest's clock, commands are fetched later: when the plugin reports the time of
+        // the doorbell.
         if !self.follows_guest() {
             self.fetch_all();
         }
@@ -391,7 +391,8 @@ impl ServerBackend for Connection {
             VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
                 device.controller.register_read(offset, data);
             }
-            // QEMU emulates the MSI-X table and the pending bits.
+            // QEMU emulates the MSI-X table and the pending bits, so reads of them here return
+            // zeros.
             VFIO_PCI_BAR0_REGION_INDEX => data.fill(0),
             _ => data.fill(0xff),
         }

@@ -226,7 +226,7 @@ mod tests {
         assert!(pacer.submit(read(1)) && pacer.submit(read(2)));
         assert!(pacer.completed().is_empty());
         assert!(pacer.wait().is_some());
-        // In the engine's time, both commands complete within an hour.
+        // The engine takes less than an hour of its own time for both commands.
         let mut tags = vec![];
         pacer.engine.run_until(HOUR, &mut (), |completion| tags.push(completion.tag));
         assert_eq!(tags, [1, 2]);

@@ -151,8 +151,8 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // Remove the card's own socket, too: a card whose clock has no socket is not
-                // served.
+                // A card whose clock has no socket is not served, so the card's own socket is
+                // removed too.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,

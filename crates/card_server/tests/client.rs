@@ -268,7 +268,8 @@ impl Plugin {
         };
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
-        // The server's answer to this report shows that the server handles both connections.
+        // The plugin has two connections. The server's answer to this report shows that it handles
+        // both.
         assert_eq!(plugin.tell(), None);
         plugin
     }
@@ -342,7 +343,8 @@ fn without_the_guests_clock_doorbells_are_reported() {
     assert_eq!(bench.event(), Event::Connected);
     assert_eq!(bench.event(), Event::ClockMissing);
     assert_eq!(driver.read(BAR, 0x1c), 1);
-    // Connections with an unknown first byte, or without one, are not connections of a clock.
+    // A connection with an unknown first byte, or without one, is not a connection of the plugin,
+    // and must not disturb the plugin.
     for first in [b"X".as_slice(), b""] {
         let mut stream = UnixStream::connect(socket_of(bench.server.socket())).unwrap();
         stream.write_all(first).unwrap();

@@ -153,7 +153,7 @@ mod tests {
         assert!((max(&half) / max(&platform) - 0.5).abs() < 1e-9);
         assert_eq!(half.tiers[0].capacity.get(), 64 << 30);
         assert_eq!(half.tiers[0].curves, platform.tiers[0].curves);
-        // With all eight expanders the platform is unchanged, except for its name.
+        // The platform has eight expanders, so a count of 8 changes only its name.
         let all = apply(&platform, "far.count=8").unwrap();
         assert_eq!(all.tiers, platform.tiers);
     }

@@ -22,7 +22,8 @@ pub fn front(alternatives: &[Losses]) -> Vec<usize> {
 /// The alternative with the least `loss`; among alternatives of equal loss, one that no other
 /// alternative dominates; `None` without alternatives. `loss` must not fall if a merit worsens.
 pub fn best(alternatives: &[Losses], loss: impl Fn(usize) -> f64) -> Option<usize> {
-    // A dominating alternative has at most the same loss, so the least loss is on the front.
+    // An alternative that dominates another has at most the other's loss. So an alternative with
+    // the least loss is on the front.
     front(alternatives).into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b)))
 }
 

@@ -282,7 +282,7 @@ mod tests {
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
         ) {
-            // Multiplication by a power of two is exact.
+            // A scale that is a power of two causes no rounding.
             let scale = f64::from(1 << (power + 6)) / 64.0;
             let scaled = ranges(all.iter().map(|gbps| gbps * scale));
             prop_assert_eq!(ranges(all.iter().copied()), scaled);

@@ -284,8 +284,8 @@ impl<'a> Judged<'a> {
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
-        // If the best weights are no better than the first tier alone, the first tier alone is the
-        // best.
+        // If the best weights are no better than the first tier alone, the first tier alone counts
+        // as the best.
         let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }

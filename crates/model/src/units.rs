@@ -163,7 +163,7 @@ impl FromStr for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Seconds are the largest unit: 90 s is clearer than 1.5 min.
+        // Seconds are the largest unit in which a time is written: 90 s is clearer than 1.5 min.
         let (unit, scale) =
             TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
         // The value is rounded, because 30 x 1e-9 is not exactly 3e-8.

@@ -152,8 +152,8 @@ impl Matrices {
         let map_early = block.pages_to_map_early(position.row);
         let (id, is_part) = (block.id, block.width * 2 <= block.pitch);
         if !is_part {
-            // A block wider than half of a row counts as a sweep over whole rows, which is a
-            // stream.
+            // A block wider than half of a row counts as a sweep over whole rows. Sweeps are the
+            // task of streams, so the block is removed.
             self.blocks.retain(|block| block.id != id);
             return None;
         }
@@ -197,8 +197,8 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Accesses to every second row show twice the pitch. Therefore a multiple of the known
-        // pitch changes nothing.
+        // Accesses to every second row show twice the pitch of the matrix. So a distance that is a
+        // multiple of the known pitch does not replace it.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
@@ -362,8 +362,8 @@ impl MatrixBlock {
             let rows = self.row - self.rows_behind..self.prefetched_to;
             let known: Vec<_> = rows.clone().map(|row| self.pages(row)).collect();
             self.widen(column);
-            // The other rows have the new columns too, and their pages will be touched soon:
-            // prefetch them.
+            // The fault has widened the block. The rows that were already prefetched lack the new
+            // columns, and their pages will be touched soon, so they are prefetched now.
             for (row, known) in rows.zip(known) {
                 let wider = self.pages(row);
                 let parts = [wider.start..known.start.max(wider.start), known.end..wider.end];
@@ -489,7 +489,7 @@ mod tests {
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);
-        // Without prefetch, each page faults once.
+        // A `Limits` of 0 switches prefetches off. Each page then faults once.
         all.matrices.limits = Limits { initial: 0, max: 0 };
         walk(&mut all);
         let (MatrixWorld { faults, major_faults, .. }, pages) = (&world, all.mapped.len());

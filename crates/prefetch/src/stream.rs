@@ -243,7 +243,7 @@ impl Streams {
         }
         let known = tiled.and_then(|stream| stream.strides.first().copied());
         let strides = known.into_iter().chain(nearest.into_iter().flatten()).collect();
-        // Sequential advice is believed from the first fault on.
+        // With sequential advice, a stream is confident from its first fault on.
         let is_advised = fault.advice == Advice::Sequential;
         let confidence_min = self.throttle.confidence_min(SURE_CONFIDENCE);
         let stream = Stream {
@@ -377,7 +377,7 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // A run that is longer than the runs before it counts as a sweep.
+        // The run is longer than the runs before it, so it counts as a sweep without a stride.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
         if self.strides.is_empty() {
@@ -387,8 +387,9 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction: all expected pages were mapped before the stream came to them.
-            // If pages were expected, the next prefetch begins after the run.
+            // A correct prediction. If no pages are expected any more, all of them were mapped
+            // before the stream came to them, and the cursor stays. Otherwise the next prefetch
+            // begins after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
@@ -409,8 +410,8 @@ impl Stream {
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
-        // Only the first candidate was a prediction. Another candidate leads to a new run by
-        // chance.
+        // Only the first candidate stride was used for prefetches, so only a run at this stride
+        // confirms the prediction. A run at another candidate may be chance.
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;

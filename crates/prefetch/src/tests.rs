@@ -208,7 +208,7 @@ fn threads_have_orders_of_their_own() {
             let thread = (random.next_u64() % 4) as usize;
             if let Some(page) = orders[thread].get(at[thread]) {
                 at[thread] += 1;
-                // Each round uses new thread IDs.
+                // Each round has other thread IDs, as if the program started new threads.
                 memory.touch(round * 4 + thread as u32, 4096 * thread as u64 + page);
             }
         }

@@ -348,7 +348,8 @@ mod tests {
         assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
         assert_eq!(compared.overall(), Overall::Unknown);
-        // Points of noisy quality differ beyond their spread, but `differ` does not count them.
+        // Both points differ by more than their spreads, but their quality is noisy, so `differ`
+        // does not count them.
         let noisy = |value: f64| MeasuredPoint {
             quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
             ..point(PointKind::Bandwidth, value, 0.01)

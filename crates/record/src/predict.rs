@@ -303,7 +303,7 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let list = fits.iter().map(|fit| {
         let RunFit { weights, threads, measured, forecast } = fit;
         let [measured, forecast] = [measured, forecast].map(|result| in_digits(*result));
-        // Adding 0 turns -0 into 0.
+        // Adding 0 turns -0, which would be printed with a sign, into 0.
         let miss = (100.0 * fit.miss()).round() + 0.0;
         format!(
             "{threads} threads at {weights} {forecast}{unit}, measured {measured} ({miss:+.0} %)"

@@ -567,7 +567,7 @@ impl<'a> SimMachine<'a> {
         let (spread, counts_latency) = (self.scenario.counter_noise, self.scenario.counts_latency);
         let noise = &mut self.counter_noise;
         let mut read = |counted: &Counted| {
-            // Each counter has an independent error.
+            // Each counter has an error of its own, independent of the others.
             let [a, b, c, d] = [(); 4].map(|()| noise.factor(spread));
             Traffic {
                 read_bytes: Some(a * counted.read_bytes),

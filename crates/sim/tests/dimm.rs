@@ -323,7 +323,7 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
         sum += error.abs();
     }
     assert!(sum / published.len() as f64 <= 0.02, "{sum}");
-    // The first 5 % of writes cost 6 to 11 % of the peak.
+    // A share of 5 % writes instead of none costs 6 to 11 % of the peak.
     let read = maximum(device("rdimm-6400-2r"), "R");
     let few = maximum(device("rdimm-6400-2r"), "0.95");
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");

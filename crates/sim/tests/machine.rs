@@ -303,7 +303,7 @@ fn a_task_that_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same scenario, advanced step by step.
+    // The same scenario, now advanced step by step.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));
@@ -346,7 +346,8 @@ fn demotion_makes_room() {
     (0..300).for_each(|_| drop(step(&mut machine)));
     let free = step(&mut machine).tier_memory[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
-    // Hotness is sampled by regions, so some hot groups lie in cold regions, and move with them.
+    // Hotness is sampled by regions. So some hot groups lie in cold regions, and are demoted with
+    // them.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");
 }
 

@@ -107,7 +107,7 @@ impl Ring {
     /// this thread.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
-            // If the call fails, the requests wait for the next call of this function.
+            // If the call fails, the requests are completed by the next call of this function.
             let _ = self.ring.submit();
         }
     }

@@ -468,7 +468,8 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
-        // Submit retries at once, because the caller need not call `submit` again.
+        // A retry is submitted at once: the caller has submitted the transfer already, and need not
+        // do so again.
         let _ = self.engine.submit();
         done
     }

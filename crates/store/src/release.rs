@@ -109,7 +109,7 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
                 thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, take)?;
             }
         }
-        // The socket stays until the folder of the session is removed.
+        // The socket is not removed here: it is removed with the folder of the session.
         Ok(())
     })
 }

@@ -192,8 +192,8 @@ impl Layers {
         let in_layer = &mut self.layers[usize::from(layer) - 1];
         in_layer.pages -= 1;
         in_layer.units[unit as usize] -= 1;
-        // Keep the units of a frozen layer allocated, because other processes may still need its
-        // pages.
+        // Space of a frozen layer stays allocated, even without pages of this process: other
+        // processes may have pages there.
         if in_layer.units[unit as usize] == 0 && !in_layer.is_frozen {
             units.push(AllocationUnit { layer, index: unit });
         }

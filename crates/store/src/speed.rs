@@ -132,8 +132,8 @@ impl Bench<'_> {
         let may_begin =
             |begun: u64| begun < most && (begun < depth as u64 || start.elapsed() < limit);
         let (mut begun, mut done, mut failed) = (0, 0, None);
-        // `used` has the part of the memory of each outstanding transfer, `free` the parts that no
-        // transfer uses.
+        // `used` maps the token of each outstanding transfer to its part of the memory; `free` has
+        // the parts that no transfer uses.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
         loop {
@@ -157,7 +157,8 @@ impl Bench<'_> {
                 break;
             }
             if let Err(why) = self.submit_and_wait() {
-                // Leak the memory, because outstanding transfers still use it.
+                // The wait has failed, so outstanding transfers may still use the memory: it is
+                // leaked.
                 mem::forget(mem::take(&mut self.memory));
                 return Err(why.into());
             }

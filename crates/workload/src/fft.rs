@@ -77,7 +77,8 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
         let size = (fall * at as f64).exp();
         return Number::from_polar(size, angle(at as u64 * turns));
     }
-    // The denominator 1 - s e^(ix), where s is `size`, without cancellation where it is near zero.
+    // The denominator is 1 - s e^(ix), where s is `size`. Where it is near zero, a difference of
+    // two numbers near 1 would lose digits, so it is computed from small terms.
     let (size, x) = (fall.exp(), angle(turns + steps_all - at as u64));
     let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
     Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())

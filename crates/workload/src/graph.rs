@@ -134,8 +134,8 @@ impl Reach {
         let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
-            // The first vertex of the component at or after `start`; if there is none, the first
-            // vertex of the component. The component has at least the hub.
+            // The first vertex of the component at or after `start`, or if there is none, the first
+            // vertex of the component: it has at least the vertex with the most neighbours.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
         };

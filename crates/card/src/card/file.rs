@@ -162,8 +162,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let link = reader.link(&parsed.link)?;
     let nvme = reader.nvme(&parsed.nvme)?;
     let controller = reader.controller(&parsed.controller, &parsed.link)?;
-    // The buffers need one atomic write unit for each DMA engine: an engine keeps the chunks of a
-    // unit in the buffers until the last chunk of the unit arrives.
+    // Each DMA engine needs buffers for one atomic write unit: it keeps the chunks of a unit in the
+    // buffers until the last chunk of the unit has arrived.
     let least = u64::from(controller.dma_engines) * u64::from(nvme.atomic_write);
     if u64::from(controller.buffer_bytes) < least {
         let problem = format!(

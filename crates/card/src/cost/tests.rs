@@ -54,7 +54,7 @@ fn stt_mram_needs_no_refresh_and_more_for_writes() {
 fn wear_follows_rate_and_locality() {
     let wear = Wear { levelling_efficiency: 1.0, ..Wear::stt_mram(GIB, 512) };
     let years = |seconds: f64| seconds / (365.25 * 86_400.0);
-    // 1 GB/s over 1 GiB writes each cell once in 1.07 s.
+    // At 1 GB/s over 1 GiB, each cell is written once in 1.07 s.
     let expected = years(1e9 * GIB as f64 / 1e9);
     assert!((wear.levelled_years(1e9) / expected - 1.0).abs() < 1e-12);
     assert!((wear.unlevelled_years(1e9, Locality::Uniform) / expected - 1.0).abs() < 1e-12);

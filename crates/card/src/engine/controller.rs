@@ -49,7 +49,7 @@ impl Engine {
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
-        // A packet takes its credits when the packet is sent.
+        // A packet takes its credit when the link sends it, not when it is ready.
         let start = self.credits[2].take_from(self.up.starts(self.now), requests);
         let bytes = u64::from(requests) * READ_REQUEST;
         let sent = self.up.send(start, bytes, requests);

@@ -33,7 +33,8 @@ fn a_load_costs_a_round_trip_and_a_row() {
 fn stores_are_posted_and_no_faster_than_the_link() {
     for name in ["flashtec-dram", "all-mram"] {
         let one = load(0, 1);
-        // A store takes the time from the processor to the link, and not a round trip.
+        // A store takes the time from the processor to the link; it does not wait for an answer, as
+        // a load does.
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;

@@ -200,7 +200,7 @@ impl<'a> PowerFailures<'a> {
             SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),
         };
         let block_bytes = self.timeline.block_bytes();
-        // Neighbouring pages that are lost for the same cause form one range.
+        // Neighbouring pages that are lost for the same cause form one range of the memory.
         let mut ranges: Vec<(Cause, core::ops::Range<u64>)> = vec![];
         for position in absent {
             let Some(page) = page_of(*position) else { continue };

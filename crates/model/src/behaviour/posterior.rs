@@ -64,8 +64,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
             .collect();
         let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        // If no point has a finite likelihood, the runs carry no information, and all points get
-        // equal weight.
+        // If no point has a finite likelihood, the runs do not tell which points are likely, so all
+        // points get equal weight.
         let weight = |log: f64| if best.is_finite() { libm::exp(log - best).max(0.0) } else { 1.0 };
         weighed = logs.into_iter().map(|(point, log)| (point, weight(log))).collect();
         cube = around(&weighed, cube);

@@ -91,8 +91,8 @@ impl Guards {
     /// to tiers with room, in the order of the tiers.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
-        // The largest share that fits on each tier: the present share, and the free memory less the
-        // reserve.
+        // The largest share that fits on each tier: the target share that it has now, plus its free
+        // memory without the reserve.
         let room: Vec<f64> = self
             .tiers
             .iter()
@@ -116,7 +116,7 @@ impl Guards {
             *share += more;
             homeless -= more;
         }
-        // If the tiers have too little room together, all pages stay in place.
+        // The tiers together have too little room for the pages, so all pages stay in place.
         if homeless > 1e-9 {
             shares.clone_from(&seen.target);
         }

@@ -181,7 +181,7 @@ mod tests {
         guard.pass(&seen(1.0, 400.0), to(0.9));
         // A loss of 4 % of the bandwidth is below [`LOST`]: no roll-back.
         assert_eq!(guard.pass(&seen(0.9, 384.0), to(0.8)), to(0.8));
-        // A loss without a change of shares: no roll-back.
+        // The shares did not change, so a loss of bandwidth has another cause: no roll-back.
         let mut guard = RollBack::default();
         guard.pass(&seen(0.9, 400.0), to(0.9));
         assert_eq!(guard.pass(&seen(0.9, 100.0), to(1.0)), to(1.0));

@@ -298,7 +298,8 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // The usual step is the median; of two middle values, the higher one.
+    // The usual step between neighbouring samples is their median; of two middle values, the higher
+    // one.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -417,8 +418,8 @@ mod tests {
             window.add(&sample, 0, &[0, 1], &[0], &settings);
             assert_eq!(window.quiet(), quiet, "{bytes:?}");
         }
-        // A program allocates much memory on one tier. The allocation is no migration, so the
-        // sample is quiet.
+        // The placement changes although few bytes were counted as migrated: a program has
+        // allocated much memory on one tier. That is no migration, so the sample is quiet.
         let mut grown = sample([100.0, 0.0], 100);
         grown.scopes[0].used_bytes = Some(vec![2100, 900]);
         window.add(&grown, 0, &[0, 1], &[0], &settings);
@@ -447,8 +448,8 @@ mod tests {
         assert!(window.has_begun(&settings), "they are there");
         window.send(&[0, 1], &[0.5, 0.5], &[0.5, 0.5], &settings);
         assert!(window.has_begun(&settings), "they were sent there before");
-        // With an unknown placement, or without sampling of the placement, no migration is waited
-        // for.
+        // If the placement of a scope is unknown, or placements are not sampled at all, the loop
+        // does not wait for the start of a migration.
         let mut blind = Window::new(2);
         blind.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
         assert!(blind.has_begun(&settings));

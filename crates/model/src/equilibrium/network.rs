@@ -199,8 +199,8 @@ mod tests {
             for (station, occupancy) in stations.iter().zip(&solution.occupancy) {
                 let sum: f64 = occupancy.iter().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9);
-                // The throughput of a station is its visit fraction times the throughput of the
-                // network.
+                // The work that a station does per unit of time is its visit fraction times the
+                // throughput of the network.
                 let done = (1.0 - occupancy[0]) * station.rates[0];
                 prop_assert!((done / (solution.throughput * station.visit) - 1.0).abs() < 1e-6);
                 there += occupancy.iter().enumerate().map(|(n, p)| n as f64 * p).sum::<f64>();

@@ -22,7 +22,8 @@ pub(super) fn root(
         let at_guess = f(guess);
         let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
         if (at_guess > 0.0) == (b.1 > 0.0) {
-            // The same end of the interval moved twice: halve the value at the other end.
+            // The same end of the interval has moved twice. The value at the other end is halved,
+            // so that this end moves next (the Illinois weight).
             a.1 *= 0.5;
         } else {
             a = b;

@@ -447,8 +447,8 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // The link lowers the rate by `held_back`. At the unlimited rate, threads would
-                // compute on more bytes. These bytes wait at the link instead.
+                // The link lowers the rate by `held_back`. At the full rate threads would compute
+                // on more bytes than now; the difference waits at the link.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

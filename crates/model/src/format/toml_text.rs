@@ -438,7 +438,7 @@ fn hint_for(problem: &str) -> String {
         "correct the line; `interleaf show --schema NAME` prints the keys of each kind of file",
         |(_, hint)| hint,
     );
-    // The parser quotes the unknown key and then each allowed one.
+    // The parser's message quotes the unknown key first, and then each allowed key.
     let mut quoted = problem.split('`').skip(1).step_by(2);
     let wrong = quoted.next().filter(|_| problem.starts_with(UNKNOWN));
     let known: Vec<&str> = quoted.collect();

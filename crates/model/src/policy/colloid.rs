@@ -147,8 +147,9 @@ impl Tiers {
         let latency = |queue: &Queue, part: f64, floor: f64| {
             if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
         };
-        // The latency without requests (the floor) of the alternate tiers: their rated latencies,
-        // weighted with their shares of the pages.
+        // Without requests a tier has its rated latency (the floor). For the alternate tiers
+        // together it is the mean of their rated latencies, weighted with their shares of the
+        // pages.
         let others = shares_with_first(0.0, &self.layout);
         let floors = others.iter().zip(&self.layout);
         let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
@@ -278,7 +279,8 @@ impl Policy for Watermark {
                 self.high = 1.0;
             }
         }
-        // Marks that are closer than `MET` while the latencies still differ are obsolete as well.
+        // Marks that are closer than `MET` although the latencies still differ are obsolete as
+        // well: p at equal latencies is not between them.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;
@@ -363,8 +365,8 @@ mod tests {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
         }
-        // All requests go to the first tier, which is faster than the rated latency of the second:
-        // no change.
+        // All requests go to the first tier, whose latency is below the rated latency of the
+        // second: no page moves.
         for mut policy in both(&[100.0, 200.0]) {
             let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
             assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));

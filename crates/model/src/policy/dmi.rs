@@ -412,8 +412,9 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // While the effect of a step is measured again (`looking`), `before` keeps the
-                // bandwidth before the step as the reference.
+                // If the effect of a step is uncertain, it is measured again in the next period
+                // (`looking`). `before` then keeps the bandwidth before the step, because it stays
+                // the reference.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {
                     self.before = Some((self.ratio, now));

@@ -148,7 +148,7 @@ mod tests {
     fn tiers_are_filled_in_order() {
         let none = [None, None, None];
         let cases: [Case<'_>; 6] = [
-            // Steered bytes unknown: all pages on the first tier.
+            // Without the number of steered bytes, all pages are on the first tier.
             (None, &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             // All pages fit on the first tier.

@@ -50,8 +50,8 @@ impl Noise {
 
     fn quantile(&self) -> f64 {
         let tabled = QUANTILES.get(self.degrees - 1).copied();
-        // Beyond the table: the first term of the expansion of the quantile about the normal
-        // distribution.
+        // For more degrees of freedom than the table has: the expansion of the quantile about that
+        // of the normal distribution, up to its first term.
         tabled.unwrap_or(1.645 + 1.524 / self.degrees as f64)
     }
 }

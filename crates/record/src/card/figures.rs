@@ -11,7 +11,7 @@ impl CardDocument {
         let loads = self.loads();
         let mut figures = vec![];
         for (number, load) in loads.iter().enumerate() {
-            // The IDs of figures are numbered only if there are several loads.
+            // If there are several loads, their number makes the IDs of figures unique.
             let suffix = if loads.len() > 1 { format!("-{}", number + 1) } else { String::new() };
             let title = load.title();
             if self.cards.iter().any(|card| self.of(load, &card.name).count() > 1) {

@@ -89,7 +89,8 @@ fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let name = |row: &&CompareRow| {
         let mut own = words(row);
         own.retain(|word| !shared.contains(word));
-        // In a damaged document, several rows can have the same setting. They share all words.
+        // Rows of a damaged document may have the same setting. All their words are then shared,
+        // and the whole setting is the name.
         if own.is_empty() { row.setting.clone() } else { own.join(", ") }
     };
     (rows.iter().map(name).collect(), shared)

@@ -147,8 +147,8 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // The controller reads each line before an ordinary store. The program does not request these
-    // reads, and they have as many bytes as the writes.
+    // Before an ordinary store, the controller reads the line. The program does not request these
+    // reads; they have as many bytes as its writes.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -378,8 +378,8 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // The platform has a tier for each node. In MLC's format, the bandwidths of the nodes are
-        // summed.
+        // The platform has a tier for each node. In MLC's format a figure is for all nodes
+        // together, so the export added them.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         let text = mlc(&record).unwrap();

@@ -44,8 +44,8 @@ fn weighted(kind: PointKind, weights: &[u16], gbps: f64) -> MeasuredPoint {
 #[test]
 fn the_best_weights_are_those_with_the_most_bandwidth() {
     let mut record = record();
-    // Measured bandwidths, from the first row of section IV.A of the white paper on the expander
-    // CZ122.
+    // Measured bandwidths, from the first row of section IV.A of Micron's white paper on the
+    // expander CZ122.
     for (weights, gbps) in [([1, 0], 556.0), ([2, 1], 590.0), ([3, 1], 690.0), ([0, 1], 205.0)] {
         record.add(weighted(PointKind::Interleave, &weights, gbps));
     }

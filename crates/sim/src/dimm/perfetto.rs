@@ -211,7 +211,7 @@ pub fn json(drawings: impl IntoIterator<Item = Drawing>) -> String {
     for drawing in drawings {
         text.push_str(&drawing.into_events());
     }
-    // The last event has no trailing comma.
+    // JSON allows no comma after the last event.
     text.truncate(text.trim_end_matches([',', '\n']).len());
     text.push_str("\n]}\n");
     text

@@ -166,7 +166,8 @@ mod tests {
             };
             heat.regions().iter().map(of).sum::<f64>() / (to - from) as f64
         };
-        // A hot page is visited 1.8 times in a sampling interval, a cold page 0.02 times.
+        // A page of the hot tenth is visited 1.8 times in a sampling interval, another page 0.02
+        // times.
         assert!(mean(0, 20) > 10.0, "{}", mean(0, 20));
         assert!(mean(20, 200) < 2.0, "{}", mean(20, 200));
         assert!((10..=1000).contains(&heat.regions().len()));

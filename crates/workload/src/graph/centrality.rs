@@ -234,7 +234,8 @@ impl Algorithm for Centrality {
         if all > 0.0 {
             scores.par_iter_mut().for_each(|score| *score /= all);
         }
-        // Each edge is traversed once forward and once back.
+        // Each edge is traversed once in the search (forward), and once when the dependencies are
+        // summed (back).
         let edges = 2 * SOURCES * self.reach.edges;
         Work { edges, ..Work::default() }
     }

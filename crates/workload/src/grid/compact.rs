@@ -67,8 +67,8 @@ struct Line {
 
 impl Line {
     fn new(side: usize) -> Self {
-        // The corner elements are ALPHA: with u = (-1, 0, ..., ALPHA) and v = (1, 0, ..., -ALPHA),
-        // the periodic matrix is the tridiagonal matrix plus the product of u and v.
+        // The corner elements of the periodic matrix are ALPHA. With u = (-1, 0, ..., ALPHA) and v
+        // = (1, 0, ..., -ALPHA), it is the tridiagonal matrix plus the product of u and v.
         let diagonal = |at: usize| match at {
             0 => 2.0,
             _ if at == side - 1 => 1.0 + ALPHA * ALPHA,

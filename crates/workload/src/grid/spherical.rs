@@ -119,7 +119,8 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let thick = radius(here + 1.0) - radius(here);
     let band = libm::cos(angle) - libm::cos(angle + theta);
     let radial = |face: f64| {
-        // The distance is from centre to centre, or to the end of the radius.
+        // The distance from the centre of the cell to the centre of the next one, or from the
+        // centre of the last cell to the end of the radius.
         let outer = radius((face + 0.5).min(sides[0] as f64));
         let inner = radius((face - 0.5).max(0.0));
         radius(face) * radius(face) * band * phi / (outer - inner)

@@ -77,7 +77,8 @@ fn the_latency_of_one_read_is_the_sum_of_its_parts() {
     // The terms of the memory: the first row and its ECC (20 ns). The further rows add no time,
     // because they are faster than the link.
     let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
-    // The last terms: sixteen packets of data; then the completion with its entry and interrupt.
+    // The last terms of the expected latency: sixteen packets of data, then the completion with its
+    // entry and interrupt.
     let data = 16.0 * 280.0 * byte;
     let finish = 300.0 + (40.0 + 24.0) * byte + way + 1000.0 + 200.0;
     let expected = fetch + 600.0 + rows + data + finish;

@@ -35,7 +35,8 @@ impl NvmeController {
         if entry.dword(12) != 0 || entry.dword(13) != 0 {
             return Err(NvmeStatus::InvalidField);
         }
-        // No page is specific to a namespace.
+        // All log pages are for the controller as a whole, so only the NSIDs 0 and FFFFFFFFh are
+        // valid.
         if ![0, u32::MAX].contains(&entry.namespace) {
             return Err(NvmeStatus::InvalidField);
         }

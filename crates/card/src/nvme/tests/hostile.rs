@@ -71,7 +71,8 @@ fn a_chain_of_lists_without_end_is_refused() {
 #[test]
 fn invalid_doorbells_are_events() {
     let mut driver = Driver::new();
-    // The host has no Asynchronous Event Request outstanding yet, so the first event waits.
+    // The host has no Asynchronous Event Request outstanding yet, so the event of this doorbell
+    // waits for one.
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));

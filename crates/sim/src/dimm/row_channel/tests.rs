@@ -45,7 +45,7 @@ fn an_idle_channel_has_the_times_of_the_data_sheet() {
     assert_eq!(times.activated, 1000);
     assert_eq!((times.first, times.data), (first.into(), data.into()));
     assert_eq!(times.closed, u64::from(data + t.t_wr + t.t_rp));
-    // The next access of the bank waits for that precharge.
+    // The next access of the bank waits until the precharge of this access has ended.
     let read = RowAccess { write: false, ..write };
     assert_eq!(channel.serve(1001, read, &mut ()).activated, times.closed);
 }

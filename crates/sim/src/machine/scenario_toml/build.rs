@@ -23,7 +23,7 @@ impl ScenarioFile {
         let toml = self.toml();
         let held_bytes = self.held_bytes(&toml, &platform)?;
         let devices = self.devices(&toml, &platform)?;
-        // Errors that need no demand are reported before any demand is loaded.
+        // Errors that do not depend on a demand are found before a demand is loaded.
         let places: Vec<(usize, Option<u32>)> = self
             .workloads
             .iter()

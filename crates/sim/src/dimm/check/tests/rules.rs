@@ -93,7 +93,8 @@ fn reads_and_writes_are_apart() {
     let read = |group, bank| command(Read, 0, group, bank);
     let write = |group, bank| command(Write, 0, group, bank);
     let far = |command| in_rank(1, command);
-    // t_rank is the only number that is from no standard.
+    // t_rank, the gap between the data of two ranks, is the only number here that no standard
+    // gives, so it is read from the tables.
     let rank = u64::from(device("rdimm-6400-2r").timing.t_rank);
     hold(
         "rdimm-6400-2r",
@@ -261,7 +262,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // Each refresh is issued at its due time.
+    // Each refresh is issued when it becomes due, so none is late.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);
