@@ -96,7 +96,8 @@ impl core::str::FromStr for Access {
     }
 }
 
-/// The options of fio that a command line, a section `[global]` or a job section sets.
+/// The options of fio that a command line, a section `[global]` or a job section sets. `None` means
+/// that an option is not set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FioOptions {
     /// Direction of the I/Os, and order of their offsets (`rw`).
@@ -115,7 +116,7 @@ pub struct FioOptions {
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
-    /// The part of the card that a job covers, from the first byte of the card on; fio's `size`.
+    /// The part of the card that a job covers, from its first byte on (`size`).
     pub size: Option<Size>,
     /// True for random offsets without fio's map of used blocks. With the map, every block is used
     /// once before any block is used twice.
@@ -249,7 +250,7 @@ pub struct Job {
     pub iodepth: u32,
     /// The number of equal jobs, each with an I/O queue of its own.
     pub numjobs: u32,
-    /// The rate of each of the `numjobs` equal jobs, I/Os per second.
+    /// The rate of each of the `numjobs` equal jobs, I/Os per second; `None` for no limit.
     pub rate_iops: Option<u64>,
     /// Percentage of reads, if the pattern is mixed.
     pub rwmixread: u32,
@@ -261,7 +262,7 @@ pub struct Job {
     pub size: Size,
     /// True for random offsets without fio's map of used blocks.
     pub norandommap: bool,
-    /// Seed of all randomness.
+    /// Seed of all randomness; `None` for the default seed.
     pub seed: Option<u64>,
 }
 

@@ -97,7 +97,7 @@ impl Pool {
         self.returns.push(at, units.into());
     }
 
-    /// The time of the next known return of units, fs.
+    /// The time of the next known return of units, fs; `None` if no return is known.
     pub(crate) fn next_return(&self) -> Option<u64> {
         self.returns.front().map(|(at, _)| at)
     }

@@ -70,9 +70,9 @@ pub struct Configuration {
     pub channels: Option<Count>,
     /// The capacity of the first tier; `None` for the capacity of the platform's modules.
     pub capacity: Option<Bytes>,
-    /// Expanders that are added to the platform.
+    /// Expanders that are added to the platform; `None` for none.
     pub expanders: Option<Expanders>,
-    /// A drive that extends memory.
+    /// A drive that extends memory; `None` for none.
     pub drive: Option<CacheDrive>,
     /// The parts of the server.
     pub parts: Vec<PartCount>,

@@ -17,7 +17,7 @@ pub struct Demand {
     pub mix: Mix,
     /// Lower and upper bound of an unknown read share, 0 to 1.
     pub read_share_range: (f64, f64),
-    /// Memory that the workload touches.
+    /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
     /// The median of a thread's outstanding lines; `None` if a thread has as many as its core. A
     /// program whose loads depend on each other has fewer.
@@ -60,7 +60,8 @@ pub struct LocalRun {
     pub threads: u32,
     /// The result, in the demand's metric.
     pub result: f64,
-    /// Bandwidth of reads and writes at the memory controllers during the work, GB/s.
+    /// Bandwidth of reads and writes at the memory controllers during the work, GB/s; `None` if not
+    /// counted.
     pub bandwidth_gbps: Option<f64>,
     /// The name of the series that the run belongs to; empty for the main series. Runs of one
     /// series are comparable.

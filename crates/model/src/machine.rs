@@ -122,11 +122,12 @@ pub struct Sample {
 pub struct Traffic {
     /// Bytes read by the domain from the tier; `None` if not counted.
     pub read_bytes: Option<f64>,
-    /// Bytes written.
+    /// Bytes written by the domain to the tier; `None` if not counted.
     pub written_bytes: Option<f64>,
     /// The number of requests that arrived at the tier; `None` if not counted.
     pub inserts: Option<f64>,
-    /// Latency summed over all requests, ns; latency = occupancy / inserts (Little).
+    /// Latency summed over all requests, ns; `None` if not counted. The mean latency is occupancy /
+    /// inserts (Little).
     pub occupancy_ns: Option<f64>,
 }
 
@@ -142,11 +143,11 @@ impl Traffic {
 pub struct TierMemory {
     /// Bytes in use; `None` if not counted.
     pub used_bytes: Option<u64>,
-    /// Bytes free.
+    /// Bytes free; `None` if not counted.
     pub free_bytes: Option<u64>,
-    /// Bytes of pages that migrated to the tier during the sample.
+    /// Bytes of pages that migrated to the tier during the sample; `None` if not counted.
     pub migrated_in_bytes: Option<u64>,
-    /// Bytes of pages that migrated from the tier during the sample.
+    /// Bytes of pages that migrated from the tier during the sample; `None` if not counted.
     pub migrated_out_bytes: Option<u64>,
 }
 

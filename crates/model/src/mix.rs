@@ -136,7 +136,8 @@ impl FromStr for Mix {
     }
 }
 
-/// The share of reads in a text: `0.62`, `62%`, or reads to writes as `2:1`.
+/// The share of reads in a text: `0.62`, `62%`, or reads to writes as `2:1`; `None` for any other
+/// text.
 fn share(text: &str) -> Option<f64> {
     if let Some((reads, writes)) = text.split_once(':') {
         let [reads, writes]: [f64; 2] = [reads.parse().ok()?, writes.parse().ok()?];

@@ -197,7 +197,7 @@ impl Curves {
         self.0.iter()
     }
 
-    /// The curve of exactly this mix, from any domain.
+    /// The first curve of exactly this mix, whatever its domain; `None` if the tier has none.
     pub fn of(&self, mix: Mix) -> Option<&Curve> {
         self.0.iter().find(|curve| curve.mix == mix).map(|curve| &curve.curve)
     }

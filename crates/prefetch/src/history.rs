@@ -307,7 +307,8 @@ impl History {
 }
 
 impl ThreadHistory {
-    /// The most confident replay that predicted a fault, and the number of entries that it skips.
+    /// The index of the most confident replay that predicted a fault, and the number of entries
+    /// that it skips; `None` if no replay predicted it.
     fn find_prediction(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
         let found = self.replays.iter().enumerate().filter_map(|(index, replay)| {
             let mut expected = replay.expected.iter().take(LOOKAHEAD);

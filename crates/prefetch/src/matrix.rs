@@ -264,7 +264,8 @@ impl Matrices {
 
 impl MatrixBlock {
     /// Begins a block with a fault and two earlier faults. The earlier faults must be in the rows
-    /// shortly before this row, and the columns of all three faults must be within one page.
+    /// shortly before this row, and the columns of all three faults must be within one page; else
+    /// `None`.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -304,8 +305,8 @@ impl MatrixBlock {
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte in the block, or of a byte that would widen the block by at
-    /// most a page.
+    /// The row and column of a byte near the rows of the block, in the block or so close to it that
+    /// it widens the block by at most a page; else `None`.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let position = self.locate(byte);
         let is_row =

@@ -103,7 +103,7 @@ struct Stream {
     /// they were not mapped.
     segment: Range<Page>,
     /// The stride from the previous segment to this segment, and how often this stride has
-    /// repeated.
+    /// repeated; `None` before the first gap.
     gap: Option<(Stride, u32)>,
     /// The start of the current tile, and the number of the current run in the tile.
     tile_start: Page,
@@ -112,7 +112,7 @@ struct Stream {
     /// Prefetches follow the first candidate.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
-    /// The stream of which this stream may be the next tile.
+    /// The number of the stream of which this stream may be the next tile; `None` if there is none.
     resembles: Option<u32>,
     /// Correct predictions since the last wrong prediction.
     confidence: u32,
@@ -184,8 +184,8 @@ impl Streams {
         }
     }
 
-    /// The stream that a fault belongs to. The first of these rules that matches decides, and among
-    /// several matching streams the most confident one:
+    /// The index of the stream that a fault belongs to; `None` if it belongs to none. The first of
+    /// these rules that matches decides, and among several matching streams the most confident one:
     ///
     /// 1. a stream that predicted the page
     /// 2. a confident stream whose stride leads to the page
@@ -400,7 +400,7 @@ impl Stream {
         }
     }
 
-    /// The index of the candidate stride that leads to `at`.
+    /// The index of the candidate stride that leads to `at`; `None` if none does.
     fn stride_to(&self, at: &Range<Page>) -> Option<usize> {
         let stride = Stride { distance: self.distance_to(at), run_length: self.run_length() };
         self.strides.iter().position(|it| *it == stride)

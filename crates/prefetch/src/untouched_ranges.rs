@@ -67,7 +67,7 @@ impl UntouchedRanges {
     }
 
     /// Removes the first range that has some of these pages, and all ranges before it. Returns the
-    /// range that has some of these pages.
+    /// range that has some of these pages; `None`, without a change, if no range has.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;

@@ -208,7 +208,7 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     found
 }
 
-/// The median of the known spreads of all points of a kind.
+/// The median of the known spreads of all points of a kind; `None` if no spread is known.
 fn typical_spread(records: &[&MeasureDocument], kind: PointKind) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();

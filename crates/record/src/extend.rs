@@ -172,7 +172,7 @@ impl ExtendDocument {
         }
     }
 
-    /// Sets the exit status of the command and its runtime.
+    /// Sets the runtime of the command, and its exit status if it is known.
     pub fn record_exit(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
         self.exit_code = status.and_then(|status| status.code());
         self.signal = status.and_then(|status| status.signal());

@@ -332,7 +332,7 @@ impl AppDocument {
     }
 
     /// The share of the command's memory that was on the first tier when the command had the most
-    /// memory.
+    /// memory; `None` if placements were not sampled.
     pub fn first_tier_share(&self) -> Option<f64> {
         self.whole.as_ref()?.tiers.first()?.resident_share
     }

@@ -293,9 +293,9 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
 /// result. Results of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
-/// The warning that the forecast of a measured run misses the run's result, in `unit`. The warning
-/// lists all of `fits`, so that the reader sees which runs agree. Each subcommand with a forecast
-/// prints this warning.
+/// The warning that the forecast misses the result of a measured run, in `unit`; `None` if it
+/// misses none. The warning lists all of `fits`, so that the reader sees which runs agree. Each
+/// subcommand with a forecast prints this warning.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;
@@ -317,8 +317,8 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }
 
-/// The warning that the speed-ups of a demand rest on the typical traffic of programs: the demand
-/// has a single run, whose bandwidth was not counted.
+/// The warning that the speed-ups of a demand rest on the typical traffic of programs. `None`
+/// unless the demand has a single run, whose bandwidth was not counted.
 pub fn not_counted(demand: &Demand) -> Option<String> {
     let [run] = &demand.local[..] else { return None };
     let is_known = run.bandwidth_gbps.is_some() || !demand.interleaved.is_empty();
@@ -332,7 +332,7 @@ pub fn not_counted(demand: &Demand) -> Option<String> {
     })
 }
 
-/// The warning that a demand does not name the platform of its runs.
+/// The warning that a demand does not name the platform of its runs; `None` if it does.
 pub fn no_platform(demand: &Demand, platform: &str) -> Option<String> {
     demand.platform.is_none().then(|| {
         format!(

@@ -187,7 +187,8 @@ impl<'a> SimMachine<'a> {
         self.reached_shares_of(|_| true)
     }
 
-    /// Like [`Self::reached_shares`], for the steered tasks of one domain.
+    /// Like [`Self::reached_shares`], for the steered tasks of one domain; `None` while none of
+    /// them runs.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }

@@ -40,7 +40,7 @@ pub struct Options {
     pub threads: bool,
     /// The retries of failed transfers.
     pub retry: RetryPolicy,
-    /// Injected faults, for tests.
+    /// Injected faults, for tests; `None` for none.
     pub faults: Option<FaultPlan>,
 }
 
@@ -85,8 +85,8 @@ struct PendingTransfer {
     offset: u64,
     bytes: usize,
     parts_left: u32,
-    /// For a transfer with a failed part, the name of the file or device of the part, and the
-    /// error.
+    /// The name of the file or device of a part that failed, and the error; `None` while no part
+    /// has failed.
     lost: Option<(Arc<str>, Errno)>,
 }
 
@@ -202,7 +202,7 @@ impl FileStore {
     }
 
     /// Passes the files of this store, and the files that are made later for forked children, to a
-    /// releaser.
+    /// releaser, if one is given.
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {

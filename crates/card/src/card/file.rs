@@ -126,7 +126,7 @@ pub fn names() -> Vec<&'static str> {
     FILES.iter().filter_map(|(file, _)| file.strip_suffix(".toml")).collect()
 }
 
-/// The file name and the text of the built-in card of this name.
+/// The file name and the text of the built-in card of this name; `None` if no card has it.
 pub fn text_of(name: &str) -> Option<(&'static str, &'static str)> {
     FILES.into_iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name))
 }

@@ -124,7 +124,7 @@ impl CostInputs {
 
 impl CardFigures {
     /// Computes the figures of `card` for the I/O size, the write rate and the power failures in
-    /// `settings`.
+    /// `settings`; with its price if `prices` are given.
     pub fn of(card: &CostInputs, settings: &CostSettings, prices: Option<&Prices>) -> Self {
         let energy = CardEnergy::new(
             &card.energy,

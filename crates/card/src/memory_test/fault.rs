@@ -210,7 +210,7 @@ pub struct FaultSyntax {
     pub hint: String,
 }
 
-/// Parses a number: decimal, or hexadecimal with `0x`.
+/// Parses a number: decimal, or hexadecimal with `0x`; `None` for any other text.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -240,7 +240,8 @@ fn bit(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses a fault of the kind `kind` from `rest`, the text behind the colon.
+/// Parses a fault of the kind `kind` from `rest`, the text behind the colon; `None` if it is not of
+/// the form of this kind.
 fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     let (place, value) = rest.split_once('=').unwrap_or((rest, ""));
     let cells = || {

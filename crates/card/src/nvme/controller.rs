@@ -294,8 +294,9 @@ impl NvmeController {
         self.turn = (0, 0);
     }
 
-    /// Fetches commands in the order of arbitration, and returns the first valid I/O command. Admin
-    /// commands that come earlier are executed, and invalid commands are completed with an error.
+    /// Fetches commands in the order of arbitration, and returns the first valid I/O command;
+    /// `None` if no command can be fetched. Admin commands that come earlier are executed, and
+    /// invalid commands are completed with an error.
     pub fn fetch(&mut self, attached: &mut Attachments<'_>) -> Option<IoCommand> {
         while self.is_ready() {
             let queue = self.next_to_fetch()?;
@@ -357,7 +358,8 @@ impl NvmeController {
         self.vacate(at)
     }
 
-    /// Removes all outstanding commands for which `named` is true, and returns the last of them.
+    /// Removes all outstanding commands for which `named` is true, and returns the last of them;
+    /// `None` if there was none.
     fn remove(&mut self, named: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
         let mut last = None;
         for at in 0..self.slots.len() {

@@ -68,9 +68,9 @@ pub struct PowerFailure {
     /// The damaged blocks in the order of addresses, at most the first
     /// [`PowerFailures::LISTED_MAX`].
     pub blocks: Vec<DamagedBlock>,
-    /// The save, for a card that saves.
+    /// The save; `None` for a card that does not save.
     pub save: Option<SaveOutcome>,
-    /// The restore, for a card that saves.
+    /// The restore; `None` for a card that does not save.
     pub restore: Option<RestoreOutcome>,
 }
 

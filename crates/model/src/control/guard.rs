@@ -36,7 +36,8 @@ const LOST: f64 = 0.05;
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
-    /// The target shares of the previous period, and its mean total bandwidth in GB/s.
+    /// The target shares of the previous period, and its mean total bandwidth in GB/s; `None` in
+    /// the first period.
     before: Option<(Vec<f64>, f64)>,
     roll_back: RollBack,
 }

@@ -34,11 +34,13 @@ pub struct Mlc {
     /// Idle latency, ns, of a run with `--idle_latency`: one figure, without the CPU and the node
     /// to which it applies.
     pub idle_ns: Option<f64>,
-    /// Idle latency from each node with CPUs to each node with memory, ns.
+    /// Idle latency from each node with CPUs to each node with memory, ns; `None` if the output has
+    /// no such matrix.
     pub latency: Option<Matrix>,
     /// Maximum bandwidth of each traffic mix that MLC measures.
     pub most: Vec<MaxBandwidth>,
-    /// Bandwidth from each node with CPUs to each node with memory, MB/s.
+    /// Bandwidth from each node with CPUs to each node with memory, MB/s; `None` if the output has
+    /// no such matrix.
     pub bandwidth: Option<Matrix>,
     /// Tables of latency under load.
     pub loaded: Vec<MlcTable>,

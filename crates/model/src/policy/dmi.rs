@@ -230,6 +230,7 @@ pub struct Calibrator {
     /// demand, not a step of the search.
     fell_at_rest: bool,
     /// The ratio and the bandwidth before the last step; at rest, those of the previous period.
+    /// `None` before the first period.
     before: Option<(f64, Level)>,
     /// At rest, the mean over the periods of this rest; during a search, over the periods at this
     /// ratio.

@@ -35,8 +35,8 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
     Figure::new(&id, title, "time, s", y_label)
 }
 
-/// A figure of the target weight and of the reached share of each node over time. With two nodes
-/// only the first is drawn, because all other pages are on the second.
+/// A figure of the target weight and of the reached share of each node over time; `None` without
+/// periods. With two nodes only the first is drawn, because all other pages are on the second.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };
@@ -90,9 +90,9 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// A figure of the bytes migrated since the start, summed over the periods of `domain` only. A
-/// period of any domain has the migrated bytes of the whole machine, so a sum over all domains
-/// would count them several times.
+/// A figure of the bytes migrated since the start (`None` if none were), summed over the periods of
+/// `domain` only. A period of any domain has the migrated bytes of the whole machine, so a sum over
+/// all domains would count them several times.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

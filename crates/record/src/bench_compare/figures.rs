@@ -61,7 +61,7 @@ impl BenchCompareDocument {
     }
 
     /// A figure of the efficiency against operations per byte, at the largest ratio of footprint to
-    /// budget.
+    /// budget; `None` with fewer than two points.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

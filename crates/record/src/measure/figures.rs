@@ -18,7 +18,7 @@ impl MeasureDocument {
     }
 
     /// Bandwidth as a group of bars for each mix, with a bar for each pair of nodes or choice of
-    /// weights.
+    /// weights; `None` with fewer than two mixes.
     fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
@@ -41,7 +41,8 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency against bandwidth, a line for each pair of nodes and mix.
+    /// Latency against bandwidth, a line for each pair of nodes and mix; `None` without
+    /// loaded-latency points.
     fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {

@@ -111,7 +111,8 @@ impl SimulateDocument {
         Some(series)
     }
 
-    /// The line of the best static weights: the percentage of the pages on `tier`.
+    /// The line of the best static weights: the percentage of the pages on `tier`; `None` without
+    /// weights of that tier.
     fn best_static(&self, best: &BestStaticDocument, tier: usize) -> Option<Series> {
         let last = self.periods.last().map_or(0.0, |period| period.time_s);
         let y = f64::from(*best.weights.get(tier)?);

@@ -73,7 +73,7 @@ pub struct Device {
     pub timing: Timing,
     /// For a module in a user's file: which of its timing parameters are assumed or inherited.
     pub timing_origins: TimingOrigins,
-    /// Supply currents, for devices whose data sheet is known.
+    /// Supply currents of the devices; `None` if their data sheet is not known.
     pub currents: Option<Currents>,
 }
 

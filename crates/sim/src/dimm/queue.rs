@@ -105,7 +105,7 @@ impl Queue {
         request
     }
 
-    /// The arrival order of the oldest request.
+    /// The arrival order of the oldest queued request; `None` if the queue is empty.
     pub(super) fn oldest_order(&self) -> Option<u16> {
         self.waiting().map(|at| self.get(at).order).min()
     }

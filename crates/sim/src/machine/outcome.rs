@@ -28,7 +28,7 @@ pub struct Run<'a> {
     duration: Duration,
     elapsed: Duration,
     periods: Vec<PeriodRecord>,
-    /// The last period, as recorded by the control loop.
+    /// The last period, as the control loop recorded it; `None` before the first.
     last: Option<Period>,
     started_with: Vec<f64>,
     /// Bytes migrated up to the end of the last period.
@@ -105,7 +105,7 @@ pub struct TaskOutcome {
     pub energy_j: Option<f64>,
     /// The result with all pages on the first near tier, with unlimited capacity.
     pub local: StaticTask,
-    /// The result with the best static shares.
+    /// The result with the best static shares; `None` if they were not found.
     pub best_static: Option<StaticTask>,
 }
 
@@ -148,7 +148,8 @@ impl TaskOutcome {
     }
 
     /// Regret: the duration of the first run divided by its duration with the best static shares,
-    /// minus 1. For an unfinished run, regret is computed from the work done.
+    /// minus 1. For an unfinished run, regret is computed from the work done. `None` without best
+    /// static shares or work.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {
@@ -158,7 +159,8 @@ impl TaskOutcome {
     }
 
     /// Regret over the whole simulation, including the time in which the policy searches for
-    /// shares: the work with the best static shares divided by the work done, minus 1.
+    /// shares: the work with the best static shares divided by the work done, minus 1. `None`
+    /// without best static shares or work.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)
@@ -200,7 +202,7 @@ impl<'a> Run<'a> {
         self.machine.layout()
     }
 
-    /// The last period, as recorded by the control loop.
+    /// The last period, as the control loop recorded it; `None` before the first.
     pub const fn last(&self) -> Option<&Period> {
         self.last.as_ref()
     }

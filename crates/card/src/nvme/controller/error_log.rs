@@ -91,7 +91,7 @@ impl AsyncEvents {
     }
 
     /// Removes the Asynchronous Event Request with this command identifier, because the host aborts
-    /// the request.
+    /// it, and returns it; `None` if none with this identifier waits.
     pub(super) fn remove(&mut self, identifier: u16) -> Option<SubmissionEntry> {
         let at = self.requests.iter().position(|entry| entry.identifier == identifier)?;
         self.requests.remove(at)

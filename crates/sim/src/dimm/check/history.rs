@@ -13,7 +13,8 @@ use crate::dimm::command::{Command, Kind};
 pub(super) struct Bank {
     pub(super) last: LastCommands,
     open: Option<u32>,
-    /// The access with auto-precharge that closes the bank, and the clock of that precharge.
+    /// The access with auto-precharge that closes the bank, and the clock of that precharge; `None`
+    /// if the bank was not closed by an auto-precharge.
     closing: Option<(Command, u64)>,
 }
 

@@ -10,9 +10,10 @@ use crate::dimm::command::{Command, Kind};
 /// The limits of refresh. A device without refresh has no intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshRules {
-    /// Interval of all-bank refreshes, clocks of the host.
+    /// Interval of all-bank refreshes, clocks of the host; `None` without refresh.
     pub all: Option<u64>,
-    /// Interval of same-bank refreshes of one bank, clocks of the host.
+    /// Interval in which each bank gets a same-bank refresh, clocks of the host; `None` without
+    /// such refreshes.
     pub same: Option<u64>,
     /// Number of due refreshes that may be postponed at any time.
     pub postponed: u64,
@@ -27,8 +28,8 @@ pub(super) struct RefreshHistory {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Refreshed {
-    /// `last` is the last refresh of the bank. `all` and `same` count the all-bank and the
-    /// same-bank refreshes of the bank so far.
+    /// `last` is the last refresh of the bank (`None` before the first). `all` and `same` count the
+    /// all-bank and the same-bank refreshes of the bank so far.
     last: Option<Command>,
     all: u64,
     same: u64,

@@ -178,7 +178,7 @@ impl Words<'_> {
     }
 }
 
-/// Parses digits only: no sign, which `parse` would accept.
+/// Parses a number of digits only: no sign, which `parse` would accept. `None` for any other text.
 fn decimal(digits: &str) -> Option<u64> {
     let all = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| all)
@@ -189,7 +189,7 @@ fn hexadecimal(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|_| all)
 }
 
-/// Parses `12.5` ns as 12500 ps, exactly.
+/// Parses `12.5` ns as 12500 ps, exactly; `None` for any other text, or too many decimals.
 fn picoseconds(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     if part.is_empty() || part.len() > 3 {

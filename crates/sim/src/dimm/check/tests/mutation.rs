@@ -33,7 +33,7 @@ pub(super) const FIELDS: [Field; 22] = [
 ];
 
 /// Issues random commands as early as the tables of `broken` allow. Returns the first violation of
-/// the rules of `good`.
+/// the rules of `good`; `None` if there is none.
 fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     (1..=4).find_map(|seed| {
         let mut walk = Walk::new(broken, seed);
