@@ -46,9 +46,10 @@ pub enum Survival {
     /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
     Buffered,
     /// Data survive once the row that contains them has been precharged. After the failure, the
-    /// controller works for `hold_up` femtoseconds. In this time it completes the pieces that are
-    /// partly in the memory, and begins no other pieces. Data that are only in the controller's
-    /// buffers are lost.
+    /// controller works for `hold_up` femtoseconds. If the time suffices, it completes the pieces
+    /// (parts of a write that must be whole or absent, see the terms of this module) of which a
+    /// part is in the memory already. It begins no other pieces: data that are only in the
+    /// controller's buffers are lost.
     Precharged {
         /// Time from the power failure to the stop of the controller, fs.
         hold_up: u64,

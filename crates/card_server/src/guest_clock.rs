@@ -84,7 +84,9 @@ impl GuestClock {
         self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves plugins until `ends` is true. `tell` is called with each reported time of the guest.
+    /// Accepts connections of plugins. Returns at the first connection after `ends` is set, so the
+    /// caller sets `ends` and then connects once. `tell` receives each time that the guest reports,
+    /// and returns the answer to this report.
     pub(crate) fn serve(
         self: &Arc<Self>,
         listener: &UnixListener,

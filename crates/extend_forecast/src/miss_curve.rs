@@ -39,7 +39,8 @@ impl Traffic {
     }
 }
 
-/// The traffic of a pass at a budget of DRAM.
+/// A point of a miss curve: the bytes that the drive transfers in one pass of the program over its
+/// data, if `budget_bytes` of DRAM are available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub budget_bytes: u64,

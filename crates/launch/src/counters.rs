@@ -17,7 +17,8 @@ use std::{
     path::Path,
 };
 
-/// Counters of this process with all its threads, of its pager and of a drive.
+/// Counters of this process (CPU time and major faults of all its threads), of the pager that
+/// serves this process, and of a drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub cpu_s: f64,
@@ -29,7 +30,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads the counters of this process, of `drive`, and of the pager of the process `extended`.
+    /// Reads the counters of this process, of `drive`, and of this process's pager. `extended` is
+    /// the session of `interleaf extend` that this process runs in.
     pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
         let line = text(root, "/proc/self/stat");
         let stat = Stat::parse(line.as_bytes());

@@ -64,7 +64,7 @@ impl fmt::Debug for Writes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Done => "Done",
-            Self::Simulated(_) => "Answered",
+            Self::Simulated(_) => "Simulated",
             Self::Noted(_) => "Noted",
         })
     }

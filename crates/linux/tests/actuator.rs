@@ -518,9 +518,11 @@ fn a_goal_without_valid_weights_is_refused() {
     }
 }
 
-/// A simulated machine whose kernel may refuse to start or commit a context. The kernel refuses if
-/// a target process has exited, as real kernels do, or if `refuses` returns true for the number of
-/// earlier attempts. The second returned value collects the process IDs in each accepted context.
+/// A simulated machine whose kernel may refuse to start or commit a context of DAMON. At each
+/// attempt, `refuses` receives the folder of the machine, which it may change, and the number of
+/// earlier attempts. The kernel refuses if `refuses` returns true, or, as real kernels do, if a
+/// target process has exited. The second returned value has one element for each accepted attempt:
+/// the process IDs of its targets.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,

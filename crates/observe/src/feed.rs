@@ -72,7 +72,9 @@ struct Shared {
     /// previous reading. Before a line is counted, it is the time at which the first program
     /// connected, or the `time_ns` of that program's first line.
     since: Duration,
-    /// The end of the last line since the last reading; `None` without such a line.
+    /// The time up to which `traffic` is counted, by the clock of [`now`]: the `time_ns` of the
+    /// newest counted line, or its arrival if it has no valid `time_ns`. `None` if no line was
+    /// counted after the last reading.
     until: Option<Duration>,
     /// True until a line is counted. While it is true, `since` is the time of a connection, and the
     /// `time_ns` of a first line replaces this time.

@@ -27,8 +27,10 @@ const EQUAL_GAPS: u32 = 2;
 /// Maximum number of candidate strides of a new run: the shortest distances from older runs.
 const STRIDES_MAX: usize = 3;
 
-/// Number of untouched ranges that are queued again after a fault on a skipped page. Such a page
-/// was resident when the queue skipped it, and was evicted later.
+/// Maximum number of requested, still untouched ranges of a stream that the pager queues for
+/// prefetch again at once. The pager does this after a fault on a page that its queue skipped
+/// because the page was resident, and that was evicted before its use: the pages after it may have
+/// been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault

@@ -171,7 +171,8 @@ impl Bench<'_> {
         failed.map_or(Ok((done, start.elapsed())), Err)
     }
 
-    /// Submits all transfers that have begun, and waits until one of them is done.
+    /// Submits the transfers that [`Store::begin`] has accepted, and waits until a transfer is
+    /// finished. Also returns when a signal arrives, so the caller must accept that none is.
     fn submit_and_wait(&mut self) -> io::Result<()> {
         self.store.submit()?;
         let ready = self.store.ready();

@@ -254,7 +254,8 @@ pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     all
 }
 
-/// Operations of a round with this footprint.
+/// Floating-point operations of a round: one decomposition of the largest matrix whose factor fits
+/// in `footprint` bytes; 0 if even the smallest does not fit.
 pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }

@@ -153,7 +153,8 @@ fn first_change(
     Ok(Some((factor, at(factor)?)))
 }
 
-/// Figures that change cost and energy only.
+/// The varied figures that change only cost and energy: prices and powers. They are cheap to vary,
+/// because they need no new predictions (unlike those of [`predicted_anew`]).
 fn cheap<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,

@@ -66,8 +66,6 @@ pub struct ForecastOptions {
 }
 
 /// The runs and the trace that were read from [`ForecastOptions::files`].
-///
-/// The footprint comes from a record, or is the largest footprint of the statistics.
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
@@ -80,7 +78,11 @@ struct Inputs {
     /// this run is then that of a single pass over the data.
     is_of_one_pass: bool,
     trace: Option<Trace>,
-    footprint_bytes: Option<u64>,
+    /// The footprint of the last record of `bench run` or `bench compare`.
+    recorded_footprint: Option<u64>,
+    /// The largest footprint that the pager has counted (`extend --stats`). A record's footprint
+    /// has priority over it, in any order of the files.
+    counted_footprint: Option<u64>,
     /// Notes on runs whose time with all data in DRAM was estimated and not measured.
     estimated: Vec<String>,
     notes: Vec<String>,
@@ -130,7 +132,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
         Some(SCHEMA) => {
             let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
             let footprint_bytes = Some(stats.total.footprint_bytes).filter(|bytes| *bytes > 0);
-            inputs.footprint_bytes = inputs.footprint_bytes.max(footprint_bytes);
+            inputs.counted_footprint = inputs.counted_footprint.max(footprint_bytes);
             inputs.runs.push(of_stats(&stats));
             inputs.estimated.push(estimated(&name.to_string(), inputs.runs.last()));
             Ok(())
@@ -199,7 +201,7 @@ fn of_stats(stats: &ExtendDocument) -> Run {
 /// Adds a record of `bench run`. A record with all data in DRAM is kept as it is. A record of a run
 /// under `extend` is added as a run with the mean time and the mean counts of its rounds.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
-    inputs.footprint_bytes = Some(record.footprint_bytes);
+    inputs.recorded_footprint = Some(record.footprint_bytes);
     let Some(extended) = record.extended else {
         inputs.in_dram.push((name, record));
         return;
@@ -318,7 +320,7 @@ fn of_comparison(
         let problem = format!("{name}: rows: none of the pager and of dram above the budget");
         Failure::new(problem, "record both with --ways dram,pager --ratio 2")
     })?;
-    inputs.footprint_bytes = pager.map(|row| row.footprint_bytes);
+    inputs.recorded_footprint = pager.map(|row| row.footprint_bytes);
     inputs.is_of_one_pass |= inputs.runs.is_empty();
     inputs.runs.push(run);
     Ok(())
@@ -352,7 +354,8 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
         ));
         return Ok(curves.curve(share));
     }
-    let footprint = footprint.or(inputs.footprint_bytes).ok_or_else(|| {
+    let known = inputs.recorded_footprint.or(inputs.counted_footprint);
+    let footprint = footprint.or(known).ok_or_else(|| {
         Failure::new(
             "--plan: these statistics do not have the memory that the program touches",
             "add --footprint SIZE, or a trace as a second --plan FILE",

@@ -23,7 +23,9 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of quiet samples, even if each of them is long: a single sample shows no scatter.
+/// Minimum number of quiet samples for a decision when long samples make up for a number below
+/// [`Settings::quiet_min`] (see [`Window::is_quiet`]). It is 2, because one sample shows no
+/// scatter.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.

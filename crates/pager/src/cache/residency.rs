@@ -344,7 +344,8 @@ impl Residency {
         self.in_flight += 1;
     }
 
-    /// Subtracts an extent that is now filled or mapped from the number [`Self::in_flight`].
+    /// Decrements [`Self::in_flight`]: the fill of an extent has ended or failed, or the extent is
+    /// now mapped.
     pub(super) const fn end_flight(&mut self) {
         self.in_flight -= 1;
     }
