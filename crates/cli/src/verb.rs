@@ -42,6 +42,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
             "leave it out; --platform names a platform, and measure --export-curves measures one",
         ));
     }
+    if root.is_some() && matches!(cli.verb, Some(Verb::Bench(_))) {
+        return Err(Failure::new(
+            "--root: benchmarks run on this machine only",
+            "leave it out; `interleaf predict` and `interleaf simulate machine` need no machine",
+        ));
+    }
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
         Some(Verb::Extend(args)) => return extend::run(&args, root),

@@ -167,3 +167,28 @@ fn a_tier_takes_the_curves_of_a_built_in_one() {
     let refused = message(&write("xeon6-cz122:hbm"));
     assert!(refused.contains("such as xeon6-cz122:cxl"), "{refused}");
 }
+
+/// A file that a command reads is not overwritten, under whichever name the file is given.
+#[test]
+fn an_input_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let platforms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/hpcg.toml");
+    fs::copy(platforms, at("in.toml")).unwrap();
+    fs::copy(document(), at("in.json")).unwrap();
+    symlink("in.toml", at("link.toml")).unwrap();
+    let predict = ["predict", "--platform", "xeon6-cz122"];
+    for args in [
+        &[&predict[..], &["--demand", "in.toml", "-o", "in.toml"]].concat()[..],
+        &[&predict[..], &["--demand=in.toml", "--output=./in.toml"]].concat(),
+        &[&predict[..], &["--demand", "link.toml", "-oin.toml"]].concat(),
+        &["plan", "--demand", "hpcg=50%,in.toml=50%", "-o", "link.toml"],
+        &["simulate", "machine", "--platform", "in.toml:dram.count=4", "-o", "in.toml"],
+        &["report", "in.json", "--format", "csv", "-o", "in.json"],
+    ] {
+        let before = ["in.toml", "in.json"].map(|name| fs::read(at(name)).unwrap());
+        let message = message(&run(folder.path(), args));
+        assert!(message.contains(" is an input, and would be overwritten"), "{args:?}: {message}");
+        assert_eq!(["in.toml", "in.json"].map(|name| fs::read(at(name)).unwrap()), before);
+    }
+}

@@ -1,7 +1,7 @@
 //! Writes the result of a command to stdout and to a file, as JSON, CSV or text.
 
 use crate::{Failure, output};
-use std::path::Path;
+use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
 
 /// The output options of a command.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,11 +18,13 @@ pub struct OutputOptions<'a> {
 /// written.
 ///
 /// # Errors
-/// When one of the files cannot be written, when both are the same file, or when `report` cannot be
-/// the name of an HTML page.
+/// When one of the files cannot be written, when both are the same file, when one of them is an
+/// input of this command line, or when `report` cannot be the name of an HTML page.
 pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Result<(), Failure> {
-    output::check_writable(options.output)?;
-    output::check_writable(report)?;
+    for target in [options.output, report].into_iter().flatten() {
+        check_no_input(target)?;
+        output::check_writable(Some(target))?;
+    }
     let (problem, hint) = match report {
         Some(report) if report == Path::new("-") => (
             "--report -: a page would follow what is printed on stdout".to_string(),
@@ -39,6 +41,42 @@ pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Resul
         _ => return Ok(()),
     };
     Err(Failure::new(problem, hint))
+}
+
+/// Checks that a file to be written is not a file that the command line names twice, because one of
+/// the two is then an input.
+///
+/// # Errors
+/// When the command line names the file twice.
+pub fn check_no_input(target: &Path) -> Result<(), Failure> {
+    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    match names_of(target, &words) {
+        0 | 1 => Ok(()),
+        _ => Err(Failure::new(
+            format!("{} is an input, and would be overwritten", target.display()),
+            "name another file for the output",
+        )),
+    }
+}
+
+/// The number of names of the file `target` in the words of a command line. A word may be a name,
+/// `--option=NAME`, `-oNAME`, a list of names, `NAME:PARAMETERS` or `NAME=SHARE`. Links to the file
+/// count too.
+fn names_of(target: &Path, words: &[String]) -> usize {
+    let identity = |path: &Path| {
+        let is_stdout = path == Path::new("-");
+        let found = fs::metadata(path).ok().filter(|found| found.is_file() && !is_stdout)?;
+        Some((found.dev(), found.ino()))
+    };
+    let Some(own) = identity(target) else { return 0 };
+    let is_own = |name: &&str| identity(Path::new(name)) == Some(own);
+    let names = words.iter().flat_map(|word| {
+        let value = word.split_once('=').filter(|_| word.starts_with('-')).map(|(_, value)| value);
+        value.or(word.strip_prefix("-o")).unwrap_or(word).split(',')
+    });
+    let begins_with_own = |name: &&str| name.split([':', '=']).next().is_some_and(|it| is_own(&it));
+    names.filter(|name| is_own(name) || begins_with_own(name)).count()
 }
 
 /// True if an HTML page can have this name: the name ends with .html or .htm, or has no ending.

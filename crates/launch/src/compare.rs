@@ -381,10 +381,14 @@ impl Comparer<'_> {
             };
             return Ok(RunEnd::Failed(self.with_last_lines(&how)?));
         }
-        let mut run = measured::run(self.options.quantity, running.elapsed(), &resources);
         let text = self.log.text()?;
-        Ok(match measured::measure(self.options, compared, &text, record.path(), &mut run) {
-            Ok(found) => {
+        let run = measured::run(self.options.quantity, running.elapsed(), &resources);
+        let measured = run.and_then(|mut run| {
+            measured::measure(self.options, compared, &text, record.path(), &mut run)
+                .map(|found| (run, found))
+        });
+        Ok(match measured {
+            Ok((run, found)) => {
                 document.unit = found.unit;
                 document.higher_is_better = found.higher_is_better;
                 RunEnd::Done(run)

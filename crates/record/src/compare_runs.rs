@@ -95,7 +95,8 @@ pub struct ComparedRun {
     pub user_s: f64,
     pub system_s: f64,
     /// Peak resident memory of the largest process of the run.
-    pub resident_max_bytes: u64,
+    #[serde(default)]
+    pub resident_max_bytes: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Bytes that the command read from drives.
@@ -120,7 +121,9 @@ pub struct ComparedResult {
     pub outliers: Vec<usize>,
     pub user_s: f64,
     pub system_s: f64,
-    pub resident_max_bytes: f64,
+    /// Median of the known peaks of the runs; null if none is known.
+    #[serde(default)]
+    pub resident_max_bytes: Option<f64>,
     pub minor_faults: f64,
     pub major_faults: f64,
     pub read_bytes: f64,
@@ -249,6 +252,8 @@ impl ComparedWorkload {
             let sorted = statistics::sorted(runs.iter().map(|run| of(run)).collect());
             rounded(statistics::quantile(&sorted, 0.5))
         };
+        let peaks: Vec<f64> =
+            runs.iter().filter_map(|run| Some(run.resident_max_bytes? as f64)).collect();
         let others = (configuration > 0).then(|| self.log_speedups(configuration, rounds));
         let judged = others.and_then(|speedups| design.judge(&[speedups]));
         let first = self.runs.iter().find(|run| run.configuration == 0);
@@ -262,7 +267,8 @@ impl ComparedWorkload {
             outliers: paired::outliers(&costs).iter().map(|at| runs[*at].round).collect(),
             user_s: median(|run| run.user_s),
             system_s: median(|run| run.system_s),
-            resident_max_bytes: median(|run| run.resident_max_bytes as f64),
+            resident_max_bytes: (!peaks.is_empty())
+                .then(|| rounded(statistics::quantile(&statistics::sorted(peaks), 0.5))),
             minor_faults: median(|run| run.minor_faults as f64),
             major_faults: median(|run| run.major_faults as f64),
             read_bytes: median(|run| run.read_bytes as f64),

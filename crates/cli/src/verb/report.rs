@@ -4,7 +4,7 @@ use crate::{
     args::{ReportArgs, ReportFormat},
     verb::export,
 };
-use interleaf_console::{Failure, output};
+use interleaf_console::{Failure, output, support};
 use interleaf_record::{Document, figure::Figure, measure::foreign};
 use std::path::Path;
 
@@ -16,6 +16,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
             "leave --figure out, or ask for --format svg",
         ));
     }
+    support::check_no_input(&args.output)?;
     let hint = "name a document that was recorded with -o FILE, or - for stdin";
     let text = interleaf_catalog::document(&args.record, hint)?;
     let document = interleaf_record::read(&args.record.display().to_string(), &text)

@@ -39,16 +39,26 @@ pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static st
     }
 }
 
+/// The failure of a run whose memory is compared, but not known ([`Resources::resident_max`]).
+const UNKNOWN_PEAK: &str = "has a peak memory that is not known, as it is below that of interleaf";
+
 /// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
 /// so a time of 0 becomes 1e-9.
-pub(super) fn run(quantity: Quantity, elapsed: Duration, used: &Resources) -> ComparedRun {
+///
+/// # Errors
+/// When the memory is the metric, and is not known.
+pub(super) fn run(
+    quantity: Quantity,
+    elapsed: Duration,
+    used: &Resources,
+) -> Result<ComparedRun, String> {
     let seconds = |time: Duration| rounded(time.as_secs_f64());
     let value = match quantity {
         Quantity::WallTime => elapsed.as_secs_f64(),
         Quantity::CpuTime => (used.user + used.system).as_secs_f64(),
-        Quantity::Memory => used.resident_max as f64 / f64::from(1 << 20),
+        Quantity::Memory => used.resident_max.ok_or(UNKNOWN_PEAK)? as f64 / f64::from(1 << 20),
     };
-    ComparedRun {
+    Ok(ComparedRun {
         value: rounded(value.max(1e-9)),
         wall_s: seconds(elapsed),
         user_s: seconds(used.user),
@@ -59,7 +69,7 @@ pub(super) fn run(quantity: Quantity, elapsed: Duration, used: &Resources) -> Co
         read_bytes: used.read,
         written_bytes: used.written,
         ..ComparedRun::default()
-    }
+    })
 }
 
 /// Sets the metric of a run, from its output `text` or from the record of `interleaf bench`.

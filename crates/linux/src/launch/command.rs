@@ -13,6 +13,7 @@
 //! does not report how a command ended while SIGCHLD is ignored.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
+use interleaf_procfs::status;
 use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
     thread::disable_transparent_huge_pages,
@@ -28,7 +29,7 @@ use signal_hook::{
 };
 use std::{
     ffi::{OsStr, OsString},
-    fs::File,
+    fs::{self, File},
     io,
     process::{Child, Command, ExitStatus},
     sync::{
@@ -97,8 +98,10 @@ pub struct Resources {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub system: Duration,
-    /// Peak resident memory of the largest single process, bytes.
-    pub resident_max: u64,
+    /// Peak resident memory of the largest single process, bytes. Until exec, a process has the
+    /// peak of its parent (`exec_mmap` of Linux). A figure that does not exceed the peak of this
+    /// process may be that one, so the value is then `None`.
+    pub resident_max: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Bytes read from drives.
@@ -387,7 +390,7 @@ impl Running<'_> {
         Ok(Resources {
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
-            resident_max: 1024 * count(usage.ru_maxrss),
+            resident_max: Some(1024 * count(usage.ru_maxrss)).filter(|most| *most > own_peak()),
             minor_faults: count(usage.ru_minflt),
             major_faults: count(usage.ru_majflt),
             // The kernel counts blocks of 512 bytes on any file system.
@@ -439,6 +442,12 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
+/// Peak resident memory of this process, bytes; 0 if it is not known.
+fn own_peak() -> u64 {
+    let status = fs::read("/proc/self/status").unwrap_or_default();
+    status::bytes(&status, "VmHWM").unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -470,8 +479,25 @@ mod tests {
         let mut running = start(&signals, &["sh", "-c", script]).unwrap();
         assert!(running.has_ended(LONG));
         let used = running.resources().unwrap();
-        assert!(used.user > Duration::ZERO && used.resident_max > 0 && used.minor_faults > 0);
+        assert!(used.user > Duration::ZERO && used.minor_faults > 0);
         assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
+    }
+
+    /// A peak that may be inherited from this process is not known.
+    #[test]
+    fn the_peak_memory_of_a_command_is_its_own() {
+        let signals = Signals::hold().unwrap();
+        let peak = |command: &[&str]| {
+            let mut running = start(&signals, command).unwrap();
+            assert!(running.has_ended(LONG));
+            let used = running.resources().unwrap();
+            running.status().unwrap();
+            used.resident_max
+        };
+        // `tail` keeps all bytes that it may have to write.
+        let script = "head -c 200000000 /dev/zero | tail -c 200000000 > /dev/null";
+        assert!(peak(&["sh", "-c", script]) > Some(200_000_000));
+        assert_eq!(peak(&["true"]), None);
     }
 
     #[test]
