@@ -41,7 +41,12 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
         // A memory policy and its settings affect only new pages. The pages of these processes
         // exist already, so no setting is changed.
         document.settings.clear();
-        system::check_live(&root)?;
+        if !root.is_live() {
+            return Err(Failure::new(
+                "--pid: a captured machine has no processes to migrate",
+                "leave --root out, or give a command with --dry-run in place of --pid",
+            ));
+        }
         return move_processes(args, &machine, &placement, &mut document);
     }
     if args.dry_run {
