@@ -456,7 +456,8 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
         .partition(|line| !line.starts_with("tip:") && !line.starts_with("[possible values"));
     let own = nearest::nearest(error, verb);
     let is_replaced = own.is_some();
-    let tips = tips.iter().filter(|tip| !is_replaced || !nearest::is_about_names(tip));
+    let tips = tips.iter().filter(|tip| !nearest::is_about_values(tip));
+    let tips = tips.filter(|tip| !is_replaced || !nearest::is_about_names(tip));
     let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
     // Value parsers of this crate return errors of the form `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");

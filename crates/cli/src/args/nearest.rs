@@ -10,6 +10,13 @@ pub(super) fn is_about_names(tip: &str) -> bool {
     tip.contains("similar") || tip.starts_with("[possible values")
 }
 
+/// True for the tip of clap to write an unknown option behind `--`, as a value. The tip is left
+/// out: the verb may take no further value, and an option is misspelled more often than a value
+/// begins with `-`.
+pub(super) fn is_about_values(tip: &str) -> bool {
+    tip.contains("as a value, use")
+}
+
 /// The hint for a wrong verb, option or value: the most similar known name, and the known names or
 /// the command that lists them.
 pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
