@@ -398,9 +398,6 @@ pub(crate) fn command() -> clap::Command {
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Failure> {
     let arguments = help::help_verb(arguments.into_iter().collect());
     let verb = verb_of(&arguments);
-    if let Some(failure) = nearest::misspelled_option(&arguments, &verb) {
-        return Err(failure);
-    }
     let matches = command().try_get_matches_from(arguments);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         match error.kind() {

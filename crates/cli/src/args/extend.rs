@@ -113,7 +113,7 @@ pub(crate) struct ExtendArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(value_name = "COMMAND", trailing_var_arg = true,
         required_unless_present_any = ["clean", "monitor", "estimate", "serve", "release", "plan"])]
     pub(crate) command: Vec<OsString>,
 }

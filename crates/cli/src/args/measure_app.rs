@@ -43,12 +43,7 @@ const EVERY_S: [f64; 2] = [0.01, 60.0];
 #[command(verbatim_doc_comment)]
 pub(crate) struct AppArgs {
     /// The command and its arguments
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
     /// Time between two samples, 10ms to 60s
     #[arg(long, value_name = "TIME", value_parser = every, default_value = "200ms")]

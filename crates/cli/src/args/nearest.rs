@@ -1,9 +1,7 @@
 //! Suggestions for misspelled verbs, options and values of options.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use interleaf_console::Failure;
 use interleaf_model::format::names::suggestion;
-use std::ffi::OsString;
 
 /// True for a tip of clap that [`nearest`] replaces: a similar name, or the list of all values.
 pub(super) fn is_about_names(tip: &str) -> bool {
@@ -39,7 +37,9 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
         }
         ErrorKind::UnknownArgument => {
             let wrong = text(ContextKind::InvalidArg)?;
-            option_of(&command, &wrong).or_else(|| nearest_option(&command, &wrong, verb))
+            option_of(&command, &wrong)
+                .or_else(|| nearest_option(&command, &wrong, verb))
+                .or_else(|| placement_of(&wrong, verb))
         }
         ErrorKind::InvalidValue => {
             let wrong = text(ContextKind::InvalidValue)?;
@@ -51,33 +51,6 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The error for a misspelled option before the command of a verb. Without this check, clap would
-/// take the misspelled option for the command.
-pub(super) fn misspelled_option(arguments: &[OsString], verb: &str) -> Option<Failure> {
-    let command = command_of(verb);
-    command.get_arguments().find(|argument| argument.is_trailing_var_arg_set())?;
-    let mut words = arguments.iter().skip(verb.split(' ').count());
-    while let Some(word) = words.next() {
-        let word = word.to_str().filter(|word| word.starts_with('-') && *word != "--")?;
-        let name = word.split('=').next().unwrap_or(word);
-        let is_named = |argument: &&clap::Arg| {
-            argument.get_long().is_some_and(|long| name.strip_prefix("--") == Some(long))
-                || argument.get_short().is_some_and(|short| name == format!("-{short}"))
-        };
-        match command.get_arguments().find(is_named) {
-            Some(known) if known.get_action().takes_values() && name == word => {
-                words.next();
-            }
-            Some(_) => {}
-            None => {
-                let hint = nearest_option(&command, name, verb)?;
-                return Some(Failure::new(format!("unexpected argument '{name}' found"), hint));
-            }
-        }
-    }
-    None
 }
 
 /// The commands below `command` that have the option `--long`.
@@ -120,6 +93,18 @@ fn nearest_option(command: &clap::Command, wrong: &str, verb: &str) -> Option<St
     let known: Vec<String> = known.map(|name| format!("--{name}")).collect();
     let near = suggestion(wrong, &known);
     (!near.is_empty()).then(|| format!("{near}`{verb} --help` lists the options"))
+}
+
+/// The hint for an option of `run` that was given to `measure app`.
+fn placement_of(wrong: &str, verb: &str) -> Option<String> {
+    let is_placement =
+        verb == "interleaf measure app" && ["--weights", "--policy"].contains(&wrong);
+    is_placement.then(|| {
+        format!(
+            "`{verb} --help` lists the options; a placement is `interleaf run`'s, which can be \
+             the command"
+        )
+    })
 }
 
 /// The definition of a verb or subcommand, such as `interleaf simulate card`.

@@ -65,7 +65,7 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "policy", conflicts_with = "weights")]
     pub(crate) stop_rivals: bool,
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
     /// A running process: its pages are migrated, and those of its descendants
     #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]

@@ -27,12 +27,7 @@ use std::{ffi::OsString, path::PathBuf};
 #[command(verbatim_doc_comment)]
 pub(crate) struct TuneArgs {
     /// The command and its arguments
-    #[arg(
-        value_name = "COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        required = true
-    )]
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, required = true)]
     pub(crate) command: Vec<OsString>,
     /// Run only these weights, and all pages on the first tier for comparison
     #[arg(long, value_name = "3:1,2:1", value_parser = weights, value_delimiter = ',')]

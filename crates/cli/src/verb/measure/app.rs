@@ -74,14 +74,6 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
 
 /// Rejects, before the command starts, options that cannot be satisfied.
 fn check(args: &AppArgs) -> Result<(), Failure> {
-    let program = args.command.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-    if program.starts_with('-') {
-        return Err(Failure::new(
-            format!("there is no option {program}"),
-            "`interleaf measure app --help` lists the options; the command stands behind --, and \
-             a placement is `interleaf run`'s, which can be that command",
-        ));
-    }
     let targets = [
         ("-o", &args.output),
         ("--report", &args.report),
