@@ -97,6 +97,33 @@ fn pipes_of_a_shell_are_read() {
     assert!(message(&output).contains("-: it is larger than 256 MiB"), "{}", message(&output));
 }
 
+/// Spreadsheets and some editors begin a file with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
+    let read = |name: &str| fs::read_to_string(documents.join(name)).unwrap();
+    let accesses: String = (0..1024).map(|block| format!("r {block}\n")).collect();
+    for (name, text) in [
+        ("sweep.csv", read("sweep.csv").replace('\n', "\r\n")),
+        ("predict.json", read("predict.json")),
+        ("blocks.txt", format!("interleaf.trace/1 block_bytes=65536\n{accesses}")),
+        ("requests.txt", "12.5 R 0x1f40\n25 W 0x40\n".into()),
+    ] {
+        fs::write(folder.path().join(name), format!("\u{feff}{text}")).unwrap();
+    }
+    for args in [
+        &["report", "sweep.csv", "-o", "sweep.html"][..],
+        &["report", "predict.json", "-o", "predict.html"],
+        &["extend", "--plan", "blocks.txt", "--drive", "p4800x-4"],
+        &["simulate", "dimm", "--device", "rdimm-6400-2r", "--trace", "requests.txt"],
+    ] {
+        let output = run(folder.path(), args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn a_link_out_of_a_captured_machine_shows_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -80,6 +80,16 @@ pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
     bytes(io::stdin().lock(), limit)
 }
 
+/// The content of a text file without its byte order mark (U+FEFF), with which spreadsheets and
+/// some editors begin UTF-8 files.
+pub fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
+    const MARK: &[u8] = "\u{feff}".as_bytes();
+    if content.starts_with(MARK) {
+        content.drain(..MARK.len());
+    }
+    content
+}
+
 /// Reads a file as a whole. A file of more than `limit` bytes is not read at all.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
@@ -239,6 +249,16 @@ mod tests {
             assert_eq!(refused(read_file(&path, 4)), why);
         }
         assert_eq!(read_file(&at("none"), 4).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn only_a_mark_at_the_start_is_dropped() {
+        for (content, expected) in
+            [("\u{feff}a\u{feff}", "a\u{feff}"), ("\u{feff}", ""), ("a", "a")]
+        {
+            assert_eq!(without_byte_order_mark(content.into()), expected.as_bytes());
+        }
+        assert_eq!(without_byte_order_mark(vec![0xef, 0xbb]), [0xef, 0xbb]);
     }
 
     #[test]

@@ -126,13 +126,16 @@ fn read(
     };
     // A truncated file may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
-    let Some(rest) = text.strip_prefix(header) else {
-        let is_sweep = interleaf_record::sweep::is_start(&text);
+    // A spreadsheet or an editor may have added a byte order mark, and CR to the ends of lines.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    if first.trim_end() != header.trim_end() {
+        let is_sweep = interleaf_record::sweep::is_start(text);
         return Err(other(match is_sweep {
             true => "it holds a sweep of another version, with other columns",
             false => "it is there already, and holds no sweep",
         }));
-    };
+    }
     let mut rows: BTreeMap<usize, String> = BTreeMap::new();
     let whole = rest.rfind('\n').map_or("", |end| &rest[..=end]);
     for (number, row) in whole.lines().enumerate() {
