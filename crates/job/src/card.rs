@@ -16,7 +16,10 @@ use interleaf_card::{
     settings::Settings,
 };
 use interleaf_console::Failure;
-use interleaf_record::card::{CardDocument, CardPowerFailure};
+use interleaf_record::{
+    card::{CardDocument, CardPoint, CardPowerFailure},
+    rounded,
+};
 use rayon::prelude::*;
 use std::path::PathBuf;
 
@@ -95,7 +98,8 @@ impl CheckedCardJob<'_> {
     /// Simulates each group of jobs on each card.
     ///
     /// # Errors
-    /// A load that a card does not support, or a stop by `progress`.
+    /// A load that a card does not support, a measurement in which no I/O ends, or a stop by
+    /// `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<CardDocument, Failure> {
         let (cards, groups, moments) = (&self.job.cards, &self.groups, self.job.power_failures);
         let runs: Vec<(&Card, &Group)> =
@@ -137,9 +141,21 @@ impl CheckedCardJob<'_> {
                 }
             }
         }
+        check_counts(&document)?;
         document.notes = notes(&document);
         Ok(document)
     }
+}
+
+/// Refuses a point without an I/O, which has neither a bandwidth nor latencies.
+fn check_counts(document: &CardDocument) -> Result<(), Failure> {
+    let Some(point) = document.points.iter().find(|point| point.ios == 0) else { return Ok(()) };
+    let CardPoint { card, iodepth, measured_s, .. } = point;
+    let (title, ms) = (point.title(), rounded(1e3 * measured_s));
+    Err(Failure::new(
+        format!("{card}: {title}, depth {iodepth}: no I/O ended in the {ms} ms of the measurement"),
+        "raise --runtime",
+    ))
 }
 
 /// The cards with these names or in these files.
