@@ -184,7 +184,11 @@ impl From<FaultsChoice> for FaultMode {
 }
 
 fn time_in_dram(text: &str) -> Result<Time, String> {
-    quantity(text, "12.5s")
+    let time: Time = quantity(text, "12.5s")?;
+    match time.seconds() > 0.0 {
+        true => Ok(time),
+        false => Err(format!("{text} is not above 0: write the measured time, such as 12.5s")),
+    }
 }
 
 fn efficiency(text: &str) -> Result<Percent, String> {
