@@ -42,8 +42,8 @@ use std::{
 
 /// Signals that are passed on: all signals whose default action ends a process, except SIGKILL,
 /// SIGPIPE, signals of faults and real-time signals. Batch systems announce the end of a job by
-/// some of these signals.
-const SIGNALS: [i32; 13] = [
+/// some of these signals. SIGSTKFLT is no fault: the kernel never sends it.
+const SIGNALS: [i32; 14] = [
     SIGHUP,
     SIGINT,
     SIGQUIT,
@@ -57,6 +57,7 @@ const SIGNALS: [i32; 13] = [
     SIGXFSZ,
     SIGIO,
     libc::SIGPWR,
+    libc::SIGSTKFLT,
 ];
 
 /// Handlers of the signals in `SIGNALS`. While this value exists, such a signal does not end the
