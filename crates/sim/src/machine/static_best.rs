@@ -106,8 +106,8 @@ fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
 }
 
 /// The sum of the logarithms of the speeds of the tasks' first runs; higher is better. `points` has
-/// the shares of each domain's pages on each tier, in percent. A speed is relative to the task alone
-/// on the machine with all its pages on the first tier.
+/// the shares of each domain's pages on each tier, in percent. A speed is relative to the task
+/// alone on the machine with all its pages on the first tier.
 fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     let tasks = run(scenario, points, 0.0);
     let log =
