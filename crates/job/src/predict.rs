@@ -11,7 +11,7 @@ use interleaf_model::{
     platform::Platform,
     predict::{
         Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, RunFit,
-        best_of_each_set, load_steps, saturating_load,
+        best_of_each_set, full_load, load_steps,
     },
     weights::Weights,
 };
@@ -49,7 +49,7 @@ pub struct PredictJob<'a> {
     /// A mix or a workload.
     pub traffic: Traffic<'a>,
     /// The number of threads. Default: for a workload the threads of its runs, at most one for each
-    /// core; for a mix as many as saturate the platform.
+    /// core; for a mix one on each core.
     pub threads: Option<u32>,
     /// The weights. Default: each ratio of whole numbers up to 10, or up to a smaller number on a
     /// platform with many tiers. With three or more tiers, the record then has only the best ratio
@@ -174,10 +174,9 @@ impl PredictJob<'_> {
         }
     }
 
-    /// The load of `mix` with the job's threads; by default as many threads as saturate the
-    /// platform.
+    /// The load of `mix` with the job's threads; by default one on each core.
     fn mix_load(&self, mix: Mix) -> MixLoad {
-        let most = saturating_load(self.platform, mix);
+        let most = full_load(self.platform, mix);
         MixLoad { threads: self.threads.map_or(most.threads, f64::from), ..most }
     }
 
