@@ -93,9 +93,13 @@ fn change(platform: &mut Platform, parameter: &str) -> Result<(), ParameterError
             platform.tiers[at] = scaled;
         }
         "capacity" => {
-            let capacity = value.parse::<Bytes>().ok().filter(|size| size.get() > 0);
-            platform.tiers[at].capacity = capacity.ok_or_else(|| {
-                let problem = format!("{parameter}: {value} is not a size above 0");
+            let capacity = value.parse::<Bytes>().map_err(|why| why.to_string());
+            let above_0 = capacity.and_then(|size| match size.get() {
+                0 => Err(format!("{value} is not a size above 0")),
+                _ => Ok(size),
+            });
+            platform.tiers[at].capacity = above_0.map_err(|why| {
+                let problem = format!("{parameter}: {why}");
                 ParameterError::new(problem, "write a size such as 512GiB")
             })?;
         }
@@ -168,6 +172,8 @@ mod tests {
             ("fra.count=4", "has no tier \"fra\"", "did you mean far? the tiers are near, far"),
             ("far.capacty=1GiB", "no parameter \"capacty\"", "did you mean capacity?"),
             ("far.capacity=0GiB", "0GiB is not a size above 0", "512GiB"),
+            ("far.capacity=999999999TiB", "number of bytes below 8 EiB", "512GiB"),
+            ("far.capacity=512", "\"512\" is not a size: it has no unit", "512GiB"),
             ("count=4", "count=4: no parameter", "TIER.count"),
         ] {
             let why = apply(&platform, text).unwrap_err();

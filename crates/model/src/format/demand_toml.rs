@@ -155,8 +155,7 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         (None, None) => Figure::assumed("the demand file does not say"),
     };
     let (mix, read_share_range) = mix(&toml, &read.mix)?;
-    let footprint: Option<Bytes> =
-        read.footprint.as_ref().map(|size| toml.quantity("footprint", size)).transpose()?;
+    let footprint = read.footprint.as_ref().map(|size| footprint(&toml, size)).transpose()?;
     let outstanding_lines_per_thread = match &read.outstanding_lines_per_thread {
         Some(lines) => {
             let field = "outstanding_lines_per_thread";
@@ -244,6 +243,15 @@ pub fn text(demand: &Demand) -> String {
         text += &format!("bandwidth_gbps = {bandwidth_gbps:?}\n");
     }
     text
+}
+
+fn footprint(toml: &TomlText<'_>, read: &Spanned<String>) -> Result<Bytes, FileError> {
+    let size: Bytes = toml.quantity("footprint", read)?;
+    if size.get() > 0 {
+        return Ok(size);
+    }
+    let problem = "a workload touches at least a byte";
+    Err(toml.error("footprint", read, problem, "write a size such as 48GiB"))
 }
 
 fn mix_text(demand: &Demand) -> String {
