@@ -47,6 +47,7 @@ use interleaf_record::{ProvenanceDocument, rounded};
 use interleaf_report::short_number;
 use machine::Candidate;
 use performance::{Assumed, Performance, Source};
+use std::collections::BTreeSet;
 
 /// The work for which the configurations are compared.
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +190,11 @@ impl PlanJob<'_> {
                 date: energy.date.clone(),
             }),
             provenance: ProvenanceDocument::new(&inputs(&predictions)),
-            warnings: self.warnings(sources, recommended.map(|at| &candidates[at])),
+            warnings: self
+                .too_many_threads(candidates)
+                .into_iter()
+                .chain(self.warnings(sources, recommended.map(|at| &candidates[at])))
+                .collect(),
         })
     }
 
@@ -315,6 +320,21 @@ impl PlanJob<'_> {
         })
     }
 
+    /// A warning if the user asks for more threads than a configuration has cores.
+    fn too_many_threads(&self, candidates: &[Candidate]) -> Option<String> {
+        let threads = self.threads.filter(|_| matches!(self.planned, Planned::Demands(_)))?;
+        let cores = candidates.iter().map(|own| own.machine.cpu.cores);
+        let fewer: BTreeSet<u32> = cores.filter(|cores| *cores < threads).collect();
+        let least = fewer.first()?;
+        let list: Vec<String> = fewer.iter().map(u32::to_string).collect();
+        let platform = if fewer.len() == 1 { "the platform has" } else { "platforms have" };
+        Some(format!(
+            "{threads} threads: {platform} {} cores, and a demand is predicted with at most a \
+             thread on each: give at most --threads {least}",
+            list.join(" or ")
+        ))
+    }
+
     fn warnings(&self, sources: &[Source<'_>], recommended: Option<&Candidate>) -> Vec<String> {
         let mut warnings = vec![];
         warnings.extend(self.placeholders());
@@ -358,4 +378,35 @@ fn inputs(predictions: &Predictions) -> Vec<(String, Provenance)> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn threads_above_the_cores_have_a_warning() {
+        let demands = demand_shares(&["hpcg".into()]).unwrap();
+        let parts = interleaf_catalog::parts(None).unwrap();
+        let warnings = |threads: u32| {
+            let job = PlanJob {
+                planned: Planned::Demands(&demands),
+                configurations: configurations(&["rdimm-6400".into()]).unwrap(),
+                parts: &parts,
+                baseline: None,
+                footprint: None,
+                threads: Some(threads),
+                goal: Goal::Value,
+                future: false,
+                vary: 0.2,
+            };
+            job.run(&()).unwrap().warnings
+        };
+        let of_threads = |all: Vec<String>| all.into_iter().find(|own| own.contains("--threads"));
+        assert_eq!(of_threads(warnings(128)), None);
+        let expected = "1000 threads: the platform has 128 cores, and a demand is predicted with \
+                        at most a thread on each: give at most --threads 128";
+        assert_eq!(of_threads(warnings(1000)).as_deref(), Some(expected));
+    }
 }
