@@ -337,7 +337,9 @@ fn records_of_other_tools_are_read_and_written() {
         Inject\tLatency\tBandwidth\nDelay\t(ns)\tMB/sec\n==========================\n \
         00000\t260.93\t225410.2\n 00300\t110.00\t120000.0\n 00500\t95.00\t20000.0\n";
     fs::write(&text, printed).unwrap();
-    stdout_of(&["report", &text, "-o", &toml]);
+    let exported = interleaf(&["report", &text, "-o", &toml]);
+    let note = String::from_utf8_lossy(&exported.stderr).into_owned();
+    assert!(exported.status.success() && note.contains("does not have cores"), "{note}");
     let best = stdout_of(&["predict", "--platform", &toml, "--mix", "R", "--json"]);
     let best: Value = serde_json::from_str(&best).unwrap();
     assert_eq!(best["rows"][0]["bandwidth_gbps"], 225.41);

@@ -37,6 +37,14 @@ pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Re
         let fastest = exported.curves.first().map_or("", |(_, text)| text);
         return output::file(target, fastest);
     }
+    if !exported.assumed.is_empty() {
+        let keys = exported.assumed.join(", ");
+        let note = format!(
+            "{}: the record does not have {keys}: correct the assumed values in the file",
+            target.display()
+        );
+        output::note(false, &note);
+    }
     for (ending, text) in &exported.curves {
         output::file(&target.with_file_name(format!("{stem}{ending}")), text)?;
     }

@@ -382,6 +382,12 @@ Delay\t(ns)\tMB/sec
         // together, so the export added them.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
+        // MLC does not print the number of cores or the capacities.
+        let assumed = ["cores", "outstanding_lines_per_core"].map(String::from).to_vec();
+        let capacities = ["the capacity of node0", "the capacity of node1"].map(String::from);
+        assert_eq!(exported.assumed, [assumed, capacities.to_vec()].concat());
+        assert!(exported.toml.contains("cores = 1 # assumed"), "{}", exported.toml);
+        assert!(exported.toml.contains("capacity = \"1TiB\" # assumed"), "{}", exported.toml);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
         // Without matrices of latencies or bandwidths the number of nodes is unknown. A note says

@@ -24,6 +24,9 @@ pub struct Exported {
     pub toml: String,
     /// A file of curves for each tier: the suffix to the name of the platform, and the text.
     pub curves: Vec<(String, String)>,
+    /// The keys of the platform file whose values the record does not have, such as `cores`. The
+    /// file has an assumed value for each.
+    pub assumed: Vec<String>,
 }
 
 /// A measured node that becomes a tier of the platform: its curves, and the points that they are
@@ -58,7 +61,14 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         return Err("the record has no curve of latency against load".into());
     }
     tiers.sort_by(|a, b| idle_ns(a).total_cmp(&idle_ns(b)).then(a.node.cmp(&b.node)));
-    let cores = record.machine.cpus.max(1);
+    let mut assumed = vec![];
+    let cores = match record.machine.cpus {
+        0 => {
+            assumed.extend(["cores".into(), "outstanding_lines_per_core".into()]);
+            format!("1 {UNKNOWN_CORES}")
+        }
+        cores => cores.to_string(),
+    };
     let mut toml = format!(
         "# Made by `interleaf` of a measurement.\nschema = \"{}\"\nname = {}\n\
          source = {}\n\n[cpu]\ncores = {cores}\noutstanding_lines_per_core = {}\n\
@@ -78,6 +88,9 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
             true => ("dram", format!("node{}", tier.node)),
             false => ("cxl", format!("node{}", tier.node)),
         };
+        if tier.capacity_bytes == 0 {
+            assumed.push(format!("the capacity of {name}"));
+        }
         let file = if tiers.len() == 1 { ".csv".into() } else { format!("-{name}.csv") };
         toml += &format!(
             "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
@@ -87,12 +100,16 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         );
         files.push((file, curve_csv::text(&tier.curves)));
     }
-    Ok(Exported { toml, curves: files })
+    Ok(Exported { toml, curves: files, assumed })
 }
+
+/// The comment at the number of cores, if the record does not have it.
+const UNKNOWN_CORES: &str =
+    "# assumed: the record does not have it. Write the number of cores, and divide the lines by it";
 
 fn capacity_text(bytes: u64) -> String {
     match bytes {
-        0 => "\"1TiB\" # not told".into(),
+        0 => "\"1TiB\" # assumed: the record does not have it".into(),
         _ => format!("\"{}MiB\"", (bytes >> 20).max(1)),
     }
 }
