@@ -367,7 +367,8 @@ pub fn demand(path: &Path) -> Result<Demand, Failure> {
     let demand = source.parse()?;
     if let Some(name) = &demand.platform {
         let place = demand_toml::platform_place(&source.label, &source.text).unwrap_or_default();
-        platform(name).map_err(|why| why.within(&place))?;
+        let measured_on = platform(name).map_err(|why| why.within(&place))?;
+        demand_toml::check_bandwidths(&source.label, &source.text, &demand, &measured_on)?;
     }
     Ok(demand)
 }
@@ -598,6 +599,32 @@ mod tests {
         }
         let why = drive("no-such-drive").expect_err("it does not exist").to_string();
         assert!(why.contains("no-such-drive"), "{why}");
+    }
+
+    #[test]
+    fn platforms_carry_the_bandwidths_of_the_built_in_workloads() {
+        for name in workload_names() {
+            let source = workload_source(&name).expect("it is built in");
+            let demand = source.parse().expect("it is valid");
+            let Some(on) = &demand.platform else { continue };
+            let on = platform(on).expect("it is built in");
+            let found = demand_toml::check_bandwidths(&name, &source.text, &demand, &on);
+            assert_eq!(found, Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_bandwidth_that_the_platform_cannot_carry_is_an_error() {
+        let source = workload_source("lbm").expect("it is built in");
+        let demand = source.parse().expect("it is valid");
+        let on = platform("gnr120-cz122").expect("it is built in");
+        for (gbps, hint) in [("365300.0", "not MB/s: 365.3"), ("900.0", "correct it")] {
+            let text = source.text.replace("= 365.3", &format!("= {gbps}"));
+            let why = demand_toml::check_bandwidths("lbm.toml", &text, &demand, &on);
+            let why = why.expect_err("it is too high");
+            assert_eq!(why.line, Some(19));
+            assert!(why.hint.contains(hint), "{why:?}");
+        }
     }
 
     #[test]

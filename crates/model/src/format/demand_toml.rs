@@ -4,7 +4,9 @@ use super::{FileError, toml_text::TomlText};
 use crate::{
     demand::{Demand, Hotness, InterleavedRun, LocalRun, Metric, Phase},
     mix::Mix,
+    platform::Platform,
     provenance::Figure,
+    tier::Tier,
     units::Bytes,
     weights::Weights,
 };
@@ -186,6 +188,70 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         hotness: hotness(&toml, read.hotness.as_ref())?,
         phases: phases(&toml, &read.phase)?,
     })
+}
+
+/// A measured bandwidth may exceed the maximum of the platform by this factor: both have errors of
+/// measurement (assumed).
+const BANDWIDTH_TOLERANCE: f64 = 1.1;
+
+/// A bandwidth above the maximum by at least this factor was probably written in MB/s.
+const PROBABLY_MBPS: f64 = 20.0;
+
+/// Checks that `platform` can carry each bandwidth in `text`, the file of `demand`. The runs were
+/// measured on `platform`.
+///
+/// # Errors
+/// The first bandwidth that `platform` cannot carry.
+pub fn check_bandwidths(
+    file: &str,
+    text: &str,
+    demand: &Demand,
+    platform: &Platform,
+) -> Result<(), FileError> {
+    let toml = TomlText::new(file, text);
+    let read: DemandFile = toml.read()?;
+    let local = read.local.iter().filter_map(|run| run.bandwidth_gbps.as_ref());
+    let phases = read.phase.iter().map(|phase| &phase.bandwidth_gbps);
+    let local = local.map(|value| ("local.bandwidth_gbps", value));
+    let most = max_gbps(demand, platform);
+    for (field, value) in local.chain(phases.map(|value| ("phase.bandwidth_gbps", value))) {
+        let gbps = *value.get_ref();
+        if gbps <= BANDWIDTH_TOLERANCE * most {
+            continue;
+        }
+        let (first, name) = (&platform.tiers[0].name, &platform.name);
+        let problem =
+            format!("{gbps} GB/s is above {most:.0} GB/s, the maximum of {first} of {name}");
+        let hint = match gbps >= PROBABLY_MBPS * most {
+            true => format!("write GB/s, not MB/s: {}", gbps / 1000.0),
+            false => format!(
+                "correct it, or name the platform of the runs: up to {:.0} GB/s is allowed for \
+                 errors of measurement",
+                BANDWIDTH_TOLERANCE * most
+            ),
+        };
+        return Err(toml.error(field, value, problem, hint));
+    }
+    Ok(())
+}
+
+/// The maximum bandwidth of the tiers of the first tier's kind, GB/s: the highest within the range
+/// of the demand's read share. On several sockets a run may use the first tier of each.
+fn max_gbps(demand: &Demand, platform: &Platform) -> f64 {
+    let (low, high) = demand.read_share_range;
+    let mix = |share: f64| Mix::new(share, demand.mix.nontemporal()).ok();
+    let ordered = |mix: Mix| if demand.mix.random() { mix.in_random_order() } else { mix };
+    let mixes: Vec<Mix> =
+        [low, demand.mix.read_share(), high].into_iter().filter_map(mix).map(ordered).collect();
+    let kind = platform.tiers[0].kind;
+    let of_tier = |tier: &Tier| {
+        let pairs = platform.domains.iter().flat_map(|own| mixes.iter().map(move |mix| (own, mix)));
+        let most = pairs.map(|(domain, mix)| {
+            tier.curves.answer(&domain.name, *mix).response.max_bandwidth_gbps()
+        });
+        most.fold(0.0, f64::max)
+    };
+    platform.tiers.iter().filter(|tier| tier.kind == kind).map(of_tier).sum()
 }
 
 /// Writes a demand as the text of a file, which [`parse`] reads as the same demand.
