@@ -149,8 +149,8 @@ def predict(
         mix: The traffic of a bandwidth benchmark (``R``, ``W2``, ``0.62``).
         workload: A built-in workload; give one of ``mix``, ``workload`` and ``demand``.
         demand: A demand, or its file.
-        threads: Threads. Default: those of the workload's runs, at most one a core; for a mix
-            one on each core.
+        threads: Threads. Default: those of the workload's runs, at most one a core; as many as
+            saturate a mix.
         weights: ``all``, a list such as ``3:1,2:1`` or ``[Weights("3:1")]``, or an array of whole
             numbers from 0 to 255, shape ``(n, tiers)``. Default: ``all``.
         load: With ``mix``: ``max``, ``sweep``, or a bandwidth of the first tier (``150GB/s``).

@@ -194,7 +194,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_parser = mix, value_name = "MIX")]
     pub(crate) mix: Option<Mix>,
     /// Number of threads [default: that of the workload's largest run, at most the platform's
-    /// cores; with --mix one on each core]
+    /// cores; with --mix as many as saturate the platform]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<u32>,
     /// Weights to try: a list such as 3:1,2:1, or `all` for each ratio of whole numbers up to 10

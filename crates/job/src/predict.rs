@@ -11,7 +11,7 @@ use interleaf_model::{
     platform::Platform,
     predict::{
         Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, RunFit,
-        best_of_each_set, full_load, load_steps,
+        best_of_each_set, load_steps, saturating_load,
     },
     weights::Weights,
 };
@@ -49,7 +49,7 @@ pub struct PredictJob<'a> {
     /// A mix or a workload.
     pub traffic: Traffic<'a>,
     /// The number of threads. Default: for a workload the threads of its runs, at most one for each
-    /// core; for a mix one on each core.
+    /// core; for a mix as many as saturate the platform.
     pub threads: Option<u32>,
     /// The weights. Default: each ratio of whole numbers up to 10, or up to a smaller number on a
     /// platform with many tiers. With three or more tiers, the record then has only the best ratio
@@ -96,15 +96,22 @@ impl PredictJob<'_> {
         })
     }
 
-    /// A warning if the user asks for more threads than the platform has cores.
+    /// A warning if there are more threads than the platform has cores: the user asks for them, or
+    /// a mix needs them to saturate the tiers.
     fn too_many_threads(&self) -> Option<String> {
         let cores = self.platform.cpu.cores;
-        let threads = self.threads.filter(|threads| *threads > cores)?;
-        Some(format!(
-            "{threads} threads are more than the {cores} cores of {}: each is predicted as if it \
-             had a core of its own",
-            self.platform.name
-        ))
+        let threads = match (self.threads, &self.traffic) {
+            (Some(threads), _) => f64::from(threads),
+            (None, Traffic::Mix(mix)) => self.mix_load(*mix).threads,
+            (None, Traffic::Demand(_)) => return None,
+        };
+        (threads > f64::from(cores)).then(|| {
+            format!(
+                "{threads:.0} threads are more than the {cores} cores of {}: each is predicted as \
+                 if it had a core of its own",
+                self.platform.name
+            )
+        })
     }
 
     /// Predicts a row for each of `weights` with full precision. Returns `map` of each row, in the
@@ -174,9 +181,10 @@ impl PredictJob<'_> {
         }
     }
 
-    /// The load of `mix` with the job's threads; by default one on each core.
+    /// The load of `mix` with the job's threads; by default as many threads as saturate the
+    /// platform.
     fn mix_load(&self, mix: Mix) -> MixLoad {
-        let most = full_load(self.platform, mix);
+        let most = saturating_load(self.platform, mix);
         MixLoad { threads: self.threads.map_or(most.threads, f64::from), ..most }
     }
 

@@ -8,7 +8,7 @@ mod workload;
 
 pub use best::best_of_each_set;
 pub use fit::RunFit;
-pub use load::{LoadPoint, MixLoad, MixLoadAt, full_load, load_curve, load_steps};
+pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
 pub use program::{ActivePhase, Program, ProgramPhase, RATE_RUN_S};
 pub use workload::{Forecast, ForecastAt, SpeedupLimits};
 

@@ -8,7 +8,7 @@ use interleaf_model::{
     format::{curve_csv, demand_toml, mess_csv, platform_toml},
     mix::Mix,
     platform::Platform,
-    predict::{ActivePhase, Forecast, Program, Row, full_load},
+    predict::{ActivePhase, Forecast, Program, Row, saturating_load},
     weights::Weights,
 };
 use std::fs;
@@ -256,7 +256,7 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     two.links.iter_mut().for_each(|link| link.bandwidth_gbps = 50.0);
     let mix = |weights: &str| {
         let weights: Weights = weights.parse().unwrap();
-        full_load(&two, Mix::READ).predict(&two, &[weights]).rows.remove(0)
+        saturating_load(&two, Mix::READ).predict(&two, &[weights]).rows.remove(0)
     };
     for (weights, limit_gbps) in [("1:0:0:0", 100.0), ("1:0:1:0", 100.0), ("1:1:0:0", 200.0)] {
         let gbps = mix(weights).bandwidth_gbps.mean;
@@ -305,7 +305,7 @@ fn no_speedup_exceeds_its_limit() {
             }
         }
     }
-    let load = full_load(&two, Mix::READ);
+    let load = saturating_load(&two, Mix::READ);
     let at = load.at(&two);
     for own in &weights {
         let limit = at.limits().at(&own.shares()) / at.local_gbps();

@@ -8,7 +8,7 @@ use interleaf_model::{
     format::{FileError, curve_csv, demand_toml, mess_csv, mlc_text, platform_toml},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Prediction, full_load},
+    predict::{Forecast, Prediction, saturating_load},
     units::{Bandwidth, Bytes},
     weights::Weights,
 };
@@ -194,7 +194,7 @@ fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseEr
 
 fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
     let weights = three_to_one(platform.tiers.len());
-    sane(&full_load(platform, Mix::READ).predict(platform, &[weights]))
+    sane(&saturating_load(platform, Mix::READ).predict(platform, &[weights]))
 }
 
 fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseError> {

@@ -20,7 +20,7 @@ use interleaf_console::Failure;
 use interleaf_model::{
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, LoadPoint, Row, full_load, load_curve},
+    predict::{Forecast, LoadPoint, Row, load_curve, saturating_load},
     weights::{Weights, WeightsError},
 };
 use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
@@ -145,7 +145,7 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
         let at = usize::from(row.tier == "cxl");
         let alone = Weights::new((0..platform.tiers.len()).map(|t| u16::from(t == at)).collect());
         let alone = alone.map_err(|why| Failure::new(why.to_string(), "report it"))?;
-        let ours = full_load(platform, mix).predict(platform, &[alone]).rows[0].clone();
+        let ours = saturating_load(platform, mix).predict(platform, &[alone]).rows[0].clone();
         let what = format!("{mix} on {} alone", row.tier);
         let section = "tiers (section III)";
         let ours = ours.bandwidth_gbps.mean;
@@ -201,7 +201,7 @@ fn best_weights_rows(
     for mix in constants::mixes(points) {
         let own: Vec<&MlcPoint> = points.iter().filter(|point| point.mix == mix).collect();
         let tried: Vec<Weights> = own.iter().map(|point| point.weights.clone()).collect();
-        let prediction = full_load(platform, mix).predict(platform, &tried);
+        let prediction = saturating_load(platform, mix).predict(platform, &tried);
         let chosen = prediction.best.map(|at| own[at]);
         let most = own.iter().max_by(|a, b| a.published_gbps.total_cmp(&b.published_gbps));
         let (Some(chosen), Some(most)) = (chosen, most) else { continue };
@@ -315,7 +315,7 @@ fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> 
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {
         let mix: Mix = mix.parse().unwrap_or(Mix::READ);
-        let prediction = full_load(platform, mix).predict(platform, &every);
+        let prediction = saturating_load(platform, mix).predict(platform, &every);
         prediction.best.map_or(1.0, |at| prediction.rows[at].speedup.mean)
     };
     let product = |value: &dyn Fn(&Speedup) -> f64| {

@@ -7,7 +7,7 @@ use interleaf_model::{
     demand::{Demand, Metric},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Row, full_load},
+    predict::{Forecast, MixLoad, Row, saturating_load},
     provenance::Provenance,
     statistics,
     tier::{Curves, TierKind},
@@ -345,6 +345,11 @@ fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
     full_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
 }
 
+/// The load of one thread on each core, without pauses.
+fn full_load(machine: &Platform, mix: Mix) -> MixLoad {
+    MixLoad { threads: f64::from(machine.cpu.cores), ..saturating_load(machine, mix) }
+}
+
 /// Returns `machine` after `change` has replaced the curves of the tiers `which`.
 fn changed(
     machine: &Platform,
@@ -407,16 +412,22 @@ mod tests {
         let lines = found.threads * machine.cpu.outstanding_lines_per_core;
         let in_flight = found.result * found.latency_ns / LINE_BYTES;
         assert!(in_flight <= 1.01 * lines, "{in_flight} of {lines} lines");
-        let job = PredictJob {
-            platform: &machine,
-            traffic: Traffic::Mix(Mix::READ),
-            threads: None,
-            weights: Some(WeightsChoice::List(vec![found.weights.clone()])),
-            load: LoadChoice::Max,
+        let predict = |threads| {
+            let job = PredictJob {
+                platform: &machine,
+                traffic: Traffic::Mix(Mix::READ),
+                threads,
+                weights: Some(WeightsChoice::List(vec![found.weights.clone()])),
+                load: LoadChoice::Max,
+            };
+            job.run(&()).unwrap()
         };
-        let document = job.run(&()).unwrap();
-        assert_eq!(document.threads, found.threads);
+        let document = predict(Some(machine.cpu.cores));
         let gbps = document.rows[0].bandwidth_gbps;
         assert!((gbps / found.result - 1.0).abs() < 1e-3, "{gbps} {}", found.result);
+        assert!(document.warnings.is_empty(), "{:?}", document.warnings);
+        let most = predict(None);
+        assert!(most.threads > found.threads);
+        assert!(most.warnings[0].contains(" threads are more than the "), "{:?}", most.warnings);
     }
 }

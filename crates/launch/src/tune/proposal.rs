@@ -4,7 +4,9 @@
 use super::TuneOptions;
 use interleaf_console::Failure;
 use interleaf_linux::machine::{id_list::IdList, node::Node, topology::Machine};
-use interleaf_model::{mix::Mix, policy::kernel_weights, predict::full_load, weights::Weights};
+use interleaf_model::{
+    mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
+};
 
 /// Proposed weights, and a text that names their source.
 pub(super) struct Proposal {
@@ -87,8 +89,8 @@ fn tiers_text(tiers: &[IdList]) -> String {
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
-/// Returns the weights with the highest bandwidth by the curves of a platform, under reads without
-/// pauses from a thread on each core.
+/// Returns the weights with the highest bandwidth by the curves of a platform, under a load of
+/// reads that saturates the platform.
 fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());
@@ -99,7 +101,7 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
             "give a platform with as many tiers, at most four, or none",
         ));
     };
-    let load = full_load(&platform, Mix::READ);
+    let load = saturating_load(&platform, Mix::READ);
     let prediction = load.predict(&platform, &Weights::every_ratio(count, *limit));
     let best = prediction.best.map(|best| prediction.rows[best].weights.clone());
     let weights = best.unwrap_or_else(|| Weights::first_tier(count));

@@ -10,6 +10,9 @@ use crate::{
     weights::Weights,
 };
 
+/// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
+const THREADS_MAX: f64 = 1024.0;
+
 /// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum, and
 /// even in the pause above it.
 const NEARLY_SATURATED: f64 = 0.97;
@@ -25,9 +28,16 @@ pub struct MixLoad {
     pub pause_ns: f64,
 }
 
-/// The load of a thread on each core, without pauses.
-pub fn full_load(platform: &Platform, mix: Mix) -> MixLoad {
-    MixLoad { mix, threads: f64::from(platform.cpu.cores), pause_ns: 0.0 }
+/// The load with enough threads to saturate each tier on its own, at least one for each core.
+pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
+    let from = platform.spread();
+    let bytes = (0..platform.tiers.len())
+        .map(|tier| platform.answer(tier, &from, mix).response.saturating_bytes())
+        .fold(0.0, f64::max);
+    let cores = f64::from(platform.cpu.cores);
+    let needed = bytes / (platform.cpu.outstanding_lines_per_core * LINE_BYTES);
+    let threads = needed.ceil().clamp(cores, cores * THREADS_MAX);
+    MixLoad { mix, threads, pause_ns: 0.0 }
 }
 
 impl MixLoad {
@@ -151,7 +161,7 @@ pub struct LoadPoint {
 }
 
 /// Predicts the best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
-/// Without `threads`, there is a thread on each core.
+/// Without `threads`, there are enough threads to saturate each tier on its own.
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -165,14 +175,14 @@ pub fn load_curve(
 
 /// Loads from nearly none to the maximum. The first loads are in even steps of the first tier's
 /// bandwidth, up to near its saturation. The other loads are in even steps of the pause, down to no
-/// pause. Without `threads`, there is a thread on each core.
+/// pause. Without `threads`, there are enough threads to saturate each tier on its own.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,
     threads: Option<f64>,
     steps: usize,
 ) -> Vec<MixLoad> {
-    let most = full_load(platform, mix);
+    let most = saturating_load(platform, mix);
     let most = MixLoad { threads: threads.unwrap_or(most.threads), ..most };
     let local = Weights::first_tier(platform.tiers.len());
     let max_gbps = most.predict(platform, std::slice::from_ref(&local)).rows[0].bandwidth_gbps.mean;

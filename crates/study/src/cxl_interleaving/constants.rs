@@ -12,7 +12,7 @@ use interleaf_console::Failure;
 use interleaf_model::{
     mix::{Mix, MixError},
     platform::Platform,
-    predict::full_load,
+    predict::saturating_load,
     weights::Weights,
 };
 use serde::Deserialize;
@@ -109,7 +109,7 @@ impl Constants {
         for coupling in &mut platform.couplings {
             coupling.loss = self.loss;
         }
-        let load = full_load(&platform, point.mix);
+        let load = saturating_load(&platform, point.mix);
         let prediction = load.predict(&platform, std::slice::from_ref(&point.weights));
         prediction.rows[0].bandwidth_gbps.mean
     }

@@ -6,7 +6,7 @@ use super::{
 };
 use interleaf_model::{
     platform::Platform,
-    predict::{LoadPoint, full_load},
+    predict::{LoadPoint, saturating_load},
     weights::Weights,
 };
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
@@ -27,7 +27,7 @@ fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     let percent = |weights: &Weights| 100.0 * weights.shares()[0];
     let mut series = vec![];
     for (group, mix) in constants::mixes(points).into_iter().enumerate() {
-        let prediction = full_load(platform, mix).predict(platform, &every);
+        let prediction = saturating_load(platform, mix).predict(platform, &every);
         let line =
             prediction.rows.iter().map(|row| (percent(&row.weights), row.bandwidth_gbps.mean));
         series.push(Series::new(format!("{mix}, ours"), SeriesKind::Line, group, line));
