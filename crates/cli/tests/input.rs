@@ -210,7 +210,16 @@ fn an_input_is_not_overwritten() {
         &[&predict[..], &["--demand=in.toml", "--output=./in.toml"]].concat(),
         &[&predict[..], &["--demand", "link.toml", "-oin.toml"]].concat(),
         &["plan", "--demand", "hpcg=50%,in.toml=50%", "-o", "link.toml"],
-        &["simulate", "machine", "--platform", "in.toml:dram.count=4", "-o", "in.toml"],
+        &[
+            "simulate",
+            "machine",
+            "--platform",
+            "in.toml:dram.count=4",
+            "--workload",
+            "hpcg",
+            "-o",
+            "in.toml",
+        ],
         &["report", "in.json", "--format", "csv", "-o", "in.json"],
     ] {
         let before = ["in.toml", "in.json"].map(|name| fs::read(at(name)).unwrap());

@@ -96,22 +96,15 @@ impl PredictJob<'_> {
         })
     }
 
-    /// A warning if there are more threads than the platform has cores: the user asks for them, or
-    /// a mix needs them to saturate the tiers.
+    /// A warning if the user asks for more threads than the platform has cores.
     fn too_many_threads(&self) -> Option<String> {
         let cores = self.platform.cpu.cores;
-        let threads = match (self.threads, &self.traffic) {
-            (Some(threads), _) => f64::from(threads),
-            (None, Traffic::Mix(mix)) => self.mix_load(*mix).threads,
-            (None, Traffic::Demand(_)) => return None,
-        };
-        (threads > f64::from(cores)).then(|| {
-            format!(
-                "{threads:.0} threads are more than the {cores} cores of {}: each is predicted as \
-                 if it had a core of its own",
-                self.platform.name
-            )
-        })
+        let threads = self.threads.filter(|threads| *threads > cores)?;
+        Some(format!(
+            "{threads} threads are more than the {cores} cores of {}: each is predicted as if it \
+             had a core of its own",
+            self.platform.name
+        ))
     }
 
     /// Predicts a row for each of `weights` with full precision. Returns `map` of each row, in the

@@ -92,8 +92,8 @@ pub struct PlanRow {
     /// The best weights of the configuration's tiers; empty if several demands have different best
     /// weights.
     pub weights: Vec<u16>,
-    /// Threads of the demand; for a mix, one on each core. Left out if several demands have
-    /// different numbers of threads.
+    /// Threads of the demand; for a mix, the threads that saturate the tiers. Left out if several
+    /// demands have different numbers of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
     /// Speed relative to the baseline; with several demands 1 / sum(share / speed).

