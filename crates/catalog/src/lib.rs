@@ -395,8 +395,7 @@ pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
 
 /// Reads a trace of requests like [`text`], but with the size limit for traces.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
-    let read = read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))?;
-    Ok(input::without_byte_order_mark(read))
+    read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
 
 fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
@@ -576,7 +575,7 @@ fn read_text(path: &Path) -> Result<String, TextError> {
 }
 
 fn decode_utf8(bytes: Vec<u8>) -> Result<String, TextError> {
-    String::from_utf8(input::without_byte_order_mark(bytes)).map_err(|why| {
+    String::from_utf8(bytes).map_err(|why| {
         let good = &why.as_bytes()[..why.utf8_error().valid_up_to()];
         TextError::NotUtf8 { line: good.iter().filter(|byte| **byte == b'\n').count() + 1 }
     })

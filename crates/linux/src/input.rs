@@ -59,7 +59,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Reads the regular file or anonymous pipe at `path`, at most `limit` bytes.
+/// Reads the regular file or anonymous pipe at `path`, at most `limit` bytes, without a byte order
+/// mark.
 ///
 /// # Errors
 /// When the file cannot be read, has another type ([`Refused`]), or is larger than `limit`.
@@ -69,20 +70,20 @@ pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     // Clear `O_NONBLOCK`, so that reads of a pipe wait for the writer. The file was opened here, so
     // no other process shares this flag.
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
-    content(file, limit)
+    content(file, limit).map(without_byte_order_mark)
 }
 
-/// Reads stdin, which may be a file of any type, at most `limit` bytes.
+/// Reads stdin, which may be a file of any type, at most `limit` bytes, without a byte order mark.
 ///
 /// # Errors
 /// When stdin cannot be read or has more than `limit` bytes.
 pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
-    bytes(io::stdin().lock(), limit)
+    bytes(io::stdin().lock(), limit).map(without_byte_order_mark)
 }
 
-/// The content of a text file without its byte order mark (U+FEFF), with which spreadsheets and
-/// some editors begin UTF-8 files.
-pub fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
+/// The content of a file without its byte order mark (U+FEFF), with which spreadsheets and some
+/// editors begin UTF-8 files. No binary format of Interleaf begins with these bytes.
+fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     if content.starts_with(MARK) {
         content.drain(..MARK.len());

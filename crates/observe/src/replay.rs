@@ -74,7 +74,6 @@ impl Replay {
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let read = input::read_file(path, RECORDING_MAX);
         let bytes = read.map_err(|why| ReplayError::Read { path: path.into(), why })?;
-        let bytes = input::without_byte_order_mark(bytes);
         let text = String::from_utf8_lossy(&bytes);
         let wrong = |line: usize, text: &str, expected| ReplayError::Line {
             path: path.into(),
