@@ -4,7 +4,7 @@
 use interleaf_console::Failure;
 use interleaf_linux::root::Root;
 use interleaf_pager::session::{Session, VARIABLE};
-use interleaf_procfs::{stat::Stat, status};
+use interleaf_procfs::stat::Stat;
 use interleaf_record::{
     bench::{DriveTraffic, ExtendedDocument},
     extend::CountsDocument,
@@ -67,11 +67,6 @@ impl AddAssign for Counters {
         self.drive = from_fn(|at| self.drive[at] + other.drive[at]);
         self.counts = self.counts + other.counts;
     }
-}
-
-/// Peak resident memory of this process, bytes; `None` if `/proc/self/status` does not show it.
-pub fn resident_max_bytes(root: &Root) -> Option<u64> {
-    status::bytes(text(root, "/proc/self/status").as_bytes(), "VmHWM")
 }
 
 /// The text of a file; empty if it cannot be read.

@@ -17,5 +17,5 @@ pub mod program;
 
 pub use table::{
     Process, ProcessTable, Snapshot, allowed_cpus, allowed_nodes, anonymous_bytes, is_exiting,
-    process, tree,
+    own_resident_max, process, tree,
 };

@@ -13,7 +13,6 @@
 //! does not report how a command ended while SIGCHLD is ignored.
 
 use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
-use interleaf_procfs::status;
 use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
     thread::disable_transparent_huge_pages,
@@ -29,7 +28,7 @@ use signal_hook::{
 };
 use std::{
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs::File,
     io,
     process::{Child, Command, ExitStatus},
     sync::{
@@ -388,10 +387,12 @@ impl Running<'_> {
             Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
         };
         let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
+        let resident_max = Some(1024 * count(usage.ru_maxrss));
+        let own = process::own_resident_max(&Root::live());
         Ok(Resources {
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
-            resident_max: Some(1024 * count(usage.ru_maxrss)).filter(|most| *most > own_peak()),
+            resident_max: resident_max.filter(|_| resident_max > own),
             minor_faults: count(usage.ru_minflt),
             major_faults: count(usage.ru_majflt),
             // The kernel counts blocks of 512 bytes on any file system.
@@ -441,12 +442,6 @@ pub fn send(pid: u32, number: i32) {
 
 fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
-}
-
-/// Peak resident memory of this process, bytes; 0 if it is not known.
-fn own_peak() -> u64 {
-    let status = fs::read("/proc/self/status").unwrap_or_default();
-    status::bytes(&status, "VmHWM").unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl<'a> LimitedGroup<'a> {
 
     /// True if the OOM killer has ended a process of the group.
     pub fn has_oom_killed(&self) -> bool {
-        self.group.oom_kills(self.root).is_ok_and(|kills| kills > Some(0))
+        self.group.has_oom_killed(self.root)
     }
 
     /// Calls `start` while this process is in the group, so that the processes that `start` starts

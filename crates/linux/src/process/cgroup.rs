@@ -277,14 +277,11 @@ impl Group {
         Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
     }
 
-    /// Number of processes that the OOM killer has ended in the group; `None` where the kernel does
-    /// not count them.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn oom_kills(&self, root: &Root) -> Result<Option<u64>, RootError> {
-        let text = root.text(&join(&self.folder(), self.tree.version.oom_kills_file()))?;
-        Ok(text.as_deref().and_then(oom_kills))
+    /// True if the OOM killer has ended a process of the group; false where the kernel does not
+    /// count OOM kills.
+    pub fn has_oom_killed(&self, root: &Root) -> bool {
+        let text = root.text(&join(&self.folder(), self.tree.version.oom_kills_file()));
+        text.ok().flatten().as_deref().and_then(oom_kills) > Some(0)
     }
 
     fn used_bytes(&self, root: &Root) -> Result<Option<u64>, RootError> {

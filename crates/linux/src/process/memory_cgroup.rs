@@ -76,7 +76,7 @@ impl<'a> MemoryCgroup<'a> {
 
     /// True if the OOM killer has ended a process of the group.
     pub fn has_oom_killed(&self) -> bool {
-        self.group.oom_kills(self.root).is_ok_and(|kills| kills > Some(0))
+        self.group.has_oom_killed(self.root)
     }
 
     /// True while a process is in the group.

@@ -218,6 +218,12 @@ pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> 
     Ok(size(&status, "RssAnon"))
 }
 
+/// Peak resident memory of this process, bytes; `None` if its `status` does not show it.
+pub fn own_resident_max(root: &Root) -> Option<u64> {
+    let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
+    size(&status, "VmHWM")
+}
+
 /// The nodes on which a process may allocate; `None` when the process does not exist, or the kernel
 /// lacks cpusets.
 ///

@@ -6,9 +6,12 @@ use crate::{
 };
 use interleaf_console::{Failure, output, system};
 use interleaf_extend_forecast::access::Trace;
-use interleaf_launch::counters::{Counters, Drive, PagedProcess, resident_max_bytes};
+use interleaf_launch::counters::{Counters, Drive, PagedProcess};
 use interleaf_linux::{
-    process::available::{available, swap},
+    process::{
+        available::{available, swap},
+        own_resident_max,
+    },
     root::Root,
 };
 use interleaf_model::{format::names::suggestion, units::Bytes};
@@ -66,7 +69,7 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     document.major_faults = sum.major_faults;
     document.drive = drive.as_ref().map(|drive| drive.document(sum.drive));
     document.extended = extended.as_ref().map(|extended| extended.document(sum.counts));
-    document.resident_max_bytes = resident_max_bytes(&root);
+    document.resident_max_bytes = own_resident_max(&root);
     let wrong = if args.no_verify { None } else { kernel.verify().err() };
     document.verified = !args.no_verify && wrong.is_none();
     document.checksum = format!("{:016x}", kernel.checksum());
