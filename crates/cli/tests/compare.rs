@@ -57,7 +57,8 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert_eq!(speedup["verdict"], "slower");
     assert!((speedup["speedup"].as_f64().unwrap() - 100.0 / 110.0).abs() < 0.01, "{speedup}");
     let run = &workload["runs"][0];
-    assert!(run.get("resident_max_bytes").is_some() && run["wall_s"].as_f64() > Some(0.0));
+    assert!(run["resident_max_bytes"].is_null(), "the shell has less memory than interleaf: {run}");
+    assert!(run["wall_s"].as_f64() > Some(0.0));
     // The same numbers are now a rate, of which higher is better. With `--same`, a difference gives
     // the exit status 1.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
@@ -66,6 +67,25 @@ fn a_difference_is_found_and_stops_the_rounds() {
     let text = stdout(&output);
     assert!(text.contains("sh: B against A: faster by "), "{text}");
     assert!(text.contains("stopped after 6 rounds: each comparison has an answer"), "{text}");
+}
+
+/// The peak memory of a command that has less memory than `interleaf` is not known.
+#[test]
+fn memory_is_compared_where_it_is_known() {
+    let options = ["--a", "env:N=100", "--b", "env:N=200", "--quantity", "memory", "--rounds", "3"];
+    let options = [&options[..], &["--json"]].concat();
+    // `tail` keeps all bytes that it may have to write.
+    let keeps = "head -c ${N}000000 /dev/zero | tail -c ${N}000000 > /dev/null";
+    let found = document(&compare(&options, keeps));
+    let results = &found["workloads"][0]["results"];
+    for (at, least) in [(0, 100e6), (1, 200e6)] {
+        let peak = results[at]["resident_max_bytes"].as_f64().unwrap();
+        assert!((least..1.5 * least).contains(&peak), "{results}");
+    }
+    let small = compare(&options, "true");
+    let said = String::from_utf8_lossy(&small.stderr);
+    assert_eq!(small.status.code(), Some(2), "{said}");
+    assert!(said.contains("its peak memory is not known"), "{said}");
 }
 
 #[test]

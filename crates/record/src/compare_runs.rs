@@ -248,10 +248,9 @@ impl ComparedWorkload {
         let runs = self.runs_of(configuration, rounds);
         let costs = self.costs(configuration, rounds);
         let values: Vec<f64> = runs.iter().map(|run| run.value).collect();
-        let median = |of: fn(&ComparedRun) -> f64| {
-            let sorted = statistics::sorted(runs.iter().map(|run| of(run)).collect());
-            rounded(statistics::quantile(&sorted, 0.5))
-        };
+        let median_of = |values| rounded(statistics::quantile(&statistics::sorted(values), 0.5));
+        let median =
+            |of: fn(&ComparedRun) -> f64| median_of(runs.iter().map(|run| of(run)).collect());
         let peaks: Vec<f64> =
             runs.iter().filter_map(|run| Some(run.resident_max_bytes? as f64)).collect();
         let others = (configuration > 0).then(|| self.log_speedups(configuration, rounds));
@@ -267,8 +266,7 @@ impl ComparedWorkload {
             outliers: paired::outliers(&costs).iter().map(|at| runs[*at].round).collect(),
             user_s: median(|run| run.user_s),
             system_s: median(|run| run.system_s),
-            resident_max_bytes: (!peaks.is_empty())
-                .then(|| rounded(statistics::quantile(&statistics::sorted(peaks), 0.5))),
+            resident_max_bytes: (!peaks.is_empty()).then(|| median_of(peaks)),
             minor_faults: median(|run| run.minor_faults as f64),
             major_faults: median(|run| run.major_faults as f64),
             read_bytes: median(|run| run.read_bytes as f64),

@@ -40,7 +40,7 @@ pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static st
 }
 
 /// The failure of a run whose memory is compared, but not known ([`Resources::resident_max`]).
-const UNKNOWN_PEAK: &str = "has a peak memory that is not known, as it is below that of interleaf";
+const UNKNOWN_PEAK: &str = "its peak memory is not known, because it is below that of interleaf";
 
 /// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
 /// so a time of 0 becomes 1e-9.
