@@ -26,27 +26,25 @@ use std::process::ExitCode;
 /// Runs the verb of the command line.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
-    let reads_no_machine = matches!(
-        cli.verb,
+    let refused = match cli.verb {
         Some(
             Verb::Predict(_)
-                | Verb::Plan(_)
-                | Verb::Simulate(_)
-                | Verb::Reproduce(_)
-                | Verb::Report(_)
-        )
-    );
-    if reads_no_machine && root.is_some() {
-        return Err(Failure::new(
+            | Verb::Plan(_)
+            | Verb::Simulate(_)
+            | Verb::Reproduce(_)
+            | Verb::Report(_),
+        ) => Some((
             "--root: this verb reads no machine",
             "leave it out; --platform names a platform, and measure --export-curves measures one",
-        ));
-    }
-    if root.is_some() && matches!(cli.verb, Some(Verb::Bench(_))) {
-        return Err(Failure::new(
+        )),
+        Some(Verb::Bench(_)) => Some((
             "--root: benchmarks run on this machine only",
             "leave it out; `interleaf predict` and `interleaf simulate machine` need no machine",
-        ));
+        )),
+        _ => None,
+    };
+    if let Some((problem, hint)) = refused.filter(|_| root.is_some()) {
+        return Err(Failure::new(problem, hint));
     }
     let done = match cli.verb {
         Some(Verb::Run(args)) => return run::run(&args, root),
