@@ -141,8 +141,8 @@ fn a_mismatch_names_address_expected_and_read_value() {
     // March C- reads 0 three times at each address, so a cell that is stuck at 1 gives 3
     // mismatches.
     assert_eq!((result.mismatches, result.failed_words), (3, 1));
-    // There are 8 words: 5 reads and 5 writes of each, and one more write of each in the
-    // initialisation.
+    // The range from 0x80 to 0x9C has 8 words. March C- reads each word 5 times and writes it 5
+    // times, and the initialisation of the memory writes each word once.
     assert_eq!((result.reads, result.writes), (40, 48));
 }
 

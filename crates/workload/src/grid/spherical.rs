@@ -196,8 +196,8 @@ impl Spherical {
     /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("spherical-cg", footprint, 8 * 8 * 16 * BYTES)?;
-        // There are twice as many longitudes as polar angles, so the bytes for each cell of a cube
-        // are doubled.
+        // The shell has `side` radii, `side` polar angles and 2 `side` longitudes. It has as many
+        // cells as two cubes of this side, so `side` is computed for twice the bytes of a cell.
         let side = super::side(footprint, 2 * BYTES, 8);
         let sides = [side, side, 2 * side];
         let pool = team::pool(threads)?;
