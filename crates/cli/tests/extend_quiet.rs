@@ -1,20 +1,22 @@
-//! An idle extended program uses no CPU time and little memory. Its data is invisible to other
-//! users and processes.
+//! An idle extended program uses no CPU time and little memory. On a busy machine its pager's thread
+//! has priority. Its data is invisible to other users and processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "extend/common.rs"]
 mod common;
 
-use common::{MIB, TestFolders, compiled, ends, started, sweep, text, until};
+use common::{LONG, MIB, TestFolders, compiled, ends, started, sweep, text, until};
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, hint,
+    io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Child,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Duration of the idle test.
@@ -86,6 +88,56 @@ fn a_program_that_sleeps_costs_nothing() {
     assert!(before.keys().any(|name| name.starts_with("pager ")), "{before:?}");
     thread::sleep(WHILE);
     assert_eq!(runs(&process), before);
+    ends(&mut interleaf);
+}
+
+/// True if a thread of the process has the real-time policy `SCHED_RR`.
+fn has_realtime_thread(process: &Path) -> bool {
+    let is_realtime = |thread: PathBuf| {
+        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        // Field 41 of proc_pid_stat(5) is the policy. The name in field 2 ends with a parenthesis.
+        let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38));
+        policy == Some("2")
+    };
+    let mut threads = fs::read_dir(process.join("task")).unwrap();
+    threads.any(|thread| is_realtime(thread.unwrap().path()))
+}
+
+/// True if this process may give its threads real-time priority (`CAP_SYS_NICE`).
+fn may_be_realtime() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 23 != 0
+}
+
+/// While more threads are runnable than there are CPUs, the pager's thread has real-time priority.
+#[test]
+fn the_pagers_thread_has_priority_on_a_busy_machine() {
+    if !may_be_realtime() {
+        // Write past the capture of the test harness, which hides the output of a passed test.
+        writeln!(io::stderr(), "not tested: real-time priority without CAP_SYS_NICE").unwrap();
+        return;
+    }
+    let folders = TestFolders::new();
+    let mut interleaf = folders.extended(&[], &[sweep(), MIB, "1000000", "stdin"]);
+    let (mut interleaf, _lines) = started(&mut interleaf);
+    let process = command(&interleaf);
+    let (start, is_over) = (Instant::now(), AtomicBool::new(false));
+    let spin = || {
+        // The threads end even if the test fails.
+        while !is_over.load(Ordering::Relaxed) && start.elapsed() < 2 * LONG {
+            hint::spin_loop();
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 * thread::available_parallelism().unwrap().get() {
+            scope.spawn(spin);
+        }
+        // The program continues its sweeps.
+        drop(interleaf.stdin.take());
+        until("real-time priority", || has_realtime_thread(&process));
+        is_over.store(true, Ordering::Relaxed);
+    });
     ends(&mut interleaf);
 }
 

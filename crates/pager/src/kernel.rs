@@ -1,5 +1,5 @@
 //! The pager's interface to Linux: faults, the frames, moves of pages between frames and regions,
-//! and the CPU and time slice of the pager's thread.
+//! and the CPU and the scheduling of the pager's thread.
 
 pub mod uffd;
 
@@ -19,6 +19,6 @@ pub mod sigbus;
 
 pub(crate) mod cpu_sharing;
 
-pub(crate) mod spin;
+pub(crate) mod cpu_contention;
 
-pub(crate) mod time_slice;
+pub(crate) mod scheduling;

@@ -22,7 +22,7 @@ pub const DRAM: &str = "16MiB";
 pub const MIB: &str = "48";
 
 /// Time limit of a wait.
-const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// The folders of one test for its stores, sessions and programs.
 pub struct TestFolders {

@@ -50,7 +50,7 @@ pub(crate) struct CpuSharing {
     pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
     /// True if other threads need the CPUs.
-    is_machine_busy: bool,
+    is_contended: bool,
 }
 
 /// Consecutive faults of the process that were all taken by one thread.
@@ -70,9 +70,9 @@ impl CpuSharing {
 
     /// Sets whether other threads need the CPUs. No CPU is shared while they do, because the two
     /// threads would wait for it at each hand-over.
-    pub(crate) fn set_machine_busy(&mut self, is_busy: bool) {
-        self.is_machine_busy = is_busy;
-        if is_busy && self.is_shared() {
+    pub(crate) fn set_contended(&mut self, is_contended: bool) {
+        self.is_contended = is_contended;
+        if is_contended && self.is_shared() {
             self.separate();
         }
     }
@@ -144,7 +144,7 @@ impl CpuSharing {
         let waits = (waited - window.waited).div_duration_f64(now - window.began);
         let thread = window.thread;
         *window = Window { thread, faults: 0, began: now, waited };
-        match (waits >= WAIT_FRACTION_MIN && !self.is_machine_busy, self.is_shared()) {
+        match (waits >= WAIT_FRACTION_MIN && !self.is_contended, self.is_shared()) {
             (true, false) => self.share(thread),
             (false, true) => self.separate(),
             _ => {}
@@ -285,12 +285,12 @@ mod tests {
         assert_eq!([thread, other].map(cpus), [own, own]);
         faults(&mut sharing, thread, 0.6);
         assert!(sharing.is_shared());
-        sharing.set_machine_busy(true);
+        sharing.set_contended(true);
         assert!(!sharing.is_shared(), "other threads need the CPU");
         assert_eq!([thread, other].map(cpus), [own, own]);
         faults(&mut sharing, thread, 0.6);
         assert!(!sharing.is_shared(), "other threads still need the CPU");
-        sharing.set_machine_busy(false);
+        sharing.set_contended(false);
         faults(&mut sharing, thread, 0.6);
         assert!(sharing.is_shared());
         drop(sharing);

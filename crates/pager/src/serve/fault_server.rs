@@ -19,13 +19,13 @@ use crate::{
     fatal::fatal,
     kernel::{
         address_space::{AddressSpace, PrivateSpace},
+        cpu_contention::CpuContention,
         cpu_sharing::CpuSharing,
         frames::Frames,
         handle::FaultHandle,
         relocate::Pinned,
+        scheduling::Scheduling,
         sigbus::Served,
-        spin::SpinPause,
-        time_slice,
         uffd::{Fault, FaultMode},
         waiters::{MapOutcome, TryMap, Waiters},
     },
@@ -106,10 +106,9 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // On a busy machine, a thread with a short slice waits less for a CPU. If the slice cannot be
-    // set, faults are only served later.
-    let _ = time_slice::set_own(time_slice::SLICE_MIN);
-    let mut spin_pause = SpinPause::default();
+    // If the kernel refuses a short slice, faults are only served later.
+    let mut scheduling = Scheduling::of_this_thread().ok();
+    let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
@@ -117,13 +116,16 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
-        let may_spin = spin_pause.may_spin(now);
-        own.cpu_sharing.set_machine_busy(!may_spin);
+        let is_contended = contention.is_contended(now);
+        own.cpu_sharing.set_contended(is_contended);
+        if let Some(scheduling) = &mut scheduling {
+            scheduling.set_realtime(is_contended);
+        }
         if is_busy && !own.has_pinned {
             last = now;
-        } else if may_spin && now - last < own.spin_time() && !own.has_pinned {
+        } else if !is_contended && now - last < own.spin_time() && !own.has_pinned {
             drop(own);
-            spin_pause.yield_cpu();
+            contention.yield_cpu();
         } else {
             let sources = own.wake_sources();
             drop(own);

@@ -1,0 +1,132 @@
+//! Tells whether other threads need the CPUs on which the pager's thread runs.
+//!
+//! On an idle CPU, spinning saves the pager's thread the time of a wake-up. On a CPU that another
+//! thread needs, each yield gives the CPU to that thread for a time slice of some milliseconds, and
+//! the scheduler charges the time that was spun, so that the next fault waits for longer.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The file with the number of runnable threads of the machine (`proc_loadavg(5)`).
+const LOAD: &str = "/proc/loadavg";
+
+/// The time between two readings of [`LOAD`]. A reading takes some 5 µs.
+const READ_EVERY: Duration = Duration::from_millis(10);
+
+/// The number of consecutive readings with more runnable threads than CPUs after which the CPUs
+/// count as contended. It is above 1, because a kernel thread runs now and then for some
+/// microseconds.
+const READINGS_MIN: u32 = 2;
+
+/// A `sched_yield(2)` takes longer than this only if another thread has used its time slice. The
+/// number of runnable threads of the machine does not show such a thread if other CPUs are idle,
+/// but the pager's thread may not run there.
+const YIELD_MAX: Duration = Duration::from_millis(1);
+
+/// The time for which the CPUs count as contended after a reading, and after a yield. After a
+/// yield it is longer, because the next yield may again take some milliseconds.
+const HOLD_READING: Duration = Duration::from_millis(100);
+const HOLD_YIELD: Duration = Duration::from_secs(1);
+
+/// Whether other threads need the CPUs.
+#[derive(Debug)]
+pub(crate) struct CpuContention {
+    /// CPUs on which the thread may run.
+    cpus: u64,
+    /// Number of consecutive readings, up to the last one, with more runnable threads than CPUs.
+    readings: u32,
+    next_reading: Instant,
+    /// The CPUs count as contended until this time.
+    until: Instant,
+}
+
+impl CpuContention {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            cpus: thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            readings: 0,
+            next_reading: now,
+            until: now,
+        }
+    }
+
+    /// True if other threads need the CPUs. Reads the number of runnable threads if the last
+    /// reading is too old.
+    pub(crate) fn is_contended(&mut self, now: Instant) -> bool {
+        if now >= self.next_reading {
+            self.next_reading = now + READ_EVERY;
+            // If the file cannot be read, contention is only noticed at yields.
+            if let Some(runnable) = runnable_threads() {
+                self.note_runnable(runnable, now);
+            }
+        }
+        now < self.until
+    }
+
+    /// Yields the CPU to other threads.
+    pub(crate) fn yield_cpu(&mut self) {
+        let began = Instant::now();
+        thread::yield_now();
+        let now = Instant::now();
+        if now - began > YIELD_MAX {
+            self.until = now + HOLD_YIELD;
+        }
+    }
+
+    /// Notes the number of runnable threads, which includes this thread.
+    fn note_runnable(&mut self, runnable: u64, now: Instant) {
+        self.readings = if runnable > self.cpus { self.readings + 1 } else { 0 };
+        if self.readings >= READINGS_MIN {
+            self.until = self.until.max(now + HOLD_READING);
+        }
+    }
+}
+
+/// The number of runnable threads: the number before the slash in the fourth field of [`LOAD`]. The
+/// file is opened each time, because a program may close all its files. Memory is not allocated,
+/// because the program's allocator may wait for a page.
+fn runnable_threads() -> Option<u64> {
+    let mut text = [0; 128];
+    let length = File::open(LOAD).ok()?.read(&mut text).ok()?;
+    let text = str::from_utf8(&text[..length]).ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_reading_above_the_cpus_is_no_contention() {
+        let now = Instant::now();
+        let mut contention = CpuContention { cpus: 2, ..CpuContention::new(now) };
+        contention.note_runnable(3, now);
+        contention.note_runnable(2, now);
+        contention.note_runnable(3, now);
+        assert_eq!(contention.until, now);
+        contention.note_runnable(3, now);
+        assert_eq!(contention.until, now + HOLD_READING);
+    }
+
+    #[test]
+    fn a_reading_does_not_shorten_the_time_after_a_yield() {
+        let now = Instant::now();
+        let mut contention = CpuContention { cpus: 2, ..CpuContention::new(now) };
+        contention.until = now + HOLD_YIELD;
+        contention.note_runnable(3, now);
+        contention.note_runnable(3, now);
+        assert_eq!(contention.until, now + HOLD_YIELD);
+    }
+
+    #[test]
+    fn the_runnable_threads_are_read() {
+        let runnable = runnable_threads().expect("a number before the slash");
+        let text = std::fs::read_to_string(LOAD).expect("proc");
+        let all: u64 = text.split(['/', ' ']).nth(4).expect("a field").parse().expect("a number");
+        assert!((1..=all).contains(&runnable), "{runnable} in {text}");
+    }
+}
