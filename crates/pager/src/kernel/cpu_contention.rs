@@ -22,13 +22,16 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 /// microseconds.
 const READINGS_MIN: u32 = 2;
 
-/// A `sched_yield(2)` takes longer than this only if another thread has used its time slice. The
-/// number of runnable threads of the machine does not show such a thread if other CPUs are idle,
-/// but the pager's thread may not run there.
+/// A `sched_yield(2)` takes longer than this if another thread uses its time slice, or if the host
+/// of a virtual machine runs another one. [`LOAD`] does not show such a thread if the machine has
+/// idle CPUs on which the pager's thread may not run.
 const YIELD_MAX: Duration = Duration::from_millis(1);
 
+/// The number of consecutive long yields after which the CPUs count as contended.
+const YIELDS_MIN: u32 = 2;
+
 /// The time for which the CPUs count as contended after a reading, and after a yield. After a
-/// yield it is longer, because the next yield may again take some milliseconds.
+/// yield it is longer, because the next yields may again take some milliseconds.
 const HOLD_READING: Duration = Duration::from_millis(100);
 const HOLD_YIELD: Duration = Duration::from_secs(1);
 
@@ -39,6 +42,8 @@ pub(crate) struct CpuContention {
     cpus: u64,
     /// Number of consecutive readings, up to the last one, with more runnable threads than CPUs.
     readings: u32,
+    /// Number of consecutive yields, up to the last one, that took longer than [`YIELD_MAX`].
+    long_yields: u32,
     next_reading: Instant,
     /// The CPUs count as contended until this time.
     until: Instant,
@@ -49,6 +54,7 @@ impl CpuContention {
         Self {
             cpus: thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
             readings: 0,
+            long_yields: 0,
             next_reading: now,
             until: now,
         }
@@ -72,7 +78,12 @@ impl CpuContention {
         let began = Instant::now();
         thread::yield_now();
         let now = Instant::now();
-        if now - began > YIELD_MAX {
+        self.note_yield(now - began, now);
+    }
+
+    fn note_yield(&mut self, took: Duration, now: Instant) {
+        self.long_yields = if took > YIELD_MAX { self.long_yields + 1 } else { 0 };
+        if self.long_yields >= YIELDS_MIN {
             self.until = now + HOLD_YIELD;
         }
     }
@@ -113,10 +124,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reading_does_not_shorten_the_time_after_a_yield() {
+    fn a_reading_does_not_shorten_the_time_after_yields() {
         let now = Instant::now();
         let mut contention = CpuContention { cpus: 2, ..CpuContention::new(now) };
-        contention.until = now + HOLD_YIELD;
+        for took in [YIELD_MAX * 2, YIELD_MAX / 2, YIELD_MAX * 2] {
+            contention.note_yield(took, now);
+            assert_eq!(contention.until, now, "a single long yield");
+        }
+        contention.note_yield(YIELD_MAX * 2, now);
+        assert_eq!(contention.until, now + HOLD_YIELD);
         contention.note_runnable(3, now);
         contention.note_runnable(3, now);
         assert_eq!(contention.until, now + HOLD_YIELD);

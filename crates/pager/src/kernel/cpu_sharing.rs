@@ -6,6 +6,9 @@
 //! two CPUs each fault takes two interrupts, each to a CPU that sleeps. In a virtual machine, these
 //! interrupts cost more than a read from a fast drive (benches/README.md).
 //!
+//! While other threads need the CPUs, sharing is of use even if the thread seldom waits
+//! ([`Sharing::Always`]).
+//!
 //! The scheduler prefers an idle CPU for a thread that wakes up, and would separate the two threads
 //! at each wake-up. Therefore the waiting thread is pinned to the shared CPU while it waits. Its
 //! former affinity mask is restored as soon as the page is mapped.
@@ -49,8 +52,24 @@ pub(crate) struct CpuSharing {
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
     window: Option<Window>,
-    /// True if other threads need the CPUs.
-    is_contended: bool,
+    sharing: Sharing,
+}
+
+/// Whether the pager's thread shares the CPU of the thread whose faults it serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sharing {
+    /// The policy while the CPUs are not contended: the CPU is shared if the thread waits for pages
+    /// for most of its time.
+    #[default]
+    IfWaiting,
+    /// The policy while the CPUs are contended and the pager's thread has real-time priority. The
+    /// pager's thread then runs as soon as the faulting thread sleeps, and the faulting thread as
+    /// soon as the pager's thread sleeps. With two CPUs, a third thread would begin to run on the
+    /// CPU of the faulting thread, which would then wait for the end of a time slice.
+    Always,
+    /// The policy while the CPUs are contended and the pager's thread has no priority: each thread
+    /// would wait for the CPU at each hand-over.
+    Never,
 }
 
 /// Consecutive faults of the process that were all taken by one thread.
@@ -68,11 +87,15 @@ impl CpuSharing {
         self.shared.is_some()
     }
 
-    /// Sets whether other threads need the CPUs. No CPU is shared while they do, because the two
-    /// threads would wait for it at each hand-over.
-    pub(crate) fn set_contended(&mut self, is_contended: bool) {
-        self.is_contended = is_contended;
-        if is_contended && self.is_shared() {
+    /// Sets whether other threads need the CPUs, and whether the pager's thread has real-time
+    /// priority.
+    pub(crate) fn set_contention(&mut self, is_contended: bool, has_priority: bool) {
+        self.sharing = match (is_contended, has_priority) {
+            (false, _) => Sharing::IfWaiting,
+            (true, true) => Sharing::Always,
+            (true, false) => Sharing::Never,
+        };
+        if self.sharing == Sharing::Never && self.is_shared() {
             self.separate();
         }
     }
@@ -144,7 +167,12 @@ impl CpuSharing {
         let waits = (waited - window.waited).div_duration_f64(now - window.began);
         let thread = window.thread;
         *window = Window { thread, faults: 0, began: now, waited };
-        match (waits >= WAIT_FRACTION_MIN && !self.is_contended, self.is_shared()) {
+        let shares = match self.sharing {
+            Sharing::IfWaiting => waits >= WAIT_FRACTION_MIN,
+            Sharing::Always => true,
+            Sharing::Never => false,
+        };
+        match (shares, self.is_shared()) {
             (true, false) => self.share(thread),
             (false, true) => self.separate(),
             _ => {}
@@ -285,12 +313,18 @@ mod tests {
         assert_eq!([thread, other].map(cpus), [own, own]);
         faults(&mut sharing, thread, 0.6);
         assert!(sharing.is_shared());
-        sharing.set_contended(true);
+        sharing.set_contention(true, false);
         assert!(!sharing.is_shared(), "other threads need the CPU");
         assert_eq!([thread, other].map(cpus), [own, own]);
         faults(&mut sharing, thread, 0.6);
         assert!(!sharing.is_shared(), "other threads still need the CPU");
-        sharing.set_contended(false);
+        sharing.set_contention(true, true);
+        faults(&mut sharing, thread, 0.1);
+        assert!(sharing.is_shared(), "the pager's thread has priority");
+        sharing.set_contention(false, false);
+        assert!(sharing.is_shared(), "until the next decision");
+        faults(&mut sharing, thread, 0.1);
+        assert!(!sharing.is_shared(), "it works for most of its time");
         faults(&mut sharing, thread, 0.6);
         assert!(sharing.is_shared());
         drop(sharing);

@@ -54,12 +54,19 @@ impl Scheduling {
         Ok(Self { normal, is_realtime: false, may_be_realtime })
     }
 
-    /// Sets whether the thread has real-time priority. If the kernel refuses it, the thread keeps
-    /// the policy that it has, and later calls do nothing.
-    pub(crate) fn set_realtime(&mut self, is_realtime: bool) {
-        if is_realtime == self.is_realtime || !self.may_be_realtime {
-            return;
+    /// Sets whether the thread has real-time priority, and returns whether it has. If the kernel
+    /// refuses it, the thread keeps the policy that it has, and later calls change nothing.
+    pub(crate) fn set_realtime(&mut self, is_realtime: bool) -> bool {
+        if is_realtime != self.is_realtime && self.may_be_realtime {
+            match self.set_policy(is_realtime) {
+                Ok(()) => self.is_realtime = is_realtime,
+                Err(_) => self.may_be_realtime = false,
+            }
         }
+        self.is_realtime
+    }
+
+    fn set_policy(&self, is_realtime: bool) -> Result<(), Errno> {
         let mut wanted = self.normal;
         if is_realtime {
             wanted.sched_policy = libc::SCHED_RR as u32;
@@ -70,10 +77,7 @@ impl Scheduling {
         // Threads and processes that this thread creates have the normal policy. The flag stays
         // set, because a thread without privileges may not clear it.
         wanted.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
-        match set_attributes(&wanted) {
-            Ok(()) => self.is_realtime = is_realtime,
-            Err(_) => self.may_be_realtime = false,
-        }
+        set_attributes(&wanted)
     }
 }
 
@@ -129,14 +133,13 @@ mod tests {
         let policy = || attributes().map(|attributes| attributes.sched_policy);
         let test = move || {
             let Ok(mut scheduling) = Scheduling::of_this_thread() else { return };
-            scheduling.set_realtime(true);
+            let has_priority = scheduling.set_realtime(true);
             let (own, inherited) = (policy(), thread::spawn(policy).join().expect("a policy"));
             let is_realtime = own == Ok(libc::SCHED_RR as u32);
-            assert_eq!(is_realtime, scheduling.is_realtime, "{own:?}");
+            assert_eq!(is_realtime, has_priority, "{own:?}");
             assert_eq!(inherited, Ok(libc::SCHED_OTHER as u32));
-            scheduling.set_realtime(false);
+            assert!(!scheduling.set_realtime(false));
             assert_eq!(policy(), Ok(libc::SCHED_OTHER as u32));
-            assert!(!scheduling.is_realtime);
         };
         thread::spawn(test).join().expect("the normal policy");
     }
@@ -148,7 +151,7 @@ mod tests {
             nice.sched_nice = 5;
             set_attributes(&nice).expect("a lower priority");
             let mut scheduling = Scheduling::of_this_thread().expect("a short slice");
-            scheduling.set_realtime(true);
+            assert!(!scheduling.set_realtime(true));
             assert_eq!(attributes().map(|own| own.sched_policy), Ok(libc::SCHED_OTHER as u32));
             assert_eq!(attributes().map(|own| own.sched_nice), Ok(5));
         };

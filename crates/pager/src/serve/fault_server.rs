@@ -117,10 +117,9 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
         let is_contended = contention.is_contended(now);
-        own.cpu_sharing.set_contended(is_contended);
-        if let Some(scheduling) = &mut scheduling {
-            scheduling.set_realtime(is_contended);
-        }
+        let has_priority =
+            scheduling.as_mut().is_some_and(|thread| thread.set_realtime(is_contended));
+        own.cpu_sharing.set_contention(is_contended, has_priority);
         if is_busy && !own.has_pinned {
             last = now;
         } else if !is_contended && now - last < own.spin_time() && !own.has_pinned {
