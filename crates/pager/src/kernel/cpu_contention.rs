@@ -4,15 +4,18 @@
 //! thread needs, each yield gives the CPU to that thread for a time slice of some milliseconds, and
 //! the scheduler charges the time that was spun, so that the next fault waits for longer.
 
+use interleaf_procfs::files::read_into;
 use std::{
-    fs::File,
-    io::Read as _,
+    ffi::CStr,
     thread,
     time::{Duration, Instant},
 };
 
 /// The file with the number of runnable threads of the machine (`proc_loadavg(5)`).
-const LOAD: &str = "/proc/loadavg";
+const LOAD: &CStr = c"/proc/loadavg";
+
+/// The list of the machine's CPUs that are online (`sysfs-devices-system-cpu`).
+const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 
 /// The time between two readings of [`LOAD`]. A reading takes some 5 µs.
 const READ_EVERY: Duration = Duration::from_millis(10);
@@ -38,7 +41,8 @@ const HOLD_YIELD: Duration = Duration::from_secs(1);
 /// Whether other threads need the CPUs.
 #[derive(Debug)]
 pub(crate) struct CpuContention {
-    /// CPUs on which the thread may run.
+    /// Number of the machine's CPUs that are online when the pager starts, because [`LOAD`] has the
+    /// threads of the machine.
     cpus: u64,
     /// Number of consecutive readings, up to the last one, with more runnable threads than CPUs.
     readings: u32,
@@ -52,7 +56,8 @@ pub(crate) struct CpuContention {
 impl CpuContention {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            cpus: thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            // If the number is unknown, contention is only noticed at yields.
+            cpus: number_in(ONLINE, cpus_of).unwrap_or(u64::MAX),
             readings: 0,
             long_yields: 0,
             next_reading: now,
@@ -66,7 +71,7 @@ impl CpuContention {
         if now >= self.next_reading {
             self.next_reading = now + READ_EVERY;
             // If the file cannot be read, contention is only noticed at yields.
-            if let Some(runnable) = runnable_threads() {
+            if let Some(runnable) = number_in(LOAD, runnable_threads) {
                 self.note_runnable(runnable, now);
             }
         }
@@ -97,14 +102,26 @@ impl CpuContention {
     }
 }
 
-/// The number of runnable threads: the number before the slash in the fourth field of [`LOAD`]. The
-/// file is opened each time, because a program may close all its files. Memory is not allocated,
-/// because the program's allocator may wait for a page.
-fn runnable_threads() -> Option<u64> {
-    let mut text = [0; 128];
-    let length = File::open(LOAD).ok()?.read(&mut text).ok()?;
-    let text = str::from_utf8(&text[..length]).ok()?;
+/// A number in the text of a short file. The file is opened each time, because a program may close
+/// all its files. Memory is not allocated, because the program's allocator may wait for a page.
+fn number_in(path: &CStr, number: fn(&str) -> Option<u64>) -> Option<u64> {
+    let mut buffer = [0; 256];
+    number(str::from_utf8(read_into(path, &mut buffer).ok()?).ok()?)
+}
+
+/// The number of runnable threads in the text of [`LOAD`]: the number before the slash in the
+/// fourth field.
+fn runnable_threads(text: &str) -> Option<u64> {
     text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// The number of CPUs in a list such as `0-3,8`.
+fn cpus_of(list: &str) -> Option<u64> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
+    };
+    list.trim().split(',').map(count).sum()
 }
 
 #[cfg(test)]
@@ -139,10 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn the_runnable_threads_are_read() {
-        let runnable = runnable_threads().expect("a number before the slash");
-        let text = std::fs::read_to_string(LOAD).expect("proc");
-        let all: u64 = text.split(['/', ' ']).nth(4).expect("a field").parse().expect("a number");
-        assert!((1..=all).contains(&runnable), "{runnable} in {text}");
+    fn threads_and_cpus_of_this_machine_are_counted() {
+        assert_eq!(runnable_threads("0.00 1.15 2.20 3/95 15941\n"), Some(3));
+        assert_eq!(runnable_threads("0.00 1.15"), None);
+        assert_eq!(cpus_of("0-3,8\n"), Some(5));
+        assert_eq!(cpus_of("3-0"), None);
+        assert!(number_in(LOAD, runnable_threads) >= Some(1), "this thread runs");
+        let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
+        assert!(number_in(ONLINE, cpus_of) >= Some(cpus));
     }
 }
