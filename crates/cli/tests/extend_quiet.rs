@@ -1,5 +1,6 @@
-//! An idle extended program uses no CPU time and little memory. On a busy machine its pager's thread
-//! has priority. Its data is invisible to other users and processes.
+//! Extended programs: an idle program uses no CPU time and little memory. On a busy machine, the
+//! pager's thread has real-time priority. The program's data is invisible to other users and
+//! processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -19,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Duration of the idle test.
+/// Time for which no thread of an idle program may run.
 const WHILE: Duration = Duration::from_secs(3);
 
 /// Returns the `/proc` folder of the command. The command is the last child of `interleaf extend`,
@@ -133,7 +134,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
         for _ in 0..2 * thread::available_parallelism().unwrap().get() {
             scope.spawn(spin);
         }
-        // The program continues its sweeps.
+        // The program waits for the end of its stdin, and then continues its sweeps.
         drop(interleaf.stdin.take());
         until("real-time priority", || has_realtime_thread(&process));
         is_over.store(true, Ordering::Relaxed);
