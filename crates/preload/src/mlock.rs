@@ -1,6 +1,6 @@
-//! `mlock(2)`: the kernel must not lock pages of regions, because a lock of all pages would bring
-//! all of them into DRAM, beyond the budget. The pager pins these pages instead, as far as enough
-//! of the budget is left for other pages.
+//! `mlock(2)` and related calls. The kernel must not lock pages of the pager's regions, because
+//! locking brings all pages of a range into DRAM, beyond the budget. The pager pins these pages
+//! instead, as far as enough of the budget is left for other pages.
 
 use crate::{
     errno, mapping, maps,
@@ -99,8 +99,9 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// `mlockall(2)`: existing mappings are locked one by one, except the pager's mappings. All regions
-/// are pinned. The call fails if the budget is too small for them.
+/// `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks the other
+/// existing mappings one by one: at once, or with `MCL_ONFAULT` each page at its first access. The
+/// call fails if the budget is too small to pin the regions.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -130,9 +131,10 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
         if is_pagers || mapping.protection == 0 {
             continue;
         }
+        let flags = if touches { 0 } else { libc::MLOCK_ONFAULT };
         // SAFETY: the call changes no content. Mappings that cannot be locked, such as devices, are
         // skipped.
-        unsafe { libc::syscall(libc::SYS_mlock, pages.start, pages.len()) };
+        unsafe { libc::syscall(libc::SYS_mlock2, pages.start, pages.len(), flags) };
     }
     if touches {
         let readable = |pages: &&Range<usize>| maps::is_readable(pages);

@@ -52,5 +52,18 @@ int main(void) {
     CHECK(msync(all, bytes, MS_SYNC) == 0);
     CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
     CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
+    /* Memory that is not extended becomes resident at its first access, or at once. */
+    CHECK(munmap(all, bytes) == 0 && munmap(more, bytes) == 0);
+    char *small = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(small != MAP_FAILED);
+    CHECK(madvise(small, 16 * PAGE, MADV_NOHUGEPAGE) == 0);
+    if (mlockall(MCL_CURRENT | MCL_ONFAULT) == 0) {
+        CHECK(mincore(small, 16 * PAGE, there) == 0);
+        for (size_t at = 0; at < 16; at++) CHECK(!(there[at] & 1));
+        CHECK(mlockall(MCL_CURRENT) == 0);
+        CHECK(mincore(small, 16 * PAGE, there) == 0);
+        for (size_t at = 0; at < 16; at++) CHECK(there[at] & 1);
+        CHECK(munlockall() == 0);
+    }
     return 0;
 }
