@@ -35,7 +35,7 @@ pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
     ("unlink", "no file is created"),
 ];
 
-/// Options that are modelled, with their aliases in fio.
+/// The options of a fio job file that the simulator models, with their aliases in fio.
 pub const MODELLED: [&str; 18] = [
     "blocksize",
     "bs",

@@ -133,8 +133,8 @@ impl Pacer {
         self.outstanding.clear();
     }
 
-    /// The engine's time, fs, at the present time of the clock that the card follows. It is not
-    /// before the engine's last event, because a time that was rounded up would lead back.
+    /// The present time of the clock that the card follows, converted to a time of the engine, fs.
+    /// The result is at least `engine.now()`, because the engine's time must not go back.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())

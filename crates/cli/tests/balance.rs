@@ -152,7 +152,8 @@ fn advice_uses_the_traffic_of_a_feed() {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    // 8.2 GB in 20 ms are 410 GB/s. The socket closes when the command ends.
+    // 8.2 GB every 20 ms are 410 GB/s on the first tier, which the firmware rates at 512 GB/s. A
+    // write fails if the command has closed the socket at its end.
     let line = |tier: u32, bytes: u64| {
         format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{bytes},\"written_bytes\":0}}\n")
     };

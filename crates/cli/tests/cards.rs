@@ -111,7 +111,8 @@ fn a_record_is_rendered() {
     assert!((ios(0) / (ios(0) + ios(1)) - 0.7).abs() < 0.05, "{directions:?}");
 }
 
-/// Each job of a group has a point, with latencies in fio's form.
+/// The document has a point for each job of a fio job file. A job with `stonewall` begins a new
+/// group. The text has the latencies in fio's form.
 #[test]
 fn a_job_file_is_simulated() {
     let folder = tempfile::tempdir().unwrap();

@@ -326,8 +326,8 @@ fn every_captured_machine_is_understood() {
     }
 }
 
-/// Output of other tools is read like a record of Interleaf, and written in the other tools'
-/// format.
+/// `interleaf report` and `compare` read the output of Intel MLC and the curves of the Mess
+/// benchmark as records, and `report` writes both formats.
 #[test]
 fn records_of_other_tools_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();

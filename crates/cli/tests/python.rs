@@ -48,8 +48,8 @@ static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// A library of this build. Cargo writes the library of a dev-dependency only to `deps`. A copy in
-/// the folder of the command may be from an earlier build.
+/// Path of a shared library of this build, in the folder `deps`. Cargo writes the library of a
+/// dev-dependency only to this folder. A copy beside the command may be from an earlier build.
 fn library(name: &str) -> PathBuf {
     built().join("deps").join(name)
 }
@@ -58,9 +58,9 @@ fn interpreter() -> OsString {
     env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
-/// Runs `python3 -m` with `arguments` in the root of the tree, and asserts that it succeeds. Skips
-/// this if a Python module in `needed` is not installed, or fails under
-/// `INTERLEAF_PYTHON=required`.
+/// Runs `python3 -m` with `arguments` in the root of the tree, and asserts that it succeeds. If a
+/// Python module in `needed` is not installed, prints a note instead; with
+/// `INTERLEAF_PYTHON=required` in the environment, panics.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

@@ -378,7 +378,7 @@ impl Setup {
         points.collect()
     }
 
-    /// Returns the document of a dry run, still without the writes.
+    /// Returns the document of a dry run without the writes to the kernel, which the caller adds.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -489,7 +489,7 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// Returns the shares of static weights for tiers of these names.
+/// Returns the shares that static weights give to the tiers with the names `tiers`.
 pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
     let weights = weights.clone().for_tiers(tiers);
     let hint = "give one weight for each memory node, the fastest first";

@@ -37,7 +37,8 @@ use crate::{
     pager_curve::missing_bytes,
 };
 
-/// Faults for a byte are proportional to this power of the bytes read, if all reads are prefetched.
+/// Exponent of the law of faults if all reads are prefetched: the number of faults per byte of
+/// traffic is proportional to (bytes read / footprint) to this power.
 const FAULTS_EXPONENT: f64 = 0.5;
 
 /// [`Model::enough`] searches budgets in steps of the footprint divided by this number.
@@ -208,8 +209,8 @@ impl Model {
         faults * streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
-    /// The traffic at a budget: that of `curve`, multiplied by [`Self::factors`], and
-    /// [`Self::extra`] for each of the [`missing_bytes`].
+    /// The traffic at a budget: the traffic of `curve` times [`Self::factors`], plus
+    /// [`Self::extra`] times the [`missing_bytes`].
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
         let ([read, written], [more_read, more_written]) = (self.factors, self.extra);

@@ -90,7 +90,7 @@ impl MissCurve {
         curve
     }
 
-    /// The curve whose traffic is multiplied by `factor` at each budget.
+    /// This curve with the traffic at each budget multiplied by `factor`.
     #[must_use]
     pub fn with_traffic_times(mut self, factor: f64) -> Self {
         for Point { traffic, .. } in &mut self.points {

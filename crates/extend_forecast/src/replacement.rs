@@ -166,8 +166,9 @@ mod tests {
             let optimal = Replacement::Optimal.carried(&trace, cache);
             for policy in [Replacement::Random, Replacement::Lru] {
                 let other = policy.carried(&trace, cache);
-                // A pass of another policy may hit blocks that the pass before left in the cache,
-                // at most one cache size of them.
+                // One pass of another policy may read fewer blocks than the optimal policy, because
+                // it may hit blocks that the previous pass left in the cache. The difference is at
+                // most the cache size.
                 prop_assert!(other.read + cache as u64 >= optimal.read);
                 prop_assert!(other.written <= other.read + cache as u64);
             }

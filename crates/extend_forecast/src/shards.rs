@@ -15,7 +15,8 @@ use crate::{
     stack_distance::{self, Histogram},
 };
 
-/// Blocks in the sample for an error of about 0.01 (FAST 2015, figure 5: 8192 samples).
+/// Number of sampled blocks at which the mean error of the miss ratio is about 0.01 (FAST 2015,
+/// figure 5: 8192 samples).
 pub const SAMPLE_BLOCKS: usize = 8192;
 
 /// The number of hash values, 2^64.

@@ -35,7 +35,8 @@ use signal_hook::{consts::SIGTERM, flag};
 
 use crate::pages::Pages;
 
-/// Number of consecutive samples that must be within the tolerance.
+/// Weights count as reached after this number of consecutive samples of the placement within
+/// `--within` points of them.
 const IN_A_ROW: u32 = 3;
 
 /// Default of `--follows`: far more samples than the migration needs. On a busy host, a second of

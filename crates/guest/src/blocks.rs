@@ -73,15 +73,15 @@ fn unpack(blocks: impl Read) -> io::Result<Vec<(String, Vec<u8>)>> {
     }
 }
 
-/// A port that is asked for one block after the other.
+/// Reads the packed files from the port. Asks the host for one block at a time, by its number.
 struct Blocks<'a> {
     port: &'a File,
     next: usize,
 }
 
 impl Read for Blocks<'_> {
-    /// Reads a whole block. `buf` has at least the length of a block, because a [`BufReader`] of
-    /// this capacity passes either its own buffer or a longer one.
+    /// Reads one block into `buf`, which has at least [`BLOCK`] bytes: a [`BufReader`] with a
+    /// capacity of [`BLOCK`] passes its own buffer, or its caller's buffer if that is longer.
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             writeln!(self.port, "{}", Line::Ready(self.next))?;

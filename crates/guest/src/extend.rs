@@ -145,7 +145,8 @@ fn extend(args: &ExtendArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "read {} written {}", counts.read, counts.written)
 }
 
-/// The budget on each node that has CPUs: equal shares of `args.dram`.
+/// The budget on each node that has CPUs. If `args.is_fixed` is true, each node has an equal share
+/// of `args.dram`. Otherwise the pager divides `args.dram` by demand.
 fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     let nodes = node::nodes(&Root::live()).map_err(io::Error::other)?;
     let with_cpus: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();

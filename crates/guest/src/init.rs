@@ -50,7 +50,7 @@ const MOUNTS: [(&str, &str); 5] = [
 /// exits.
 pub fn main() -> ExitCode {
     let done = serve();
-    // `serve` has closed the port at its end, so all data has been sent.
+    // Power off after `serve` has returned: it closes the port, which sends the remaining data.
     if let Err(why) = done.and_then(|()| Ok(reboot(RebootCommand::PowerOff)?)) {
         let _ = writeln!(io::stderr(), "init: {why}");
     }

@@ -280,8 +280,8 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// Interval between samples of the placement for `--tell`. A sample costs more than a sweep.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Fills each page: line 0 with 0, the number of the first round of checks, and the other lines
-/// with unique values.
+/// Writes the first word of each cache line of each page. The word of line 0 counts the sweeps,
+/// from 0. The words of the other lines are unique.
 fn fill(memory: &mut [u8]) {
     for (page, bytes) in memory.chunks_exact_mut(PAGE_BYTES).enumerate() {
         write(bytes, 0, 0);
@@ -313,9 +313,11 @@ const NEAR: f64 = 3.0;
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// True if node 0 had more than its share of pages in the first sample.
+    /// True if the first sample had more pages on node 0 than the first of the weights requires;
+    /// `None` before the sample. If a later sample differs, the placement has passed the weights,
+    /// and they count as reached.
     above: Option<bool>,
-    /// Time of the last sample.
+    /// Time of the last sample of the placement.
     sampled: Option<Instant>,
 }
 
@@ -421,8 +423,9 @@ mod tests {
     fn weights_are_reached_in_turn_or_passed() {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
-        // Each pair is a sample: the number of pages of 100 that are on node 0, and how many of the
-        // weights were reached up to this sample.
+        // Each pair is a sample of a placement of 100 pages: the number of pages on node 0, and the
+        // number of weights that are reached after the sample. At 40 and 17 the placement has
+        // passed the weights.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();

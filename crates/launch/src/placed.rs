@@ -50,7 +50,7 @@ pub struct PlacedCommand<'a> {
     pub command: &'a [OsString],
     /// The file for stdout and stderr of the command; `None` for this process's stdout and stderr.
     pub output: Option<&'a File>,
-    /// The file that gets the document so far after each audit.
+    /// The file to which the unfinished document is written after each audit.
     pub interim: Option<&'a Path>,
     /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
     /// weighted interleaving.
@@ -179,7 +179,7 @@ fn run_command(
 struct Watch<'a> {
     job: &'a PlacedCommand<'a>,
     placement: &'a Placement,
-    /// The audit with the most memory.
+    /// The audit that found the most memory.
     largest: Option<PlacementAudit>,
     /// The last failure of an audit.
     audit_failure: Option<RootError>,

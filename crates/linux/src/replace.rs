@@ -66,9 +66,9 @@ pub enum Durability {
 /// Treatment of existing contents when a file is opened for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Contents stay, and writes append.
+    /// The contents of the file stay, and writes append.
     Append,
-    /// Contents are dropped.
+    /// The contents of the file are dropped.
     Truncate,
 }
 

@@ -15,7 +15,7 @@ impl StopFlag {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True after the request.
+    /// True once the stop has been requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -44,8 +44,8 @@ impl Backing {
 }
 
 /// Bytes in huge pages, transparent and hugetlbfs, among the `bytes` from `start` on. `None`
-/// without `/proc/self/smaps`. Does not read `numa_maps`, for which the kernel would walk all
-/// pages.
+/// without `/proc/self/smaps`. Unlike [`Backing::of`], does not read `numa_maps`, for which the
+/// kernel would walk the page tables once more.
 ///
 /// # Errors
 /// When `smaps` cannot be read.
@@ -61,8 +61,8 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// An estimate of the bytes of a range that are huge or on a node. The range has `bytes`, and lies
-/// in a mapping of `whole` bytes, of which `part` are huge or on the node. 0 for an empty mapping.
+/// The proportional share of a range in `part`, which is the huge bytes of a mapping, or its bytes
+/// on one node. The range has `bytes` of the `whole` bytes of the mapping. 0 for an empty mapping.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

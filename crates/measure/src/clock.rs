@@ -68,8 +68,9 @@ impl Clock {
     }
 }
 
-/// The time-stamp counter and the kernel's clock at the same moment. Of several readings, those are
-/// returned between which the counter advanced least.
+/// The time-stamp counter and the kernel's clock at the same moment. Each try reads the counter,
+/// the kernel's clock, and the counter again. The try in which the counter advanced least is
+/// returned.
 fn compared() -> (u64, Instant) {
     let reading = || {
         let before = ticks();

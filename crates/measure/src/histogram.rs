@@ -105,7 +105,7 @@ pub struct Timer {
 /// field that comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
-    /// An interrupt came between the two readings.
+    /// An interrupt came between the two readings of the time-stamp counter.
     pub interrupted: u64,
     /// The thread was moved to another CPU.
     pub moved: u64,
@@ -362,11 +362,11 @@ mod tests {
     use crate::{idle, spread::spread};
     use distribution::{BIN_NS, BINS};
 
-    /// The loads of a steady measurement.
+    /// The number of loads that these tests measure at a time.
     const LOADS: usize = 2048;
 
-    /// The largest difference of two equal overheads of the timer, ns. Work on the sibling CPU
-    /// changes the overhead by several ns.
+    /// Two overheads of the timer count as equal if they differ by less than this, ns. Work on the
+    /// sibling CPU changes the overhead by several ns.
     const SAME_NS: f64 = 1.0;
 
     fn chase(bytes: usize) -> Chase {
@@ -413,7 +413,8 @@ mod tests {
         let mut difference_ns = || {
             let mut chase_ns = 0.0;
             let overhead_ns = steady_overhead_ns(&mut calibration, || {
-                // The lines of a small memory are in the cache before both measurements.
+                // These loads bring the lines of a small memory into the cache before both
+                // measurements.
                 chase.run(LOADS as u64).unwrap();
                 walk(&mut chase, None, 0, &mut stamps).unwrap();
                 let (loads, ticks) = chase.run(LOADS as u64).unwrap();

@@ -111,9 +111,9 @@ pub struct Latency {
 /// Latency without load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Idle {
-    /// In the local order: the latency of memory.
+    /// The latency in the local order of the chase: that of memory alone.
     pub local: Latency,
-    /// In the random order: with TLB misses.
+    /// The latency in the random order of the chase: that of memory with TLB misses.
     pub random: Latency,
     /// Bytes of the memory in huge pages; `None` if the kernel does not report them.
     pub huge_bytes: Option<usize>,
@@ -194,7 +194,8 @@ pub struct SizeSweep {
     pub levels: Levels,
 }
 
-/// Measures the latency for memory sizes from a page to `largest` bytes, in local order.
+/// Measures the latency for memory sizes from a page to `largest` bytes, in the local order of the
+/// chase ([`Order::Local`]).
 ///
 /// # Errors
 /// The errors of [`idle`].

@@ -88,7 +88,7 @@ impl Shape {
     }
 }
 
-/// Whether a traffic kernel loads, stores, or does both.
+/// The kind of accesses of a traffic kernel: loads, stores, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
     /// Loads only.

@@ -134,7 +134,8 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
     let Loaded { bandwidth_gbps, latency_ns, .. } = rising[best];
-    // A fall of the power by less than `POWER_FALLS` may be noise, and does not show a knee.
+    // The power (bandwidth / latency) must fall by more than `POWER_FALLS` beyond its maximum. A
+    // smaller fall may be noise.
     let falls = |point: &Loaded| point.power() < (1.0 - POWER_FALLS) * rising[best].power();
     if !rising[best + 1..].iter().any(falls) {
         return Some(Knee::Beyond { bandwidth_gbps, latency_ns });

@@ -37,8 +37,8 @@ pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// The length of a window. Each window gives one value of the bandwidth, and the chase is timed in
-/// it several times, in slices of 2 ms.
+/// The length of a window. Each window gives one value of the bandwidth and one of the latency: the
+/// median over the slices of 2 ms in which the chase is timed.
 const WINDOW: Duration = Duration::from_millis(10);
 
 /// The relative tolerance of a requested bandwidth.

@@ -55,8 +55,8 @@ impl Ring {
         &self.region
     }
 
-    /// Links the slots in this order, and the last slot to the first. Slot `n` begins `n * stride`
-    /// bytes after the start of the region. Earlier links are removed.
+    /// Links the slots `order` one after the other, and the last slot to the first. Slot `n` begins
+    /// `n * stride` bytes after the start of the region. Earlier links are removed.
     ///
     /// # Panics
     /// When the stride is not a multiple of the word size, or a slot is not in the region.

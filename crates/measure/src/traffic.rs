@@ -93,7 +93,8 @@ impl Traffic {
     pub const READ: Self =
         Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
 
-    /// Traffic with this share of reads at the controller, percent: 50 to 100 with ordinary stores.
+    /// Traffic with this share of reads at the controller, percent: 50 to 100 with ordinary stores,
+    /// 0 to 100 with non-temporal stores.
     ///
     /// # Errors
     /// When the share is not possible.

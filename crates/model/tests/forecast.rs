@@ -50,8 +50,8 @@ fn several_thread_counts_say_more_than_one() {
     };
     let (many, one) = (row(&platform, &all, 60.0, "3:1"), row(&platform, &only(60), 60.0, "3:1"));
     assert!(width(&one) > 1.5 * width(&many), "{:?} and {:?}", one.speedup, many.speedup);
-    // A run without a counted bandwidth has the least information, so its forecast has the widest
-    // interval.
+    // A single run without a counted bandwidth leaves a wider interval than all runs with counted
+    // bandwidths.
     let mut blind = only(60);
     blind.local.iter_mut().for_each(|run| run.bandwidth_gbps = None);
     let blind = row(&platform, &blind, 60.0, "3:1");

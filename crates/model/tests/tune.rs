@@ -36,7 +36,8 @@ impl Workload {
     }
 }
 
-/// Noise of a normal distribution, from a seed.
+/// Pseudo-random noise with a normal distribution. The field is the state of the generator, at
+/// first the seed.
 struct Noise(u64);
 
 impl Noise {

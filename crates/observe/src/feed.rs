@@ -96,8 +96,9 @@ struct Line {
 }
 
 impl Feed {
-    /// Listens at `path` for the traffic of `domains` and `tiers`. A socket at which no process
-    /// listens any more is replaced. The socket is removed when the feed is dropped.
+    /// Listens at `path` for the traffic of `domains` domains with `tiers` tiers each. A socket at
+    /// which no process listens any more is replaced. The socket is removed when the feed is
+    /// dropped.
     ///
     /// # Errors
     /// When another process listens at `path`, the path is not a socket, or the system refuses.
@@ -164,8 +165,8 @@ fn now() -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
-/// Locks the state. The state is valid even after a panic of another thread, because no panic can
-/// occur between the changes of a sum.
+/// Locks the state, even if a thread has panicked while it held the lock (a poisoned mutex). The
+/// state is then still valid, because no update of the state can panic halfway.
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -177,7 +178,8 @@ struct Client {
     begun: Vec<u8>,
     /// True while the rest of a line that is too long is skipped.
     skipping: bool,
-    /// The end of the program's first line, by the clock of [`now`]; `None` before that line.
+    /// The `time_ns` of the program's first line, or the arrival of that line if it has no valid
+    /// `time_ns`, by the clock of [`now`]; `None` before that line.
     first: Option<Duration>,
 }
 
@@ -250,7 +252,8 @@ impl Client {
     }
 }
 
-/// Counts a line of a program; `first` is the time at which the program's first line ends.
+/// Counts a line of a program; `first` is [`Client::first`]. The traffic of lines with the
+/// `time_ns` of the first line is left out, because its start is unknown.
 fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;

@@ -207,8 +207,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
-        // A reading of a recording has the span that was recorded. If this span is zero, the
-        // reading has no traffic, and the waited time is its span: the rates are divided by it.
+        // A reading that covers no time, such as that of a feed without a new line, gets the waited
+        // time as its span, because rates are divided by the span.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let tier_memory = self.tier_memory()?;
         Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })

@@ -171,9 +171,9 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // `interleaf-8-1` is of a killed process, `theirs` is of another program, and `interleaf-x`
-        // has a name that Interleaf does not use. `interleaf-7-9876` is of the running process 7.
-        // It is removed before `open`, because `open` creates it.
+        // The groups: `interleaf-8-1` is of a killed process, `theirs` is of another program, and
+        // `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876` is of the
+        // running process 7. This group is removed before `Monitor::open`, which creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

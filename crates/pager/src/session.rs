@@ -72,7 +72,7 @@ pub struct SessionSettings {
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
     /// and the kernel, unless their sum is large.
     pub min_alloc_bytes: u64,
-    /// Whether child processes are extended, and with which budget.
+    /// The budget of child processes, or no extension of child processes.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -87,7 +87,7 @@ pub struct SessionSettings {
     pub keeper: u32,
 }
 
-/// Whether child processes are extended, and with which budget.
+/// The policy for child processes: their budget, or no extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
@@ -388,9 +388,9 @@ mod tests {
     use crate::session::identity::Identity;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Excludes tests that start a process while another test expects that the close of a file
-    /// releases its lock. Until its `execve(2)` is complete, a started process has all files of
-    /// this process open, and so keeps the lock.
+    /// A lock for tests that start a process, and for tests that expect the close of a file to
+    /// release the lock of the file. A started process has all files of this process open until its
+    /// `execve(2)` is complete, and therefore keeps their locks.
     pub(super) fn turn() -> MutexGuard<'static, ()> {
         static TURN: Mutex<()> = Mutex::new(());
         TURN.lock().unwrap_or_else(PoisonError::into_inner)

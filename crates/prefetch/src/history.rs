@@ -322,8 +322,8 @@ impl ThreadHistory {
 }
 
 impl Replay {
-    /// Reads entries of the log behind `read`, until `count` entries are expected, or [`LOOKAHEAD`]
-    /// if that is more.
+    /// Reads the log entries that follow the position `read`, until `expected` has `count` entries
+    /// and at least [`LOOKAHEAD`] entries, or the log ends.
     fn read_ahead(&mut self, log: &Log, count: usize) {
         while self.expected.len() < count.max(LOOKAHEAD)
             && let Some(position) = self.read.and_then(|read| log.next(read))

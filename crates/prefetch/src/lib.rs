@@ -128,7 +128,8 @@ const HISTORY_BIT: u32 = 1 << 31;
 /// This bit marks the numbers of streams that stand for a block of a matrix ([`matrix`]).
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// Both bits: numbers of the streams in [`stream`] have neither of them.
+/// The bits that mark the kind of a stream number. Numbers of the streams in [`stream`] have
+/// neither bit.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
 /// Stream number of the pages that the program announces by advice.

@@ -45,7 +45,8 @@ const KNOWN_MAX: usize = 256;
 /// between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
-/// Three faults within this many rows begin a block.
+/// A block begins with three faults in nearly the same column: the newest fault, and two faults in
+/// the preceding `BEGIN_ROWS` rows.
 const BEGIN_ROWS: i64 = 16;
 
 /// Accesses may lag behind the highest touched row of the block by up to this number of rows. This
@@ -62,8 +63,8 @@ const RECENT_FAULTS_MIN: u32 = 32;
 /// touched. In all other rows, resident pages are mapped before they are touched.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block is suspended after this number of faults outside of the block. A new block that would
-/// begin within a suspended block resumes the suspended block.
+/// A block is suspended if this number of faults of the process has occurred since the last fault
+/// in the block. A new block that would begin within a suspended block resumes the suspended block.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.

@@ -24,13 +24,15 @@ const EXPIRES_AFTER: u64 = 512;
 /// A gap in a run counts as a stride after the gap has repeated this number of times.
 const EQUAL_GAPS: u32 = 2;
 
-/// Maximum number of candidate strides of a new run: the shortest distances from older runs.
+/// Maximum number of candidate strides that a new stream takes from the nearest older runs of its
+/// thread. If the new stream may be the next tile of an older stream, the stride of the older
+/// stream is a further candidate.
 const STRIDES_MAX: usize = 3;
 
-/// Maximum number of requested, still untouched ranges of a stream that the pager queues for
-/// prefetch again at once. The pager does this after a fault on a page that its queue skipped
-/// because the page was resident, and that was evicted before its use: the pages after it may have
-/// been evicted too.
+/// Maximum number of ranges that [`Streams::next_expected`] returns: ranges that a stream has
+/// requested and that are still untouched. The pager queues these ranges for prefetch again after a
+/// fault on an evicted page. The queue had skipped this page because it was resident at that time,
+/// and the following pages may have been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
@@ -39,8 +41,8 @@ const NEXT_EXPECTED: usize = 4;
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// The largest gap, in pages, over which a confident run continues. There are gaps, because pages
-/// that are still mapped do not fault.
+/// The largest gap over which a confident run continues, pages. Gaps occur because pages that are
+/// still mapped do not fault.
 const GAP_MAX: u64 = 16;
 
 /// The streams of all threads of a process.
@@ -66,7 +68,7 @@ enum Direction {
 /// The distance from one run to the next, and the length of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stride {
-    /// From the first page of a run to the first page of the next run.
+    /// Distance from the start of a run to the start of the next run, pages.
     distance: i64,
     /// Number of pages of a run.
     run_length: u64,
@@ -75,11 +77,11 @@ struct Stride {
 /// The distance from one tile to the next, and the number of runs in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TileStride {
-    /// From the first run of a tile to the first run of the next tile.
+    /// Distance from the first run of a tile to the first run of the next tile, pages.
     distance: i64,
     /// Number of runs of a tile.
     runs: u64,
-    /// Tiles with this stride so far.
+    /// Number of tiles with this stride so far.
     seen: u32,
 }
 
@@ -114,7 +116,8 @@ struct Stream {
     /// Prefetches follow the first candidate.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
-    /// The number of the stream of which this stream may be the next tile; `None` if there is none.
+    /// ID of an older stream of which this stream may be the next tile; `None` if there is no such
+    /// stream.
     resembles: Option<u32>,
     /// Correct predictions since the last wrong prediction.
     confidence: u32,
@@ -389,9 +392,9 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction. If no pages are expected any more, all of them were mapped
-            // before the stream came to them, and the cursor stays. Otherwise the next prefetch
-            // begins after the run.
+            // A correct prediction: requested pages that are still untouched, if any, are mapped
+            // already. If no requested page is untouched, the cursor stays. Otherwise the next
+            // prefetch begins after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);

@@ -14,8 +14,8 @@ use std::ops::Range;
 /// Flags of mappings that can be extended.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
-/// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 4 GiB, and
-/// locked memory.
+/// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 2 GiB
+/// (`MAP_32BIT`), and locked memory.
 const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 

@@ -87,7 +87,8 @@ unsafe impl Sync for Table {}
 static TABLE: Table =
     Table { state: AtomicU8::new(NEW), next: UnsafeCell::new(MaybeUninit::uninit()) };
 
-/// The next definitions. `None` during the look-up, because the loader may call `malloc` then.
+/// The table of next definitions, looked up by the first call. `None` for calls during the look-up:
+/// the loader may then call this library's `malloc`.
 pub(crate) fn next() -> Option<&'static Next> {
     if TABLE.state.load(Acquire) != READY && !look_up() {
         return None;

@@ -191,13 +191,14 @@ pub(crate) fn pager() -> Option<&'static Pager> {
     pager.is_served().then_some(pager)
 }
 
-/// The pager whose range contains an address, whether it serves this process or not.
+/// The pager, if its address range contains an address, even if it does not serve this process.
 pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     pager.contains(address).then_some(pager)
 }
 
-/// The pager whose range overlaps these addresses.
+/// The pager, if its address range overlaps these addresses and it serves this process. `None` in
+/// the thread of the fault server.
 pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     let all = pager.addresses();

@@ -35,11 +35,12 @@ use std::{
     },
 };
 
-/// Bytes of a stack, as in the standard library. Unused pages take no memory.
+/// Bytes of the stack of a pager's thread, as for threads of the Rust standard library. Unused
+/// pages take no memory.
 const STACK: usize = 2 << 20;
 
-/// Bytes reserved on each side of the thread pointer for the C library's record of the thread. The
-/// record has some 2300 bytes in version 2.36.
+/// Bytes reserved on each side of the thread pointer for the C library's record of the thread,
+/// `struct pthread`. The record has some 2300 bytes in version 2.36 of the GNU C library.
 const CONTROL: usize = 8192;
 
 /// The largest distance of a block of thread-local storage from the thread pointer, bytes. A block
@@ -188,8 +189,9 @@ impl ThreadMemory {
         }
     }
 
-    /// Fills the control block at the thread pointer: its own address, the address of the table,
-    /// and the stack guard values of the calling thread.
+    /// Fills the control block at the thread pointer (`tcbhead_t` of the GNU C library): its own
+    /// address in two fields, the address of the table of blocks of thread-local storage, and the
+    /// calling thread's stack guard and pointer guard.
     ///
     /// # Safety
     /// The destination is large enough.

@@ -53,7 +53,7 @@ pub struct BenchRow {
     pub way: String,
     /// For mapped files, the madvise hint with the best rate; null for other kinds of memory.
     pub hint: Option<String>,
-    /// The rate with each tried madvise hint.
+    /// The rate of the pattern with each tried madvise hint.
     pub tried: Vec<TriedDocument>,
     /// Median of `rates`, in `rate_unit`.
     pub rate: Option<f64>,
@@ -136,7 +136,7 @@ pub struct DriveRateDocument {
     pub read_share: f64,
 }
 
-/// The rate with a madvise hint.
+/// The rate of a pattern on a mapped file with one madvise hint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TriedDocument {
     pub hint: String,

@@ -33,7 +33,7 @@ const SPREAD_MAX: f64 = 0.05;
 /// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
 /// A point is noisy when other programs took more than this many CPUs for each CPU of the
-/// measurement. It is also noisy when the hypervisor took more than half of that.
+/// measurement. It is also noisy when the hypervisor took more than half as many.
 const OTHERS_MAX: f64 = 0.1;
 /// A point is noisy when more than this fraction of its pages (0 to 1) is on other nodes than the
 /// weights demand.

@@ -14,8 +14,8 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// The chart of the shares, which shows how the policy finds its target, covers at least this time,
-/// s.
+/// Minimum time that the chart of the shares covers, s. The chart shows the policy's search for its
+/// target.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of the document's page.

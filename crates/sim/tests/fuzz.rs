@@ -60,7 +60,7 @@ local = [{ threads = 8, runtime_s = 1.0, bandwidth_gbps = 60.0 }]
 hotness = { kind = "zipf", exponent = 0.9 }
 "#;
 
-/// All keys of a scenario, with few groups and a short duration.
+/// A scenario file that uses all keys, with few page groups and a short duration.
 const SCENARIO: &str = r#"
 schema = "interleaf.scenario/1"
 name = "all"

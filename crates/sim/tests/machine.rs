@@ -87,7 +87,8 @@ fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
     prepared.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
-/// The outcome of fixed shares. It has no best static shares, because these are not searched.
+/// The outcome with fixed shares. The best static shares are not searched, so `best_static` is
+/// `None`.
 fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
     let duration = Duration::from_secs(seconds);
     let mut run = Run::new(scenario, Settings::default(), duration, |_, tiers| {

@@ -226,8 +226,8 @@ impl BackingFile {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// True if no other open file description of the file, such as that of a child, holds the lock
-    /// of a store.
+    /// True if no other open file description of the file holds the lock of a store. A forked child
+    /// may have such a description.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()
@@ -311,7 +311,8 @@ fn unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// The alignment that direct transfers need; `None` if the kernel does not report it.
+/// The alignment that direct transfers (`O_DIRECT`) need, bytes; `None` if the kernel does not
+/// report it.
 fn alignment(file: &File) -> Option<u64> {
     let found = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let is_said = found.stx_mask & StatxFlags::DIOALIGN.bits() != 0;

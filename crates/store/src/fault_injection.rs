@@ -21,15 +21,17 @@ use std::{
 pub struct FaultPlan {
     /// Seed of the random choices.
     pub seed: u64,
-    /// Transfers that fail with `EIO`.
+    /// One in this number of transfers fails with `EIO`.
     pub eio: u64,
-    /// Transfers that fail with `EINTR` or `EAGAIN`.
+    /// One in this number of transfers fails with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// Transfers that carry out only a part of their bytes, and report this part as done.
+    /// One in this number of transfers carries out only a part of its bytes, and reports this part
+    /// as done.
     pub short: u64,
-    /// Writes that carry out only a part of their bytes, and then fail with `EIO`.
+    /// One in this number of writes carries out only a part of its bytes, and then fails with
+    /// `EIO`.
     pub torn: u64,
-    /// Transfers that finish `delay_ms` later.
+    /// One in this number of transfers finishes `delay_ms` later.
     pub delayed: u64,
     /// The delay of the transfers that `delayed` selects, ms.
     pub delay_ms: u64,

@@ -68,8 +68,8 @@ pub struct FileStore {
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// The error with which `io_uring` could not be set up, if threads are used for that reason;
-    /// else `None`.
+    /// The error of the failed set-up of `io_uring`, because of which threads carry out transfers;
+    /// `None` if the set-up succeeded or threads were requested.
     no_ring: Option<io::Error>,
     pending: HashMap<u64, PendingTransfer>,
     parts: Vec<Option<TransferPart>>,
@@ -188,8 +188,8 @@ impl FileStore {
         })
     }
 
-    /// The error with which `io_uring` could not be set up, if threads carry out transfers for that
-    /// reason. Threads are slower.
+    /// The error of the failed set-up of `io_uring`. Threads then carry out transfers, which is
+    /// slower. `None` if the set-up succeeded or threads were requested.
     pub const fn no_ring(&self) -> Option<&io::Error> {
         self.no_ring.as_ref()
     }

@@ -162,8 +162,8 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to. It exists always, because `fork` adds a layer when
-    /// it freezes this one.
+    /// The layer that new pages are written to. One such layer always exists, because `fork` adds a
+    /// layer when it freezes the present one.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)

@@ -30,7 +30,7 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The measured speed of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSpeed {
-    /// Bytes that were written and read.
+    /// Size of the part of the store that was written and read, bytes.
     pub bytes: u64,
     /// Bandwidth of sequential reads of 1 MiB, 16 at a time, GB/s.
     pub read_gbps: f64,

@@ -148,8 +148,8 @@ mod tests {
         let resident = scanned.resident(16 << 20).unwrap();
         let is_resident = |page: u64| resident.iter().any(|range| range.contains(&page));
         let seen = (0..pages as u64 - 2).filter(|page| is_resident(first + page)).count();
-        // At least every second page is resident. More may be, because huge pages are resident as a
-        // whole.
+        // At least every second page is resident. More pages may be resident, because a huge page
+        // is resident as a whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
         scanned.give(&Hints { read_ahead: resident, page_out: vec![] });
     }

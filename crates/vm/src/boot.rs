@@ -93,13 +93,13 @@ pub struct Boot<'a> {
     /// memory is shared, and QEMU comes from [`Unpacked`]. The guest then has the host's clock, as
     /// the device has, unless `clock` is given. Default: no device.
     pub device: Option<&'a Path>,
-    /// The plugin `interleaf-qemu-clock`, with which the device follows the guest's clock. The
-    /// clock then counts instructions. Default: none.
+    /// Path of QEMU's plugin `interleaf-qemu-clock`, with which the device follows the guest's
+    /// clock. The guest's clock then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
-    /// An instruction takes 2^`clock_shift` ns of the guest's clock. Kernels and programs compute
-    /// for fixed times, in calibrations and in loops. A larger shift therefore makes boots and
-    /// emulated minutes shorter. Default: 2. Tests in which the processor's speed matters use 1:
-    /// 0.5 GIPS.
+    /// An instruction takes 2^`clock_shift` ns of the guest's clock. The guest computes for fixed
+    /// times of its clock, in calibrations and in loops. With a larger shift, these times take
+    /// fewer instructions, and therefore less time of the host. Default: 2. Tests in which the
+    /// processor's speed matters use 1: 0.5 GIPS.
     pub clock_shift: u32,
     /// A folder whose files are copied to the same paths in the guest, as executable files.
     /// Default: none.

@@ -18,7 +18,7 @@ use crate::{outcome::Record, running_guests::GuestPermit};
 /// arrives. Returns true to kill the virtual machine.
 pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 
-/// Interval at which a [`Watch`] is called without a line.
+/// Interval at which a [`Watch`] is called while the guest writes no line.
 const WATCH_PERIOD: Duration = Duration::from_millis(20);
 
 /// The file in the guest's folder to which the kernel logs.
@@ -34,9 +34,9 @@ pub(crate) fn console(folder: &Path) -> String {
 pub(crate) struct Machine {
     pub(crate) child: Child,
     pub(crate) started: Instant,
-    /// The lines that the guest writes to its port.
+    /// Lines that the guest writes to its second serial port, which QEMU connects to its stdout.
     lines: Receiver<String>,
-    /// The direction of the port from the host to the guest.
+    /// QEMU's stdin: bytes for the guest's second serial port.
     port: ChildStdin,
     _permit: GuestPermit,
 }

@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// Time limit of a reply of QEMU.
 const REPLY_MAX: Duration = Duration::from_secs(300);
 
-/// A saved guest, in a file without a name: the kernel frees the file when this process ends.
+/// A saved guest, in an unlinked temporary file: the kernel frees the file when this process ends.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     file: File,
@@ -101,7 +101,7 @@ impl Snapshot {
         format!("exec:cat {}", self.path())
     }
 
-    /// A path under which other processes open the file without a name.
+    /// A path under which other processes can open the unlinked file.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd())
     }

@@ -129,9 +129,9 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// Without `--leave`, `actuate` fails, and its error names the kernel's module `damon_stat` as the
-/// user of DAMON. A killed actuator leaves a running kdamond. `--restore` removes the kdamond and
-/// then switches `damon_stat` on again.
+/// The kernel's module `damon_stat` uses DAMON. Without `--leave`, `actuate` therefore fails, and
+/// its error names `damon_stat`. With `--leave`, it switches `damon_stat` off. A killed `actuate`
+/// leaves a running kdamond. `--restore` removes the kdamond, and switches `damon_stat` on again.
 #[test]
 fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";

@@ -77,8 +77,8 @@ fn run(active: f64) -> Expected {
     }
 }
 
-/// The percentage of pages on the first tier with which the threads are fastest, if the fraction
-/// `active` of them is active.
+/// The best weight of the first tier, percent of the pages, while a fraction `active` of the
+/// threads is active.
 fn best(active: f64) -> f64 {
     100.0 * run(active).best().unwrap()[0].weights.shares()[0]
 }

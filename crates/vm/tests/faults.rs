@@ -105,7 +105,7 @@ fn intact(record: &Record) {
     assert!(text.contains("intact after"), "{record}");
 }
 
-/// Checks the ending of a step, and that its output contains the text `words`.
+/// Checks the ending of a step, and that its output contains each text in `words`.
 fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     let taken = self::step(record, step);
     assert_eq!(taken.ending, Some(ending), "{step}\n{record}");

@@ -274,8 +274,8 @@ fn a_policy_steers_a_command() {
 }
 
 /// A kernel without weighted interleaving interleaves pages evenly. `interleaf run` then migrates
-/// pages while the command runs. The record has an audit after each migration, so the command is
-/// ended after a migration that found no page to migrate.
+/// pages while the command runs, and writes a placement audit to the record after each migration.
+/// The test ends the command when the record has a migration of 0 bytes.
 #[test]
 fn without_weights_pages_are_moved() {
     let start =

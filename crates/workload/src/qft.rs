@@ -60,8 +60,8 @@ impl Qft {
         Ok(Self { state, qubits, threads, rounds: 0 })
     }
 
-    /// Applies the Hadamard gate on a qubit and the phase shifts by the lower qubits. With
-    /// `is_inverse`, applies the inverse of both.
+    /// Applies the Hadamard gate on `qubit`, and its phase shifts, which the lower qubits control.
+    /// With `is_inverse`, applies the inverse of both.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
         // `table` has the phases for the first piece of a block of amplitudes. A phase in a later

@@ -18,7 +18,7 @@ pub struct CostInputs {
     pub name: String,
     /// The memory module of each channel, with the card's number of ranks.
     pub device: Device,
-    /// The number of channels, each with such a module.
+    /// The number of channels, each with one module.
     pub channels: u32,
     /// The capacity, bytes.
     pub capacity: u64,

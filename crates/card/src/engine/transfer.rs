@@ -160,8 +160,8 @@ impl Engine {
         if past < bytes { bytes - past } else { bytes }
     }
 
-    /// The length of the chunk that begins at `offset`: at most `bytes`, and at most up to the next
-    /// multiple of the size of a chunk.
+    /// The length of the chunk that begins at `offset`. The chunk ends after `bytes` bytes, or at
+    /// the next multiple of the chunk size if that comes first.
     #[inline]
     fn chunk(&self, offset: u64, bytes: u32) -> u32 {
         let limit = self.card.chunk_bytes();

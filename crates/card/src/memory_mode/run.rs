@@ -130,7 +130,8 @@ impl<'a> Run<'a> {
             }
         }
         let utilisation = Utilisation::between(&first, &self.usage(end));
-        // Stores go to the card, so they wait for the credits of that direction.
+        // Stores travel from the host to the card (`LinkDown`), so the credits of this direction
+        // may limit them.
         let bound = utilisation.bound_with_credits_of(Component::LinkDown);
         let span_fs = end - start;
         for result in [&mut self.loads, &mut self.stores] {

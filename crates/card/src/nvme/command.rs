@@ -1,4 +1,4 @@
-//! Entries of submission and completion queues (sections 4.2 and 4.6); their fields are
+//! Entries of submission and completion queues (NVMe 1.4, sections 4.2 and 4.6); their fields are
 //! little-endian.
 
 use super::status::NvmeStatus;

@@ -206,7 +206,7 @@ impl NvmeController {
     }
 
     /// Handles a change of CC.EN to 0. Queues, commands and features are lost; the addresses of the
-    /// admin queues and the counters of the log pages are kept (section 7.3.2).
+    /// admin queues and the counters of the log pages are kept (NVMe 1.4, section 7.3.2).
     fn reset(&mut self) {
         self.resets += 1;
         self.registers.status = 0;
@@ -276,7 +276,8 @@ impl NvmeController {
         &self.arbitration
     }
 
-    /// Begins a new round of arbitration (section 4.13), after a change of queues or weights.
+    /// Begins a new round of arbitration (NVMe 1.4, section 4.13), after a change of queues or
+    /// weights.
     fn arbitrate(&mut self) {
         let rings = self.submissions.iter();
         let priorities = rings.map(|ring| ring.as_ref().map_or(Priority::Low, |it| it.priority));

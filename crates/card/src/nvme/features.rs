@@ -1,4 +1,5 @@
-//! Features (section 5.21). The values cannot be saved: all return to their defaults at a reset.
+//! Features (NVMe 1.4, section 5.21). The values cannot be saved: all return to their defaults at a
+//! reset.
 
 use super::{command::SubmissionEntry, settings::NvmeSettings, status::NvmeStatus};
 

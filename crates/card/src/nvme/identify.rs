@@ -1,4 +1,4 @@
-//! Identify data structures (section 5.15).
+//! Identify data structures (NVMe 1.4, section 5.15).
 
 use std::hash::Hasher;
 
@@ -52,7 +52,7 @@ pub(super) fn identify(
     Ok(page)
 }
 
-/// Fills the data structure Identify Controller (figure 247).
+/// Fills the data structure Identify Controller (NVMe 1.4, figure 247).
 fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 0, &settings.vendor.to_le_bytes());
     put(page, 2, &settings.subsystem_vendor.to_le_bytes());
@@ -98,7 +98,7 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     }
 }
 
-/// Fills the data structure Identify Namespace (figure 245).
+/// Fills the data structure Identify Namespace (NVMe 1.4, figure 245).
 fn namespace(settings: &NvmeSettings, page: &mut Page) {
     // Size, capacity and use of the namespace (NSZE, NCAP, NUSE), in logical blocks.
     for at in [0, 8, 16] {

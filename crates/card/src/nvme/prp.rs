@@ -1,4 +1,4 @@
-//! Physical region pages: the host's memory of a transfer (section 4.3).
+//! Physical region pages: the host's memory of a transfer (NVMe 1.4, section 4.3).
 //!
 //! The first PRP entry may point into a page. The second entry is a page, or a pointer to a list of
 //! pages if the transfer needs more than two pages. If a list fills its page and more than one page

@@ -1,4 +1,4 @@
-//! Submission and completion queues as rings in the host's memory (section 4.1).
+//! Submission and completion queues as rings in the host's memory (NVMe 1.4, section 4.1).
 
 use std::collections::VecDeque;
 

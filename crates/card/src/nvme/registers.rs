@@ -1,4 +1,4 @@
-//! Controller registers (section 3.1), 64 bytes at the start of BAR 0.
+//! Controller registers (NVMe 1.4, section 3.1), 64 bytes at the start of BAR 0.
 
 use super::settings::NvmeSettings;
 

@@ -1,4 +1,4 @@
-//! Status codes (section 4.6.1).
+//! Status codes (NVMe 1.4, section 4.6.1).
 
 /// The status of a completed command: status code type and status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,8 @@ impl NvmeStatus {
         )
     }
 
-    /// The status field without the phase bit: bits 15:1 of the entry's last word (figure 122).
+    /// The status field without the phase bit: bits 15:1 of the entry's last word (NVMe 1.4, figure
+    /// 122).
     #[must_use]
     pub fn field(self) -> u16 {
         let (kind, code) = self.code();

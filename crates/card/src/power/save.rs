@@ -59,7 +59,7 @@ impl SaveEnergy {
     }
 }
 
-/// How much of the memory a restore found in the NAND.
+/// The part of the memory that a restore found in the NAND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreState {
     /// The restore found all pages of the memory.

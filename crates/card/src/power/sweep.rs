@@ -32,7 +32,8 @@ pub struct PowerSweep {
     pub torn_writes: u64,
     /// Lost and torn blocks that the card did not report, summed over all moments.
     pub unreported_blocks: u64,
-    /// Pages that were programmed again after a failure, summed over all moments.
+    /// Pages whose programs failed, and which were programmed again in another block, summed over
+    /// all moments.
     pub remapped_pages: u64,
     /// The longest save, s; 0 without saves.
     pub save_seconds_max: f64,

@@ -209,7 +209,7 @@ pub(crate) enum AccessChoice {
     Peer,
 }
 
-/// The time that an I/O of a guest takes.
+/// The latency of an I/O of a guest: none, or the model's by the clock of the host or of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LatencyChoice {
     None,

@@ -552,8 +552,9 @@ fn each_platform_has_its_curves() {
     });
 }
 
-/// Returns the folder at the root of the source tree that contains `literal`, the path that
-/// `source` includes. Returns `None` for paths below `crates/`.
+/// Returns the top-level folder of the source tree that has an included file. `literal` is the
+/// path in the `include_str!` or `include_dir!` of the file `source`. Returns `None` for files
+/// below `crates/`, and for files that do not exist.
 fn contained(source: &Path, literal: &str) -> Option<String> {
     let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
         Some(of_crate) => {

@@ -1,5 +1,5 @@
-//! Sends the emulated traffic to the feed at regular intervals, as hardware counters would report
-//! it.
+//! Sends the counts of the emulated traffic to the feed at regular intervals, in place of hardware
+//! counters.
 
 use std::{
     sync::{
@@ -16,7 +16,7 @@ use crate::feed::{Feeder, time_ns};
 /// Interval between two lines of the feed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Sends the emulated traffic to the feed while another thread sweeps the pages.
+/// Sends the counts of the emulated traffic to the feed, while another thread sweeps the pages.
 pub(super) struct Counting<'a> {
     emulated: &'a Emulated,
     speed: f64,
@@ -27,7 +27,7 @@ pub(super) struct Counting<'a> {
 struct State {
     feeder: Option<Feeder>,
     reached: Reached,
-    /// End of the last fed interval, ns.
+    /// Time up to which the traffic is counted in the feed, in ns of [`time_ns`].
     fed_until_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Counting<'a> {
         state.reached.clone_from(reached);
     }
 
-    /// Sends to the feed the traffic since the last call.
+    /// Sends to the feed the counts of the emulated traffic since the last call.
     fn send(&self, state: &mut State, now_ns: u64) {
         let seconds = self.speed * (now_ns - state.fed_until_ns) as f64 * 1e-9;
         state.fed_until_ns = now_ns;

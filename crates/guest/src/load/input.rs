@@ -8,8 +8,9 @@ use interleaf_model::{
     platform::Platform,
 };
 
-/// The platform, the platform of the demand's runs, and the demand. If the two platforms differ,
-/// the file of the second is in the folder of the first.
+/// Returns the platform of the file `platform`, the platform on which the runs of the demand were
+/// measured, and the demand. If the platforms differ, the file of the second is in the folder of
+/// the first.
 ///
 /// # Errors
 ///

@@ -48,11 +48,11 @@ pub enum MemoryChoice {
     Extended { dram: Bytes, store: PathBuf },
 }
 
-/// Transparent huge pages of the command.
+/// The use of transparent huge pages by the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// All memory that can have huge pages. If the machine's setting is `madvise`, only memory of
-    /// glibc's `malloc`.
+    /// All memory that can have huge pages has them. If the machine's setting is `madvise`, only
+    /// memory of glibc's `malloc` has them.
     Always,
     /// No memory has huge pages.
     Never,

@@ -23,9 +23,10 @@ pub const DRAM_MIN: u64 = 4 << 20;
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. An allocation from 128 KiB to this minimum stays outside the budget if the sum of the
-/// earlier ones is below the minimum. Sum and allocation are both below the minimum, so the new sum
-/// is less than twice the minimum.
+/// number. Allocations from 128 KiB to this minimum stay outside the budget while their sum is
+/// below the minimum. Once their sum has reached the minimum, further allocations are extended too.
+/// The allocation with which the sum reaches the minimum is itself below the minimum, so the sum
+/// stays below twice the minimum.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is at most this, bytes.

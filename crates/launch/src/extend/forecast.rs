@@ -3,8 +3,9 @@
 //! trace.
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
-//! runs. At budgets above those of all runs, the traffic is proportional to the part of the
-//! footprint that does not fit into the part of the budget that holds used pages.
+//! runs. Above the largest budget of the runs, the traffic is proportional to the bytes of the
+//! footprint that the budget does not hold. A budget holds less than its size: a part of it is a
+//! reserve, and a part has prefetched pages that are not used yet.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::{
@@ -61,7 +62,8 @@ pub struct ForecastOptions {
     /// The time that the runs would take with all data in DRAM. By default the time is taken from a
     /// record, or estimated.
     pub time_in_dram: Option<Time>,
-    /// The efficiency that is enough. Default: 90 %.
+    /// The efficiency that is enough: the speed as a fraction of the speed with all data in DRAM.
+    /// Default: 90 %.
     pub efficiency: Option<Percent>,
 }
 
@@ -328,7 +330,7 @@ fn of_comparison(
 
 /// The traffic between DRAM and the drive as a function of the budget. With a trace, the traffic is
 /// that of the pager on the trace, or of optimal replacement if there is no run. Without a trace,
-/// it is interpolated between the runs. `footprint` is the value of `--footprint`, bytes.
+/// the traffic is interpolated between the runs. `footprint` is the value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first() else {

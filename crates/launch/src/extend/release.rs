@@ -30,7 +30,7 @@ pub(super) fn start(session: &Session) -> Option<Started> {
     Some(Started { _child: child, _connection: connection })
 }
 
-/// Runs as the releaser.
+/// Runs the releaser for the session in `folder`.
 pub fn serve(folder: &Path) -> Result<(), Failure> {
     // Hold signals. Otherwise a service manager that stops the remaining processes would interrupt
     // the releaser while it merges the extents of a store file.

@@ -113,8 +113,8 @@ impl Migrator {
     }
 
     /// Limits the migration rate, bytes per second. The rate is kept on average over a tenth of a
-    /// second. If one huge page takes longer than that at this rate, the rate is kept on average
-    /// over the time of one huge page.
+    /// second. If one huge page takes longer than a tenth of a second at this rate, the rate is
+    /// kept on average over the time of one huge page.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.rate = Some(bytes_per_s);
@@ -164,8 +164,8 @@ fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> 
     Ok(target.check(&has)?)
 }
 
-/// A process to migrate, with what earlier passes found out about its pages (`memo`) and the
-/// results so far (`moved`).
+/// A process to migrate, with the properties of its pages that earlier passes have found (`memo`)
+/// and the results so far (`moved`).
 struct Record {
     process: Process,
     memo: Memo,
@@ -378,8 +378,8 @@ impl<M: Memory> Passes<'_, M> {
 
     /// Records that a process cannot be migrated.
     ///
-    /// When the process is a named process and [`Memory::is_alone`] is false. The migration of all
-    /// processes then ends.
+    /// Fails when the process is a named process and [`Memory::is_alone`] is false. The migration
+    /// of all processes then ends.
     fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {

@@ -73,7 +73,7 @@ pub enum PlacementError {
         given: usize,
         /// The nodes as the user named them.
         named: String,
-        /// The number of nodes.
+        /// The number of named nodes.
         nodes: usize,
     },
     /// A node that does not exist.

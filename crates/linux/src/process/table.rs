@@ -57,8 +57,9 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
-/// True when all threads of a process end or have ended: it executes no more of its program. Its
-/// files may be closed some time before wait(2) reports its end. False when it does not exist.
+/// True when all threads of a process are exiting or have exited, so the process executes no more
+/// of its program. The files of an exiting process may be closed some time before wait(2) reports
+/// its end. False when the process does not exist.
 ///
 /// # Errors
 /// When its threads cannot be read.

@@ -30,7 +30,8 @@ pub(super) struct Job {
     pub(super) loads: u64,
     /// The number of units that each group stores.
     pub(super) stores: u64,
-    /// The number of groups.
+    /// The number of groups in one call. A group has `loads` units to load and `stores` units to
+    /// store.
     pub(super) groups: u64,
     /// The word to store.
     pub(super) word: u64,

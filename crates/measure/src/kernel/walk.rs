@@ -20,7 +20,7 @@ const CHUNK_LINES: usize = 4096;
 /// batches of [`BATCH`] lines.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 
-/// Lines of a page.
+/// The number of lines in a base page.
 const PAGE_LINES: usize = PAGE_BYTES / LINE;
 
 /// Wrong contents of memory: a kernel did not make the reads or writes of its traffic, or the
@@ -38,13 +38,14 @@ pub enum Fault {
     Read {
         /// The name of the traffic kernel.
         kernel: String,
-        /// The first of the lines; in random order the first line of the first buffer.
+        /// The index of the first line that was read; in random order that of the first line of the
+        /// first buffer.
         from: usize,
-        /// The index of the line after the last of these lines.
+        /// The index of the line after the last line that was read.
         to: usize,
         /// The sum of the words that were read.
         sum: u64,
-        /// The sum that the contents of these lines should have.
+        /// The sum that the words should have.
         expected: u64,
     },
     /// A stored word is missing.

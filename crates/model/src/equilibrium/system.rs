@@ -263,8 +263,8 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The queueing network of the page streams of `loads[at]`. The `traffic` of the other loads
-    /// takes its part of each tier's bandwidth.
+    /// The queueing network of the page streams of `loads[at]`: one station for each tier with
+    /// traffic. The stations are slower by the `traffic` of the other loads on the same tiers.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -447,8 +447,9 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // The link lowers the rate by `held_back`. At the full rate threads would compute
-                // on more bytes than now; the difference waits at the link.
+                // The link lowers the bandwidth by `held_back`, GB/s. Without the link, threads
+                // would compute on `held_back` times the compute time more bytes (Little's law).
+                // These bytes wait at the link.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

@@ -124,12 +124,13 @@ mod tests {
 
     #[test]
     fn wrapping_lowers_a_weight() {
-        // 32 · 135,000,000 is 4,320,000,000, which wraps to 25,032,704; 32 · 1,000,000 is
-        // 32,000,000. Both products are below the sum, 136,000,000, so each weight is 1. Without
-        // wrapping the weights would be 31:1.
+        // The kernel's weight is 32 times the bandwidth, in 32 bits, divided by the sum of the
+        // bandwidths, at least 1. 32 · 135,000,000 is 4,320,000,000, which wraps to 25,032,704;
+        // 32 · 1,000,000 is 32,000,000. Both products are below the sum, 136,000,000, so each
+        // weight is 1. Without wrapping the weights would be 31:1.
         assert_eq!(kernel_weights(&[135_000_000, 1_000_000]), [1, 1]);
-        // 32 · 200,000,000 wraps to 2,105,032,704, which is 9 times the sum of 220,000,000; the
-        // second product is 640,000,000, twice the sum.
+        // 32 · 200,000,000 wraps to 2,105,032,704, which is 9.6 times the sum of 220,000,000: the
+        // weight is 9. The second product, 640,000,000, is 2.9 times the sum: the weight is 2.
         assert_eq!(kernel_weights(&[200_000_000, 20_000_000]), [9, 2]);
     }
 

@@ -103,7 +103,7 @@ pub struct Guided {
     went_back_s: Option<f64>,
 }
 
-/// The phase of the search in which the policy is.
+/// The current phase of the policy's search.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     /// Observes the traffic at the current placement.

@@ -19,7 +19,8 @@
 /// points of a search.
 const SWEEPS: usize = 400;
 
-/// The assumed uncertainty of a slope, in standard deviations.
+/// The uncertainty that [`TimeCurve::bound`] assumes for the slope of a line through two runs, in
+/// standard deviations of the slope.
 const TRUST: f64 = 0.5;
 
 /// The curve that is fitted to runs.

@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn a_value_beyond_the_field_is_refused() {
-        // The format of Sapphire Rapids before a fix of July 2024: the value for CXL needs more
-        // bits.
+        // The format of `umask` in a home agent (CHA) of Sapphire Rapids, in kernels before a fix
+        // of July 2024. The field has 32 bits, and the value for CXL events has 37.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
         assert!(field.encode(0xc817_8601, &mut words));

@@ -22,8 +22,8 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     for (at, lane) in lanes.iter().enumerate() {
         let of_lane: Vec<usize> = match units > lanes.len() {
             true => (at..units).step_by(lanes.len()).collect(),
-            // There are fewer units than lanes, so a unit gets several lanes, and the kernel
-            // multiplexes them.
+            // Each lane gets one unit. If there are fewer units than lanes, a unit gets several
+            // lanes, and the kernel multiplexes them.
             false => (0..units).filter(|unit| *unit == at % units).collect(),
         };
         let chosen = spread(&of_lane);

@@ -184,7 +184,7 @@ impl Topdown {
         Ok(Self { plan, groups, user_only })
     }
 
-    /// A description of what is counted, in one line.
+    /// A description of the counted slots, in one line.
     pub fn describe(&self) -> String {
         let whose = if self.user_only { ", without its kernel code" } else { "" };
         let mut text = format!(

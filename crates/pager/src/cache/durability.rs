@@ -157,8 +157,8 @@ impl Durability {
     }
 }
 
-/// The bits of these pages in the word with index `at`. At least one of the pages must be in this
-/// word.
+/// The bits of `pages` in the 64-bit word with index `at` of a bitmap with one bit per page. At
+/// least one of the pages must be in this word.
 fn mask(at: u64, pages: &Range<Page>) -> u64 {
     let first = pages.start.saturating_sub(64 * at);
     let end = (pages.end - 64 * at).min(64);

@@ -45,8 +45,8 @@ pub enum Event {
     RetryPinned,
     /// A thread that runs on this node gives advice about pages.
     Advised(Range<Page>, Advice, Node),
-    /// The process is about to fork: unmap all pages and write back dirty pages, until
-    /// [`Event::Thaw`].
+    /// The process is about to fork: unmap all pages, write back the dirty pages, and load no page
+    /// until [`Event::Thaw`].
     Freeze,
     /// The fork has succeeded or failed: resume.
     Thaw,

@@ -300,8 +300,8 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if protected extents are within their share. In this case the victim is a probationary
-    /// extent.
+    /// True if protected extents are within their share and are not being released. Probationary
+    /// extents, if there are any, are then evicted first.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()

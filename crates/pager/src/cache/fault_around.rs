@@ -41,11 +41,12 @@ const DISUSE_WEIGHT: i32 = 6;
 /// watched probes that are not late yet.
 const WATCHED_MAX: usize = 16;
 
-/// The order changes when the votes for one direction exceed the votes for the other by this
-/// number.
+/// The order of a region changes by 1 when the votes for a larger order exceed the votes for a
+/// smaller order by this number, or the reverse.
 const VOTES: i32 = 4;
 
-/// Maximum order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as streams.
+/// Maximum fault-around order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as
+/// streams.
 const ORDER_MAX: u8 = 6;
 
 /// The clock by which probes are judged: the pages loaded so far, and the budget in frames.
@@ -75,12 +76,12 @@ impl FaultAround {
         self.sizes.entry(region).or_insert_with(|| FaultAroundSize::new(order))
     }
 
-    /// The order of the region that begins with this page.
+    /// The fault-around order of the region that begins with this page.
     fn order(&self, region: Page) -> u8 {
         self.sizes.get(&region).map_or(self.initial_order, FaultAroundSize::order)
     }
 
-    /// The largest order of any region.
+    /// The largest fault-around order of any region.
     pub(super) fn order_max(&self) -> u8 {
         self.sizes.values().map(FaultAroundSize::order).max().unwrap_or(0)
     }

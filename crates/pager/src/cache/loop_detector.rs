@@ -99,7 +99,8 @@ pub struct LoopDetector {
     /// Estimated length of a pass, in evicted pages: the longest reuse distances of pages of the
     /// loop.
     pass_length: f64,
-    /// Cost of reading the probationary pages evicted since the last sample.
+    /// Cost of reading again the probationary pages that were evicted since the last eviction of
+    /// protected pages, in units of [`read_cost`].
     cost_since_sample: u32,
     /// The watched samples, and the time of their eviction on the clock `now`.
     samples: VecDeque<(Range<Page>, u32)>,

@@ -8,9 +8,9 @@ use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
 impl Cache {
-    /// Absent to Filling: loads an extent that contains `page` into frames of a node. The load is
-    /// for `stream`, or for a fault if `stream` is 0. `None` while no frame of the node is free, or
-    /// if the page is unavailable.
+    /// Transition from absent to Filling: loads an extent that contains `page` into frames of a
+    /// node. The load is for `stream`, or for a fault if `stream` is 0. `None` while no frame of
+    /// the node is free, or if the page is unavailable.
     pub(super) fn load(
         &mut self,
         page: Page,
@@ -42,7 +42,8 @@ impl Cache {
         Some(id)
     }
 
-    /// Filling to Ready, when the frames of an extent are filled; to absent if the read failed.
+    /// Transition from Filling to Ready, when the frames of an extent are filled; from Filling to
+    /// absent if the read failed.
     pub(super) fn on_filled(
         &mut self,
         id: ExtentId,
@@ -88,8 +89,8 @@ impl Cache {
         }
     }
 
-    /// Filling, Unmapping or Writing to Ready. If a thread waits for the extent, the extent is
-    /// mapped at once.
+    /// Transition from Filling, Unmapping or Writing to Ready. If a thread waits for the extent,
+    /// the extent is mapped at once.
     pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Ready;
@@ -107,7 +108,8 @@ impl Cache {
         }
     }
 
-    /// Ready to Mapping: requests the move of the extent's pages from its frames to the region.
+    /// Transition from Ready to Mapping: requests the move of the extent's pages from its frames to
+    /// the region.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
         let extent = self.residency.extent(id);
@@ -126,8 +128,8 @@ impl Cache {
         self.count_prefetch_hit(id);
     }
 
-    /// Mapping to Mapped. While the process forks, the extent is unmapped again at once, unless the
-    /// fork must be refused anyway.
+    /// Transition from Mapping to Mapped. While the process forks, the extent is unmapped again at
+    /// once, unless the fork must be refused anyway.
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight();
         self.residency.extent_mut(id).state = ExtentState::Mapped;
@@ -137,8 +139,8 @@ impl Cache {
         }
     }
 
-    /// Mapped to Unmapping: requests the move of the extent's pages from the region back to its
-    /// frames.
+    /// Transition from Mapped to Unmapping: requests the move of the extent's pages from the region
+    /// back to its frames.
     pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.remove_mapped(id);
         let extent = self.residency.extent_mut(id);

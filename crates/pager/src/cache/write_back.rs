@@ -4,8 +4,9 @@
 use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index::ExtentId};
 
 impl Cache {
-    /// Unmapping to Writing if the extent is dirty, else to Ready. If a thread waits for the extent
-    /// again, and the process does not fork, the extent is mapped without write-back.
+    /// Transition from Unmapping to Writing if the extent is dirty, else to Ready. If a thread
+    /// waits for the extent again, and the process does not fork, the extent is mapped without
+    /// write-back.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,
@@ -28,8 +29,8 @@ impl Cache {
         }
     }
 
-    /// Writing to Ready. If the write failed, the only copy of the content is in DRAM. The extent
-    /// is then mapped again, and written back at its next eviction.
+    /// Transition from Writing to Ready. If the write failed, the only copy of the content is in
+    /// DRAM. The extent is then mapped again, and written back at its next eviction.
     pub(super) fn on_wrote(
         &mut self,
         id: ExtentId,
@@ -51,7 +52,8 @@ impl Cache {
         self.make_ready(id, actions);
     }
 
-    /// Unmapping back to Mapped: a device or a system call has pinned pages of the extent.
+    /// Transition from Unmapping back to Mapped: a device or a system call has pinned pages of the
+    /// extent.
     pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let span = self.residency.extent(id).span();
         if self.durability.is_fully_discarded(span) {

@@ -14,7 +14,8 @@ use std::{
 /// The file with the number of runnable threads of the machine (`proc_loadavg(5)`).
 const LOAD: &CStr = c"/proc/loadavg";
 
-/// The list of the machine's CPUs that are online (`sysfs-devices-system-cpu`).
+/// The file with the list of the machine's CPUs that are online
+/// (`Documentation/ABI/testing/sysfs-devices-system-cpu` of the kernel).
 const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 
 /// The time between two readings of [`LOAD`]. A reading takes some 5 µs.
@@ -25,9 +26,9 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 /// microseconds.
 const READINGS_MIN: u32 = 2;
 
-/// A `sched_yield(2)` takes longer than this if another thread uses its time slice, or if the host
-/// of a virtual machine runs another one. [`LOAD`] does not show such a thread if the machine has
-/// idle CPUs on which the pager's thread may not run.
+/// Minimum duration of a `sched_yield(2)` that shows contention: another thread used its time
+/// slice, or the host of a virtual machine ran another virtual machine. [`LOAD`] does not show the
+/// other thread if the machine has idle CPUs on which the pager's thread may not run.
 const YIELD_MAX: Duration = Duration::from_millis(1);
 
 /// The number of consecutive long yields after which the CPUs count as contended.
@@ -38,7 +39,7 @@ const YIELDS_MIN: u32 = 2;
 const HOLD_READING: Duration = Duration::from_millis(100);
 const HOLD_YIELD: Duration = Duration::from_secs(1);
 
-/// Whether other threads need the CPUs.
+/// Detects when other threads need the CPUs.
 #[derive(Debug)]
 pub(crate) struct CpuContention {
     /// Number of the machine's CPUs that are online when the pager starts, because [`LOAD`] has the

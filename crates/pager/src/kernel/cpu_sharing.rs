@@ -47,7 +47,9 @@ pub(crate) struct CpuSharing {
     /// True if the page of the waiting thread is mapped, and the CPU was not yet yielded to the
     /// thread.
     has_served: bool,
-    /// Number of steps of the fault server's loop since faults were read last.
+    /// Number of consecutive steps of the fault server's loop in which the waiting thread's
+    /// transfer was in flight. Faults are read only at each [`FAULTS_READ_ONE_IN`]-th of these
+    /// steps.
     steps_without_read: u32,
     /// The pinned thread and its former affinity mask.
     pinned_thread: Option<(Pid, CpuSet)>,
@@ -55,20 +57,21 @@ pub(crate) struct CpuSharing {
     sharing: Sharing,
 }
 
-/// Whether the pager's thread shares the CPU of the thread whose faults it serves.
+/// The policy by which the pager's thread shares the CPU of the thread whose faults it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sharing {
-    /// The policy while the CPUs are not contended: the CPU is shared if the thread waits for pages
-    /// for most of its time.
+    /// While the CPUs are not contended: the CPU is shared if the thread waits for pages for most
+    /// of its time.
     #[default]
     IfWaiting,
-    /// The policy while the CPUs are contended and the pager's thread has real-time priority. The
-    /// pager's thread then runs as soon as the faulting thread sleeps, and the faulting thread as
-    /// soon as the pager's thread sleeps. With two CPUs, a third thread would begin to run on the
-    /// CPU of the faulting thread, which would then wait for the end of a time slice.
+    /// While the CPUs are contended and the pager's thread has real-time priority: the CPU is
+    /// shared. The pager's thread runs as soon as the faulting thread sleeps, and the faulting
+    /// thread as soon as the pager's thread sleeps. If each of the two threads had its own CPU, a
+    /// third thread would begin to run on the CPU of the faulting thread, which would then wait for
+    /// the end of a time slice.
     Always,
-    /// The policy while the CPUs are contended and the pager's thread has no priority: each thread
-    /// would wait for the CPU at each hand-over.
+    /// While the CPUs are contended and the pager's thread has no priority: no CPU is shared,
+    /// because each of the two threads would wait for the CPU at each hand-over.
     Never,
 }
 

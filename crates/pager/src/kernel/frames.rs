@@ -28,8 +28,9 @@ pub(crate) struct Frames {
     memory: Memory,
     /// For each huge page of frames, true if its memory was allocated.
     allocated: Vec<bool>,
-    /// For each huge page of frames: 0 if it is not split. A move of a part of it may split it, and
-    /// sets the value to 1. Each later use of the whole huge page by one extent adds 1.
+    /// For each huge page of frames: 0 if the huge page is not split. A move of less than the huge
+    /// page may split the huge page, and sets the value to 1. Each later use of the whole huge page
+    /// by one extent adds 1.
     split: Vec<u8>,
     /// For each frame, true if the frame was never used, and still has the zeros that the kernel
     /// allocated.

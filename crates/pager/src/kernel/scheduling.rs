@@ -20,7 +20,7 @@ use rustix::{
 };
 use std::{io, mem, time::Duration};
 
-/// The scheduler's minimum of a time slice.
+/// The shortest time slice that the scheduler (EEVDF) allows.
 const SLICE_MIN: Duration = Duration::from_micros(100);
 
 /// The lowest real-time priority.

@@ -291,8 +291,8 @@ unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
     false
 }
 
-/// Handles a SIGBUS that no pager caused by the program's own action, as if the handler of this
-/// module did not exist.
+/// Handles a SIGBUS that no pager caused: carries out the program's own action for SIGBUS, as if
+/// the handler of this module did not exist.
 ///
 /// # Safety
 /// The kernel passed the arguments, and the caller has nothing to clean up afterwards: the

@@ -28,7 +28,7 @@ pub(crate) enum MapOutcome {
     Mapped,
     /// The page is mapped, and the fault server must be woken to process the log of mapped extents.
     MappedAndNotify,
-    /// Only the fault server can map the page.
+    /// The page was not mapped: the fault must be deferred to the fault server.
     Defer,
 }
 

@@ -25,7 +25,7 @@ pub enum Owner {
     /// No owner: the addresses can be allocated.
     Free,
     Region,
-    /// Not the pager: the program has mapped other memory at these addresses.
+    /// The program has mapped other memory at these addresses of the range.
     Foreign,
 }
 

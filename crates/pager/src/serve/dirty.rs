@@ -15,14 +15,15 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// Maximum order of an extent whose pages all count as dirty if the extent is known to be dirty.
+/// If an extent of at most this order is known to be dirty, all of its pages count as dirty.
 const COARSE_ORDER: u8 = 2;
 
 /// Stands for the hash of unknown content. A page with this hash counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// The hashes of the content that the store has of each page. The hash is kept while a page is
-/// absent. So a page is hashed once for each eviction, and not again when the page is read back.
+/// The hashes of the content that the store has of each page. The hash of a page is kept while the
+/// page is absent, so that a page is hashed once for each eviction, and not again when it is read
+/// back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.

@@ -80,7 +80,7 @@ thread_local! {
     static IS_FAULT_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True if the calling thread is that of the fault server. The fault server must not allocate from
+/// True if the calling thread is the thread of the fault server. This thread must not allocate from
 /// regions, because it would wait for itself.
 pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
@@ -164,7 +164,7 @@ pub(crate) struct FaultServer {
     /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
     /// capacity.
     mapped: Vec<MappedExtent>,
-    /// The entries of the log that the cache is processing.
+    /// Extents from `mapped` that the cache is processing.
     draining: Vec<MappedExtent>,
 }
 

@@ -36,8 +36,8 @@ use std::{
 /// `PROT_NONE`.
 const NO_ACCESS: u32 = 0;
 
-/// A process that is ready to fork. Holds all locks of the pager, so that no other thread holds a
-/// lock at the fork: the child could never take such a lock.
+/// A process that is ready to fork. The value holds all locks of the pager at the fork. Otherwise
+/// another thread could hold a lock, which the child could then never take.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,

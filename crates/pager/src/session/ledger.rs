@@ -569,7 +569,7 @@ mod tests {
         (folder, ledger)
     }
 
-    /// The identity of a process that need not exist.
+    /// An identity with this process ID. No process with the ID needs to exist.
     fn some(pid: u32) -> Identity {
         Identity { pid, start: 1 }
     }

@@ -57,7 +57,8 @@ pub(super) struct Peers {
 struct Table {
     /// Files, keyed by their first address in the range that the server has reserved.
     files: BTreeMap<usize, MemoryFile>,
-    /// Address spaces, by an identifier.
+    /// Address spaces of the processes that share files, keyed by the identifier that
+    /// [`Peers::add_space`] returned.
     spaces: BTreeMap<u64, PeerSpace>,
     last_id: u64,
 }
@@ -145,8 +146,8 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // Remove the userfaultfd from the epoll set. The close does not remove it while the
-            // process still has a copy of the descriptor.
+            // Remove the userfaultfd from the epoll set. Its close does not end the watch as long
+            // as the process has a copy of the descriptor.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }

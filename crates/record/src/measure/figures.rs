@@ -96,8 +96,8 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency against the size of the memory that is chased through. The horizontal axis is log2
-    /// of the size in KiB.
+    /// Latency of a pointer chase against the size of its memory. The horizontal axis is log2 of
+    /// the size in KiB.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;

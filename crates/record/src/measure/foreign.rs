@@ -20,8 +20,8 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of a point that another tool measured, because the spread of its repetitions is
-/// unknown.
+/// The quality of a point that another tool measured. The quality is not assessed, because the
+/// output of the tool has no spread of repetitions.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
 /// Parses the output of Intel MLC or of the Mess benchmark; `None` when the text has neither
@@ -147,8 +147,9 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // Before an ordinary store, the controller reads the line. The program does not request these
-    // reads; they have as many bytes as its writes.
+    // An ordinary store first reads its line into the cache (write-allocate). The program does not
+    // count these reads, which have as many bytes as its writes. The read share of the traffic is
+    // therefore also the program's part of the traffic. Non-temporal stores have no such reads.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -264,8 +265,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // A point without load is written with the longest delay. In a record of another tool no
-        // point has a delay, so 0 stands for all.
+        // Each row of a table has a delay. A point of Interleaf without load gets the longest
+        // delay. Records of other tools have no delays, so all of their points get 0.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };

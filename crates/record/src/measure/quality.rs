@@ -1,4 +1,5 @@
-//! The quality of a point, and of a whole measurement.
+//! The quality of a measured point, and of a whole measurement: good, noisy with the reasons, or
+//! not assessed.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

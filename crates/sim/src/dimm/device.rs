@@ -196,8 +196,8 @@ impl Device {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
 
-    /// Clocks from write to write within a bank group. x4 devices need more, because their on-die
-    /// error correction reads, modifies and writes.
+    /// Clocks from write to write within a bank group. x4 devices need more clocks than other
+    /// devices, because their on-die error correction reads, modifies and writes a word.
     pub fn same_group_writes(&self) -> u32 {
         if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
     }

@@ -11,7 +11,8 @@
 
 use super::{device::Device, traffic::Location};
 
-/// The part of a location that an address bit below the row selects.
+/// A component of a location other than the row. Each address bit below the row bits belongs to one
+/// component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Pseudo,
@@ -25,8 +26,8 @@ enum Field {
 /// in one row; bank group, pseudo-channel, rank and bank; the other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Base-2 logarithm of the number of neighbouring lines in one row. At most a whole row is
-    /// used.
+    /// Base-2 logarithm of the number of neighbouring lines in one row, limited to the lines of a
+    /// whole row.
     pub neighbours_log2: u32,
     /// True if bank bits are below rank bits: consecutive lines use all banks of a rank before the
     /// next rank, so the data bus changes between ranks less often.

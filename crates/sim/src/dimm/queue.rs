@@ -78,7 +78,7 @@ impl Queue {
         at
     }
 
-    /// Removes the request at an index.
+    /// Removes and returns the request at the index `at`.
     #[inline]
     pub(super) fn remove(&mut self, at: u8) -> Request {
         let request = self.requests[usize::from(at)];

@@ -30,7 +30,8 @@ pub(super) struct RowPolicyState {
     policy: RowPolicy,
     /// The saturating counter of the adaptive policy, for each bank.
     counter: [u8; BANKS_MAX],
-    /// The row that the adaptive policy closed last in each bank, until another row is opened.
+    /// For each bank, the row that the last auto-precharge closed; [`CLOSED`] once a row of the
+    /// bank is opened again.
     closed_row: [u32; BANKS_MAX],
 }
 

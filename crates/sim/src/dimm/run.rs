@@ -49,7 +49,7 @@ pub struct Setup {
     pub pattern: Pattern,
     /// Outstanding lines of each sub-channel.
     pub outstanding: usize,
-    /// Read streams of each sub-channel, and as many write streams.
+    /// Number of read streams of each sub-channel, and also of write streams.
     pub streams: usize,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,

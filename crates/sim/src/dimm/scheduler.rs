@@ -82,8 +82,8 @@ impl Scheduler {
         self.stale[class] = true;
     }
 
-    /// Puts each bank with requests into the class of its next command, after a change of all
-    /// queues.
+    /// Puts each bank with requests into the class of its next command. To be called after a change
+    /// of the served queue, of the queue for which rows are opened, or of all arrival orders.
     pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
         self.members = [0; CLASSES];
         self.best = [NO_CANDIDATE; CLASSES];
@@ -198,7 +198,8 @@ impl Scheduler {
 /// The clock that [`Scheduler::next`] returns if no class has a candidate.
 pub(super) const NO_COMMAND: u64 = NEVER >> ORDER_BITS;
 
-/// The arrival order of the request that a bank's next command of a class serves.
+/// The arrival order of the request for which `bank` issues its next command of `class`; 0 if the
+/// bank has no such request.
 #[inline]
 fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
     let (queue, request) = match class {

@@ -25,8 +25,9 @@ use interleaf_model::format::FileError;
 /// A request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// The time in ps since the start. In a trace without times this time is always 0. Each request
-    /// is then issued as soon as fewer lines than the limit are outstanding.
+    /// The time since the start, ps. In a trace without times, this time is always 0, and each
+    /// request is issued as soon as the number of outstanding lines is below the limit of the
+    /// sub-channel.
     pub at_ps: u64,
     /// True for a write, false for a read.
     pub write: bool,
@@ -83,7 +84,7 @@ pub struct AddressLimits {
     pub mega_transfers: u32,
 }
 
-/// The requests of a trace, in its order.
+/// An iterator over the requests of a trace file, in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Trace<'a> {
     file: &'a str,

@@ -84,7 +84,7 @@ pub struct Outcome {
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
-    /// if it changed by more than that in the last period.
+    /// if the target of the period before the last is farther from the last value.
     pub converged_after_s: Option<f64>,
     /// Bytes of migrated pages.
     pub moved_bytes: u64,

@@ -88,7 +88,7 @@ pub struct Task {
     pub domain: usize,
     /// The control group of the task.
     pub scope: String,
-    /// True if decisions may move the pages.
+    /// True if the pages of the task may be migrated.
     pub steered: bool,
     /// Start time, s.
     pub start_s: f64,
@@ -148,11 +148,11 @@ impl Task {
 pub struct TrafficDevice {
     /// The name of the device.
     pub name: String,
-    /// The index of the tier of its buffers.
+    /// The index of the tier of the device's buffers.
     pub tier: usize,
-    /// The index of the domain whose counters include the device.
+    /// The index of the domain whose counters include the device's traffic.
     pub domain: usize,
-    /// Bandwidth of reads and writes, GB/s.
+    /// Bandwidth of the device's reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
     /// Reads as a fraction of the bytes of the device's traffic, 0 to 1.
     pub read_share: f64,

@@ -237,7 +237,8 @@ fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> 
     Figure { scale: Scale::LogX, ..figure }
 }
 
-/// Figure 7 on this machine: bytes of the arrays that are read and written in a second.
+/// Figure 7 on this machine: bandwidth of the array, reads and writes together, against arithmetic
+/// intensity.
 fn measured_intensity(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let point = |it: &Curve| it.points.iter().find(|point| point.ratio == SEEN).cloned();
     // A rate in GFLOP/s divided by the operations per byte is the bandwidth of the array in GB/s.

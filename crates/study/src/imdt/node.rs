@@ -137,9 +137,10 @@ impl StudyNode {
 /// several arrays at once. The trace lists a block again whenever the loop returns to its array.
 const CACHED_BLOCKS: usize = 16;
 
-/// Number of blocks transferred between DRAM and the processors. STREAM and the gas step write
-/// arrays that they do not read; other workloads write to blocks that they have read. Reads caused
-/// by stores are not counted for STREAM, because STREAM itself does not count them.
+/// Number of blocks transferred between DRAM and the processors. A block that is read counts once.
+/// A block that is written counts twice, for its read and its write-back. STREAM and the gas step
+/// write arrays that they do not read, so their written blocks count once, without the
+/// write-allocate; STREAM does not count write-allocates either.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached = VecDeque::new();

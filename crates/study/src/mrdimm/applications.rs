@@ -62,8 +62,9 @@ struct OnMachine {
     power_w: f64,
 }
 
-/// Rows of the applications that have a demand, and two tables: predictions, and applications
-/// without a demand.
+/// Results for the applications of the report: a row of published against predicted figure for each
+/// application that has a demand, a table of predictions, and a table of applications without a
+/// demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,

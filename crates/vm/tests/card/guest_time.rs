@@ -29,10 +29,12 @@ const INSTRUCTION_FS: u64 = 2_000_000;
 
 const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 
-/// Number of simulations with few I/Os, each with other random offsets.
+/// Number of simulations with as many I/Os as a run of fio in the guest. Each has other random
+/// offsets.
 const SEEDS: u64 = 20;
 
-/// The guest's kernel is idle after this time of its clock. The sleep takes no time of the host.
+/// The guest's kernel has finished its start after this time of the guest's clock, and is idle. The
+/// sleep takes hardly any time of the host, because the clock of an idle guest jumps ahead.
 const IDLE: &str = "sleep 20s\n";
 
 #[test]

@@ -32,10 +32,11 @@ const UNREACHED: u32 = 1 << 31;
 /// of the bitmaps.
 const PART: usize = 4096;
 
-/// Maximum number of steps from a vertex to the source that a checksum follows.
+/// Maximum number of steps in the checksum's walk along the parents, from a vertex to the source.
 const STEPS_MAX: usize = 4096;
 
-/// The tree of the last search, as the parent of each vertex, and the arrays of the search.
+/// The breadth-first tree of the last search, as the parent of each vertex, and the arrays of the
+/// search.
 #[derive(Debug)]
 pub(super) struct Bfs {
     parents: Array,

@@ -1,4 +1,4 @@
-//! Kernels on random graphs and on graphs with known results.
+//! Tests of the graph kernels, on random graphs and on graphs with known results.
 
 use super::{csr::Edges, *};
 use proptest::prelude::*;

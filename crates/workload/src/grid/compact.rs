@@ -58,8 +58,8 @@ struct Line {
     correction: Vec<f64>,
     /// The inverse of one plus the scalar product of v and `correction`.
     share: f64,
-    /// The inverse of the factor by which the scheme multiplies a wave with the wave number of the
-    /// field.
+    /// One divided by the factor of the scheme: the scheme's derivative of the field's sine is this
+    /// factor times the cosine.
     scale: f64,
     /// The number of whole waves along a line.
     waves: usize,

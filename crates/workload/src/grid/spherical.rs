@@ -256,8 +256,9 @@ impl Shell {
 }
 
 impl Shell {
-    /// Compares the residual that the iterations updated with the residual of the solution that
-    /// they found. The energy of the error must be smaller than at the start.
+    /// Compares the residual that the iterations updated step by step with the residual recomputed
+    /// from the solution that they found. The energy of the error must be smaller than at the start
+    /// of the round.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());

@@ -1,4 +1,4 @@
-//! Admin commands (section 5).
+//! Admin commands (NVMe 1.4, section 5).
 
 use super::{Attachments, NvmeController};
 use crate::nvme::{

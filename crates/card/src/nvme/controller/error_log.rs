@@ -1,4 +1,4 @@
-//! The error information log, and asynchronous events (sections 5.2 and 5.14.1.1).
+//! The error information log, and asynchronous events (NVMe 1.4, sections 5.2 and 5.14.1.1).
 
 use std::collections::VecDeque;
 

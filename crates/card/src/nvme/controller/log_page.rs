@@ -1,4 +1,4 @@
-//! Log pages (section 5.14): errors, health, firmware slots.
+//! Log pages (NVMe 1.4, section 5.14): errors, health, firmware slots.
 
 use super::{NvmeController, error_log::ERROR_PAGE};
 use crate::nvme::{
@@ -62,7 +62,7 @@ impl NvmeController {
         Ok(page)
     }
 
-    /// SMART / health information (figure 194).
+    /// SMART / health information (NVMe 1.4, figure 194).
     fn health(&self) -> [u8; 512] {
         let mut page = [0; 512];
         let usage = &self.usage;

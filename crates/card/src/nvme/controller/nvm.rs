@@ -1,4 +1,4 @@
-//! Commands of the NVM command set (section 6).
+//! Commands of the NVM command set (NVMe 1.4, section 6).
 
 use super::{Attachments, NvmeController};
 use crate::io::{IoCommand, Operation};
@@ -137,7 +137,7 @@ impl NvmeController {
         Ok(Extent { offset: first << shift, bytes: blocks << shift })
     }
 
-    /// Reads the ranges of a Dataset Management command (figure 354) from host memory.
+    /// Reads the ranges of a Dataset Management command (NVMe 1.4, figure 354) from host memory.
     fn read_ranges(
         &self,
         command: &mut PendingCommand,

@@ -1,4 +1,4 @@
-//! Arbitration among submission queues (section 4.13).
+//! Arbitration among submission queues (NVMe 1.4, section 4.13).
 
 use super::*;
 use crate::settings::{Arbitration, Priority};

@@ -98,7 +98,8 @@ impl<'a> SessionSampler<'a> {
     }
 }
 
-/// Prints a line each second.
+/// Prints the statistics of the session as a line each second, until the session ends or a signal
+/// arrives.
 fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.poll() {

@@ -51,10 +51,11 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// The minimum migration between two samples that counts as progress, bytes.
 const STALL_BYTES: u64 = 256 << 10;
 
-/// If DAMON tries no migration in this many consecutive samples, [`Push::level`] rises, and pages
-/// with fewer (or more) accesses are allowed. With [`Order::HottestFirst`] at the goal, the two
-/// fastest nodes exchange pages. If no page migrates in this many consecutive samples, the
-/// direction of this exchange is reversed.
+/// The number of consecutive samples without effect after which a push is changed. If DAMON tries
+/// no migration in these samples, [`Push::level`] rises: the push then also takes pages with fewer
+/// accesses, or, if it migrates cold pages, with more accesses. With [`Order::HottestFirst`] at the
+/// goal, the two fastest nodes exchange pages. If less than [`STALL_BYTES`] migrates in each of
+/// these samples, the direction of this exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`].
@@ -75,9 +76,10 @@ pub struct QuotaController {
     demotes: bool,
     /// The number of consecutive samples in which DAMON tried no migration.
     idle: u32,
-    /// The number of consecutive samples in which no page migrated.
+    /// The number of consecutive samples in which less than [`STALL_BYTES`] migrated.
     still: u32,
-    /// Bytes that DAMON has tried to migrate since the last successful migration.
+    /// Bytes that DAMON has tried to migrate since the last sample in which at least
+    /// [`STALL_BYTES`] migrated.
     failed_bytes: u64,
     level: u32,
     /// `Push::age_min` of the last push.

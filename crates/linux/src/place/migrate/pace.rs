@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// A rate limiter. After each portion the caller waits for as long as the portion takes at the
-/// given rate. Idle time gives no credit for later portions.
+/// A rate limiter. Pages migrate in portions, one call at a time. A portion of `n` bytes is paid
+/// for `n` / rate after its start, and the next portion waits until then. Idle time gives no credit
+/// for later portions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// Bytes per second; `None` for no limit.
@@ -34,8 +35,8 @@ impl Pace {
         }
     }
 
-    /// The size of a portion, bytes: as much as migrates in a tenth of a second at the rate, but at
-    /// most `most`. Small portions keep the rate even, and a stop takes effect soon.
+    /// The size of the next portion, bytes: as much as the rate allows in a tenth of a second, but
+    /// at most `most`. Small portions keep the rate even, and let a stop take effect soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }

@@ -146,9 +146,9 @@ pub struct Planner {
     /// The sequence of nodes in proportion to the weights, at its beginning. `turns` gets a copy
     /// for each size of units.
     fresh: Sequence,
-    /// For each size of units, in base pages, the sequence of nodes at its present position. Each
-    /// size has a sequence of its own: otherwise the remainder of a huge page would be made up by
-    /// base pages, and a window may have too few of these.
+    /// For each size of units, in base pages, the sequence of nodes at its present position. Huge
+    /// pages and base pages do not share a sequence: units of one size would then make up for the
+    /// rounding remainder of the other size, and a window may have too few of them.
     turns: BTreeMap<u32, Sequence>,
 }
 
@@ -228,8 +228,8 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // The units that some nodes lack are as many as the units that leave, or should leave, the
-        // other nodes. So each move has a target.
+        // The nodes with too few units lack, in total, as many units as the other nodes have in
+        // excess. Only excess units move, so each move has a target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
             match units[*at].location {

@@ -73,7 +73,7 @@ pub(super) enum Halt {
     Refused(RefusalReason),
 }
 
-/// What passes found out about the pages of a process. A memo is kept from pass to pass.
+/// The results of earlier passes over a process that later passes need.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     /// The reason why a page did not migrate. The key is the page's address.

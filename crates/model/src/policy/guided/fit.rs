@@ -30,8 +30,9 @@ const FACTOR_SPREAD: f64 = 0.2;
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
-/// The standard deviation of the logarithm of the circulating bytes before any observation. Their
-/// median is the bytes of all lines that the cores can have outstanding.
+/// The standard deviation of the logarithm of the circulating bytes (bytes in flight, and bytes
+/// computed on) before any observation. The median of this prior is the bytes of all lines that the
+/// cores can have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
 /// Tiers with a smaller share of the traffic (0 to 1) do not enter the fit.

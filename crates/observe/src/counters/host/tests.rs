@@ -99,8 +99,10 @@ fn a_sum_with_a_part_unknown_is_unknown() {
 
 /// The kernel's software clock, which counts ns, replaces the counters of a unit. Two groups are
 /// counted on CPU 0, the first with two events. Each count is the elapsed time multiplied by the
-/// scale of the event. A reading is taken at an unknown moment of a call, so the count is between
-/// the time from the end of one call to the begin of the next, and the time around both calls.
+/// scale of the event. A call reads the count at an unknown moment of its duration. Therefore the
+/// time between two readings is at least the time from the end of the first call to the beginning
+/// of the second call, and at most the time from the beginning of the first call to the end of the
+/// second.
 #[test]
 fn the_kernel_counts() {
     let events = vec![

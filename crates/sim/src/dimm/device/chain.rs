@@ -21,7 +21,7 @@ use toml::Spanned;
 /// the file, and the remedy.
 pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 
-/// Maximum number of files of a chain.
+/// Maximum number of device files in a chain of inheritance.
 const FILES_MAX: usize = 8;
 
 /// The lists whose inherited entries are merged with the file's own entries, and the key that

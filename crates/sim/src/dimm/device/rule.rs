@@ -1,9 +1,9 @@
-//! Quantities of the tables: clocks, times, and the larger of two.
+//! Timing values of device files: a number of clocks, a time, or the larger of the two.
 
-/// Maximum number of clocks, and maximum number of ns, of a rule: more is a typing error.
+/// The largest number, of clocks or of ns, in a timing value. A larger number is a typing error.
 const LIMIT: u64 = 10_000_000;
 
-/// A time of the tables: the larger of `clocks` clocks and `ps` picoseconds.
+/// A timing value of a device file: the larger of `clocks` clocks and `ps` picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) clocks: i64,

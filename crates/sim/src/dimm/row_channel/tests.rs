@@ -82,7 +82,8 @@ proptest! {
         let mapping = mapping(&device);
         let mut at = 0;
         for index in 0..3000 {
-            // Arrivals come in groups with pauses; some pauses last for two refresh intervals.
+            // About one in 97 gaps between arrivals is drawn from 0 to 20,000 clocks, so some gaps
+            // are longer than a refresh interval.
             let pause = if random(seed, index + 9).is_multiple_of(97) { 20_000 } else { span };
             at += random(seed, index) % pause;
             let segment = random(seed ^ 1, index) % (banks * 4);

@@ -95,8 +95,8 @@ impl ScenarioFile {
         self.devices.iter().map(device).collect()
     }
 
-    /// Returns `why`, an error of the scenario as a whole, as an error at the entry of the file
-    /// that contributes most to it.
+    /// Converts `why`, an error of the scenario as a whole, into an error with a position in the
+    /// file: the entry that contributes most to the error, or else the platform.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<FieldSpan>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),

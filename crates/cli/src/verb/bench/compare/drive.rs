@@ -160,7 +160,7 @@ fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed
     })
 }
 
-/// Runs fio with these arguments, under the command of `--by`.
+/// Runs fio with these arguments, started by the wrapper command of `--by` if there is one.
 fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
     let by = args.by.as_deref().unwrap_or("").split_whitespace();
     let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();

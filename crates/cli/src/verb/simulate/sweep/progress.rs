@@ -117,8 +117,8 @@ fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// Returns the time of [`time_of`] if the rate of the sweep is known and the time is long,
-/// otherwise `None`.
+/// Returns the remaining time from [`time_of`] if it exceeds [`LONG`] and the sweep has run for
+/// [`KNOWN_AFTER`]; otherwise `None`.
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)

@@ -199,7 +199,8 @@ fn pseudo_channels_share_the_direction_of_the_bus() {
     let device = device("mrdimm-8800-2r");
     let mut checker = Checker::new(&device);
     acts(Read).iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
-    // Transfers of the same direction interleave.
+    // Reads of both pseudo-channels may overlap, because the transfers of one direction interleave.
+    // The second pseudo-channel must issue its read at an odd clock of the host.
     assert_eq!(checker.clone().check(&pseudo(201, read)), Ok(()));
     let wrong = checker.check(&pseudo(202, read)).expect_err("that clock is the other's");
     assert_eq!(wrong.rule, "clock of another pseudo-channel");
