@@ -8,6 +8,7 @@
 mod common;
 
 use common::{LONG, MIB, TestFolders, compiled, ends, started, sweep, text, until};
+use interleaf_procfs::{stat::Stat, status::field};
 use std::{
     collections::BTreeMap,
     fs, hint,
@@ -95,10 +96,9 @@ fn a_program_that_sleeps_costs_nothing() {
 /// True if a thread of the process has the real-time policy `SCHED_RR`.
 fn has_realtime_thread(process: &Path) -> bool {
     let is_realtime = |thread: PathBuf| {
-        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-        // Field 41 of proc_pid_stat(5) is the policy. The name in field 2 ends with a parenthesis.
-        let policy = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38));
-        policy == Some("2")
+        let stat = fs::read(thread.join("stat")).unwrap_or_default();
+        // Field 41 of proc_pid_stat(5) is the policy; 2 is `SCHED_RR`.
+        Stat::parse(&stat).and_then(|stat| stat.field(41)) == Some(2)
     };
     let mut threads = fs::read_dir(process.join("task")).unwrap();
     threads.any(|thread| is_realtime(thread.unwrap().path()))
@@ -106,8 +106,8 @@ fn has_realtime_thread(process: &Path) -> bool {
 
 /// True if this process may give its threads real-time priority (`CAP_SYS_NICE`).
 fn may_be_realtime() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let status = fs::read("/proc/self/status").unwrap();
+    let set = text(field(&status, "CapEff").unwrap());
     u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 23 != 0
 }
 

@@ -27,6 +27,8 @@ pub mod pagemap;
 
 pub mod cgroup;
 
+pub mod cpus;
+
 pub mod mounts;
 
 pub mod swap;

@@ -4,7 +4,10 @@
 //! thread needs, each yield gives the CPU to that thread for a time slice of some milliseconds, and
 //! the scheduler charges the time that was spun, so that the next fault waits for longer.
 
-use interleaf_procfs::files::read_into;
+use interleaf_procfs::{
+    cpus::{self, runnable_threads},
+    files::read_into,
+};
 use std::{
     ffi::CStr,
     thread,
@@ -58,7 +61,7 @@ impl CpuContention {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             // If the number is unknown, contention is only noticed at yields.
-            cpus: number_in(ONLINE, cpus_of).unwrap_or(u64::MAX),
+            cpus: number_in(ONLINE, cpus::count).unwrap_or(u64::MAX),
             readings: 0,
             long_yields: 0,
             next_reading: now,
@@ -105,24 +108,9 @@ impl CpuContention {
 
 /// A number in the text of a short file. The file is opened each time, because a program may close
 /// all its files. Memory is not allocated, because the program's allocator may wait for a page.
-fn number_in(path: &CStr, number: fn(&str) -> Option<u64>) -> Option<u64> {
+fn number_in(path: &CStr, number: fn(&[u8]) -> Option<u64>) -> Option<u64> {
     let mut buffer = [0; 256];
-    number(str::from_utf8(read_into(path, &mut buffer).ok()?).ok()?)
-}
-
-/// The number of runnable threads in the text of [`LOAD`]: the number before the slash in the
-/// fourth field.
-fn runnable_threads(text: &str) -> Option<u64> {
-    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
-}
-
-/// The number of CPUs in a list such as `0-3,8`.
-fn cpus_of(list: &str) -> Option<u64> {
-    let count = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        last.parse::<u64>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
-    };
-    list.trim().split(',').map(count).sum()
+    number(read_into(path, &mut buffer).ok()?)
 }
 
 #[cfg(test)]
@@ -158,12 +146,8 @@ mod tests {
 
     #[test]
     fn threads_and_cpus_of_this_machine_are_counted() {
-        assert_eq!(runnable_threads("0.00 1.15 2.20 3/95 15941\n"), Some(3));
-        assert_eq!(runnable_threads("0.00 1.15"), None);
-        assert_eq!(cpus_of("0-3,8\n"), Some(5));
-        assert_eq!(cpus_of("3-0"), None);
         assert!(number_in(LOAD, runnable_threads) >= Some(1), "this thread runs");
         let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
-        assert!(number_in(ONLINE, cpus_of) >= Some(cpus));
+        assert!(number_in(ONLINE, cpus::count) >= Some(cpus));
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // If the kernel refuses a short slice, faults are only served later.
+    // If the kernel refuses a short slice, faults are only served later on a busy machine.
     let mut scheduling = Scheduling::of_this_thread().ok();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
