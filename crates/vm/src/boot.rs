@@ -19,6 +19,7 @@ use crate::{
     outcome::{Outcome, Record},
     program,
     qemu::Unpacked,
+    running_guests::GuestClock,
     snapshot::Snapshot,
     topology::Topology,
 };
@@ -71,6 +72,10 @@ const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "tou
 pub struct Boot<'a> {
     pub series: Series,
     pub topology: &'a Topology,
+    /// True if each node with processors has a single one, instead of the topology's number. QEMU
+    /// emulates all processors of a guest in one thread, and interrupts from one processor to
+    /// another take up to a third of a guest's time. Default: false.
+    pub has_single_processors: bool,
     /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
     pub guest: &'a Path,
     /// Other programs, by their name in the guest's `/bin`. The guest also gets the shared
@@ -120,6 +125,7 @@ impl<'a> Boot<'a> {
         Self {
             series,
             topology,
+            has_single_processors: false,
             guest,
             programs,
             files,
@@ -150,15 +156,17 @@ impl<'a> Boot<'a> {
             Ok(kernel) => kernel,
             Err(why) => return Ok(Outcome::KernelMissing { series, why }),
         };
+        let clock = self.guest_clock();
         let is_resumed = self.is_resumed && self.device.is_none() && self.under.is_empty();
         let waiting =
             |folder: &Path, socket: &Path| self.command(&kernel, folder, &Start::Waiting(socket));
         let snapshot = is_resumed
-            .then(|| Snapshot::of(self.kind(&kernel), self.limit, waiting))
+            .then(|| Snapshot::of(self.kind(&kernel), self.limit, clock, waiting))
             .transpose()?;
         let start = snapshot.as_deref().map_or(Start::Boot, Start::Resumed);
         let folder = tempfile::tempdir()?;
-        let mut qemu = match Machine::start(&mut self.command(&kernel, folder.path(), &start)?) {
+        let mut command = self.command(&kernel, folder.path(), &start)?;
+        let mut qemu = match Machine::start(&mut command, clock) {
             Ok(machine) => machine,
             Err(why) => return Ok(no_qemu(&why)),
         };
@@ -191,14 +199,28 @@ impl<'a> Boot<'a> {
         })
     }
 
-    fn has_virtual_clock(&self) -> bool {
-        (self.device.is_none() || self.clock.is_some()) && self.series != HOST_CLOCK
+    fn guest_clock(&self) -> GuestClock {
+        match self.series == HOST_CLOCK || (self.device.is_some() && self.clock.is_none()) {
+            true => GuestClock::Host,
+            false => GuestClock::Virtual,
+        }
+    }
+
+    /// The topology with the guest's number of processors.
+    fn machine(&self) -> Topology {
+        let mut machine = self.topology.clone();
+        if self.has_single_processors {
+            for node in &mut machine.nodes {
+                node.cpus = node.cpus.min(1);
+            }
+        }
+        machine
     }
 
     /// Describes everything that a snapshot of this guest contains. Two guests with the same
     /// description start from the same snapshot.
     fn kind(&self, kernel: &Kernel) -> String {
-        let machine = (&kernel.image, self.topology, self.command_line, self.clock_shift);
+        let machine = (&kernel.image, self.machine(), self.command_line, self.clock_shift);
         let contents = (self.guest, &self.programs, &self.files, &self.modules, &self.root);
         format!("{machine:?} {contents:?}")
     }
@@ -221,7 +243,7 @@ impl<'a> Boot<'a> {
         }
         command
             .args(words)
-            .args(self.topology.flags(self.device.is_some()))
+            .args(self.machine().flags(self.device.is_some()))
             .args(self.device.iter().flat_map(|socket| self.vfio_user(socket)))
             .args([
                 "-accel",
@@ -241,7 +263,7 @@ impl<'a> Boot<'a> {
             .arg(format!("file:{}", folder.join(CONSOLE).display()))
             .args(["-chardev", "stdio,id=guest,signal=off", "-serial", "chardev:guest"])
             .args(
-                self.has_virtual_clock()
+                (self.guest_clock() == GuestClock::Virtual)
                     .then(|| virtual_clock(self.clock_shift))
                     .into_iter()
                     .flatten(),

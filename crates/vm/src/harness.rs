@@ -16,9 +16,13 @@ use crate::{
     program,
 };
 
+/// The environment variable with the path of a built program `interleaf` for guests.
+const GUEST_PROGRAM: &str = "INTERLEAF_GUEST_PROGRAM";
+
 /// Boots a guest and returns its report after all steps. The guest has the program `interleaf` if a
-/// step names `interleaf`, and the folders `/platforms` and `/workloads`. Without the kernel or
-/// QEMU the function prints a message and returns `None`.
+/// step names `interleaf` or `INTERLEAF_GUEST_PROGRAM` is set, and the folders `/platforms` and
+/// `/workloads`. Without the kernel or QEMU the function prints a message and returns `None`.
+/// Each node with processors has a single one ([`Boot::has_single_processors`]).
 ///
 /// # Panics
 ///
@@ -67,12 +71,13 @@ pub fn guest_record_changed(
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let guest = guest();
     // `interleaf` is built only if a step names it, because building takes longer than the test
-    // itself.
-    let is_named = steps.split_whitespace().any(|word| word == "interleaf");
-    let programs = is_named.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
+    // itself. A program that exists already is in all guests, so that they share snapshots.
+    let is_wanted = env::var_os(GUEST_PROGRAM).is_some()
+        || steps.split_whitespace().any(|word| word == "interleaf");
+    let programs = is_wanted.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
     let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
     let boot = Boot::new(series, &machine, guest, steps);
-    let mut boot = Boot { programs, files, is_resumed: true, ..boot };
+    let mut boot = Boot { programs, files, is_resumed: true, has_single_processors: true, ..boot };
     change(&mut boot);
     match boot.run() {
         Ok(Outcome::Completed(record)) => Some(record),
@@ -81,7 +86,7 @@ pub fn guest_record_changed(
     }
 }
 
-/// Runs a test for each kernel, all in parallel, because guests sleep most of the time.
+/// Runs a test for each kernel, all in parallel. `running_guests.rs` limits the number of guests.
 ///
 /// # Panics
 ///
@@ -165,7 +170,7 @@ pub fn guest() -> &'static PathBuf {
 /// environment, otherwise the path of a static program, built once.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
-    INTERLEAF.get_or_init(|| match env::var_os("INTERLEAF_GUEST_PROGRAM") {
+    INTERLEAF.get_or_init(|| match env::var_os(GUEST_PROGRAM) {
         Some(path) => path.into(),
         None => built("interleaf", "interleaf"),
     })

@@ -12,7 +12,10 @@ use std::{
 
 use interleaf_guest::{blocks::BLOCK, report::Line};
 
-use crate::{outcome::Record, running_guests::GuestPermit};
+use crate::{
+    outcome::Record,
+    running_guests::{GuestClock, GuestPermit},
+};
 
 /// Called with each line of the guest's report, and with `None` at short intervals while no line
 /// arrives. Returns true to kill the virtual machine.
@@ -61,13 +64,13 @@ pub(crate) enum ListenEnd {
 }
 
 impl Machine {
-    /// Starts QEMU as soon as fewer guests run than the limit.
+    /// Starts QEMU for a guest with this clock, as soon as the host has capacity for the guest.
     ///
     /// # Errors
     ///
     /// QEMU cannot be executed.
-    pub(crate) fn start(qemu: &mut Command) -> io::Result<Self> {
-        let permit = GuestPermit::acquire();
+    pub(crate) fn start(qemu: &mut Command, clock: GuestClock) -> io::Result<Self> {
+        let permit = GuestPermit::acquire(clock);
         let started = Instant::now();
         let mut child = qemu.spawn()?;
         let port = child.stdin.take().expect("its input is a pipe");

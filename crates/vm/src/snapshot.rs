@@ -1,7 +1,7 @@
 //! Snapshots of booted guests. Most guests of the tests have one of a few kernels, topologies and
-//! command lines. The process boots a guest of each kind once, and saves its memory and devices
-//! while it waits for its steps. The other guests start from this snapshot, in a twentieth of the
-//! time of a boot.
+//! command lines. The test process boots one guest for each such combination. It saves the memory
+//! and the devices of this guest while the guest waits for its steps. The other guests start from
+//! this snapshot, in a twentieth of the time of a boot.
 
 use std::{
     collections::BTreeMap,
@@ -21,6 +21,7 @@ use crate::{
     machine::{Machine, console},
     outcome::Record,
     program,
+    running_guests::GuestClock,
 };
 
 /// Limit of the rate at which QEMU saves a guest, bytes/s: a limit that is never reached.
@@ -52,19 +53,23 @@ impl Snapshot {
     pub(crate) fn of(
         kind: String,
         limit: Duration,
+        clock: GuestClock,
         command: impl FnOnce(&Path, &Path) -> io::Result<Command>,
     ) -> io::Result<Arc<Self>> {
         let mut snapshots = SNAPSHOTS.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = Arc::clone(snapshots.entry(kind).or_default());
         drop(snapshots);
         let taken = taken.get_or_init(|| {
-            Self::take(limit, command).map(Arc::new).map_err(|why| format!("no snapshot: {why}"))
+            Self::take(limit, clock, command)
+                .map(Arc::new)
+                .map_err(|why| format!("no snapshot: {why}"))
         });
         taken.clone().map_err(io::Error::other)
     }
 
     fn take(
         limit: Duration,
+        clock: GuestClock,
         command: impl FnOnce(&Path, &Path) -> io::Result<Command>,
     ) -> io::Result<Self> {
         let tmp = program::folder()?;
@@ -72,7 +77,7 @@ impl Snapshot {
         let snapshot = Self { file };
         let folder = tempfile::tempdir()?;
         let socket = folder.path().join("qmp");
-        let mut waiting = Machine::start(&mut command(folder.path(), &socket)?)?;
+        let mut waiting = Machine::start(&mut command(folder.path(), &socket)?, clock)?;
         waiting.wait_until_ready(limit).map_err(|why| {
             let record = Record { console: console(folder.path()), ..Record::default() };
             io::Error::other(format!("{why}\n{record}"))

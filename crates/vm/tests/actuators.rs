@@ -104,7 +104,8 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// On kernels without a DAMON goal for physical memory, the actuator `quota` steers the whole
+/// Before Linux 7.2, DAMON has no goal for the share of a node in the steered memory
+/// (`node_eligible_mem_bp`), which `paddr` needs. The actuator `quota` then steers the whole
 /// machine. The target is reached and kept.
 #[test]
 fn quotas_reach_and_keep() {

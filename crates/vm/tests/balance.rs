@@ -45,7 +45,7 @@ const LATER: usize = 1;
 /// migrates only a fraction of the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
-/// Largest fraction of the pages that may migrate in all periods after settling together. DAMON
+/// Largest fraction of the pages that may migrate after settling, summed over all periods. DAMON
 /// samples pages at random, so it may find the last percent of a migration some periods later.
 const AT_REST: f64 = 0.05;
 
@@ -200,7 +200,8 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: usize) {
     assert_eq!(published, [format!("0:{target},1:{}", 100.0 - target)], "{record}");
 }
 
-/// The final percentage of pages on the first tier, in a simulation of the same policy.
+/// The last target weight of the first tier, percent of the pages, in a simulation of the same
+/// policy.
 fn simulated(policy: PolicyKind) -> f64 {
     static SETTLED: OnceLock<[f64; 2]> = OnceLock::new();
     let all = SETTLED.get_or_init(|| {
@@ -282,7 +283,7 @@ fn machine(series: Series, actuator: &str) {
     nothing_is_left(&record);
 }
 
-/// Runs `dmi`, `guided` and `machine` in parallel, because guests sleep most of the time.
+/// Runs `dmi`, `guided` and `machine` in parallel.
 fn all(series: Series, actuator: &str) {
     thread::scope(|scope| {
         scope.spawn(|| dmi(series));
@@ -291,8 +292,9 @@ fn all(series: Series, actuator: &str) {
     });
 }
 
-/// DAMON has no goal for physical memory before Linux 7.2. For the scope of the whole machine, the
-/// actuator is therefore `quota` instead of `paddr`.
+/// Before Linux 7.2, DAMON has no goal for the share of a node in the steered memory
+/// (`node_eligible_mem_bp`), which `paddr` needs. For the scope of the whole machine, the actuator
+/// is therefore `quota`.
 #[test]
 fn the_loop_settles_on_6_17() {
     all(Series::Of(6, 17), "quota");

@@ -335,7 +335,8 @@ fn the_protected_are_left_alone() {
     intact(&record);
 }
 
-/// A node with too little free memory for the target is reported, and no step fails.
+/// A node with too little free memory for the target is reported, and the daemon continues until it
+/// is stopped.
 #[test]
 fn a_full_node_is_reported() {
     let config = CONFIG.replace("60:40", "20:80");

@@ -6,8 +6,8 @@
 
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
-    Series,
-    harness::{guest_record, on_each, shown, step},
+    Boot, Series,
+    harness::{guest_record, guest_record_changed, on_each, shown, step},
     outcome::Record,
 };
 use serde_json::Value;
@@ -100,9 +100,10 @@ fn weights_are_exact(series: Series, method: &str) {
         "run interleaf measure interleave --way {method} --mix R,W10 --weights 1:0,3:1,1:1,0:1 \
          {SMALL} --json"
     );
-    let Some(record) = guest_record(series, "two-nodes-hmat", &with_readings(&run)) else {
-        return;
-    };
+    let steps = with_readings(&run);
+    let two_processors = |boot: &mut Boot<'_>| boot.has_single_processors = false;
+    let record = guest_record_changed(series, "two-nodes-hmat", &steps, &two_processors);
+    let Some(record) = record else { return };
     let document = document(&record, &run);
     let points = points(&document, "interleave");
     assert_eq!(points.len(), 8, "{record}");

@@ -187,8 +187,9 @@ fn two_runs_share_the_weights() {
 
 /// A launcher may set another policy for its children, as mpirun does. The other policy is
 /// reported, with the amount of memory that bypassed the requested policy. The program idles
-/// (`--stay`), so that the audit is repeated within a minute of the guest's clock. The time until a
-/// repetition is the program's age at the last audit, or twenty times the duration of the audit.
+/// (`--stay`), so that the audit is repeated within a minute of the guest's clock. The pause before
+/// the next audit doubles up to a minute, and is at least twenty times as long as the last audit
+/// took.
 #[test]
 fn a_launcher_with_another_policy_is_reported() {
     let steps = "start outer interleaf run --weights 3:1 -- \

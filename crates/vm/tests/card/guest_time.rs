@@ -29,8 +29,8 @@ const INSTRUCTION_FS: u64 = 2_000_000;
 
 const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 
-/// Number of simulations with as many I/Os as a run of fio in the guest. Each has other random
-/// offsets.
+/// Number of simulations with as many I/Os as a run of fio in the guest. Each simulation uses
+/// different random offsets.
 const SEEDS: u64 = 20;
 
 /// The guest's kernel has finished its start after this time of the guest's clock, and is idle. The
