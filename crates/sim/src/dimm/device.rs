@@ -26,6 +26,11 @@ pub(super) use rule::quantity;
 use interleaf_model::format::FileError;
 use std::{collections::BTreeMap, fmt};
 
+/// Maximum number of banks of a pseudo-channel, over all ranks, that is simulated.
+pub(super) const BANKS_MAX: usize = 128;
+/// Maximum number of ranks of a pseudo-channel that is simulated.
+pub(super) const RANKS_MAX: usize = 4;
+
 /// The parameters of a module in one channel. Most fields are keys of a file in `devices/`, the
 /// others are computed from keys.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,13 +5,10 @@
 //! 45 = (1 * 8 + 3) * 4 + 1.
 
 use super::device::Device;
+pub(super) use super::device::{BANKS_MAX, RANKS_MAX};
 
-/// Maximum number of banks of a pseudo-channel, over all ranks.
-pub(super) const BANKS_MAX: usize = 128;
 /// Maximum number of bank groups of a pseudo-channel, over all ranks.
 pub(super) const GROUPS_MAX: usize = 64;
-/// Maximum number of ranks of a pseudo-channel.
-pub(super) const RANKS_MAX: usize = 4;
 
 /// The row of a bank without an open row.
 pub(super) const CLOSED: u32 = u32::MAX;

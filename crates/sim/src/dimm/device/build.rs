@@ -1,7 +1,7 @@
 //! Builds a device from the file of its family.
 
 use super::{
-    Device, DeviceError, Timing, TimingOrigins,
+    BANKS_MAX, Device, DeviceError, RANKS_MAX, Timing, TimingOrigins,
     chain::{Chain, Read},
     families::{FILES, SCHEMA, names},
     file::{Density, DeviceToml, Module, Speed, WidthTable},
@@ -125,15 +125,25 @@ fn device(
     }
     let geometry = tables.geometry(density)?;
     let page_bytes = geometry.page_bytes;
-    let ranks: u32 = text.whole("module.ranks", &module.ranks, 1..=8)?;
     let pseudo_channels = if module.multiplexed { 2 } else { 1 };
+    let ranks: u32 =
+        text.whole("module.ranks", &module.ranks, 1..=RANKS_MAX as u32 * pseudo_channels)?;
     if !ranks.is_multiple_of(pseudo_channels) {
         let problem = format!("{ranks} ranks cannot be divided among two pseudo-channels");
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
+    let banks: u32 = text.whole("geometry.banks", &file.geometry.banks, 1..=8)?;
+    let all_banks = ranks / pseudo_channels * geometry.bank_groups * banks;
+    if all_banks > BANKS_MAX as u32 {
+        let problem =
+            format!("a channel with {all_banks} banks: at most {BANKS_MAX} are simulated");
+        let hint = "write fewer ranks, or fewer banks and bank groups in [geometry]";
+        return Err(text.error("module.ranks", &module.ranks, problem, hint).into());
+    }
     let timing = tables.timing(speed, density, rate)?;
-    // The currents were measured with the timing of another speed bin, whose parameters are read
-    // below. Their origins must not be among those of the module, so the module's are taken here.
+    // `tables.currents` below reads the timing of another speed bin, at which the currents were
+    // measured. The origins of the module's own timing are taken before, so that the origins of the
+    // other timing are not among them.
     let timing_origins = tables.origins.take();
     let burst_bytes = timing.burst * 2 * data_bits / 8;
     let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);
@@ -153,7 +163,7 @@ fn device(
         pseudo_channels,
         ranks: ranks / pseudo_channels,
         bank_groups: geometry.bank_groups,
-        banks: text.whole("geometry.banks", &file.geometry.banks, 1..=8)?,
+        banks,
         rows: geometry.rows,
         columns,
         kilotransfers: rate,
@@ -230,8 +240,8 @@ impl<'a> Tables<'a> {
         found.ok_or_else(|| self.no_choice("width", wanted, &names))
     }
 
-    /// The table of the file for the width `name`; `None` if it has none. The names of all such
-    /// tables are checked.
+    /// The table of the file for the width `name`; `None` if the file has none. Also checks that
+    /// the name of each such table is one of `geometry.widths`.
     fn of_width(&self, name: &str) -> Result<Option<&'a WidthTable>, FileError> {
         let (all, widths) = (&self.file.width, self.file.geometry.widths.get_ref());
         if let Some(wrong) = all.iter().find(|it| !widths.contains(it.name.get_ref())) {

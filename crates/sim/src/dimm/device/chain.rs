@@ -46,7 +46,7 @@ struct Base {
 /// The files that a file of devices inherits from, directly or through another file.
 pub(super) struct Chain {
     pub(super) inherited: Vec<NamedText>,
-    /// The module of each of the inherited files.
+    /// For each inherited file, the module from which the inheriting file takes its fields.
     bases: Vec<Base>,
 }
 
@@ -99,8 +99,8 @@ impl Chain {
     }
 }
 
-/// Returns the file that `value`, the value of `inherits`, names, and the module in this file.
-/// `circle` returns the circle of files that a path would close.
+/// Returns the file and the module that `value` names; `value` is the value of the key `inherits`.
+/// For a path that the chain of files already has, `circle` returns the circular chain as text.
 fn of_name(
     toml: &TomlText<'_>,
     value: &Spanned<String>,
@@ -136,8 +136,8 @@ fn of_name(
     Ok((NamedText { file: path, text }, module))
 }
 
-/// The path of a file that `heir` inherits from: relative to the folder of `heir`, without `.` and
-/// `a/..`.
+/// Resolves `path`, which is relative to the folder of the inheriting file `heir`, and removes `.`
+/// and `a/..`.
 fn beside(heir: &str, path: &str) -> String {
     let folder = heir.rsplit_once('/').map_or("", |(folder, _)| folder);
     let whole = match (path.starts_with('/'), folder.is_empty() && !heir.starts_with('/')) {

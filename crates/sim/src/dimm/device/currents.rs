@@ -8,8 +8,8 @@ use super::{
 use crate::figures::Sourced;
 use interleaf_model::format::FileError;
 
-/// The currents of one device in microamperes with their measurement conditions, and the figures of
-/// other parts of a module: the fields are the rows of a data sheet.
+/// The currents of one device in microamperes, their measurement conditions, and figures of the
+/// pins, the register and the data buffers of a module. The fields are the rows of data sheets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
     /// Supply voltage, mV.

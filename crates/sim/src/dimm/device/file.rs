@@ -175,7 +175,7 @@ pub(super) struct Module {
     pub(super) name: Spanned<String>,
     /// The bus rate of the module: one of the file's speeds.
     pub(super) speed: Spanned<String>,
-    /// Number of ranks of the module, 1 to 8.
+    /// Number of ranks of the module, 1 to 4 for each pseudo-channel.
     pub(super) ranks: Spanned<i64>,
     /// True if two ranks transfer together at twice the rate (MRDIMM).
     #[serde(default)]

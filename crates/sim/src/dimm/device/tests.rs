@@ -242,6 +242,13 @@ fn errors_of_a_chain_name_the_file_of_the_value() {
         ("name = \"mine\"", "ranks = 1", own, "missing field `name`"),
         ("[[speed]]", "[speed]", own, "invalid type"),
         ("[[module]]", "[[module]]\nmultiplexed = 1", own, "expected a boolean"),
+        ("[[module]]", "[[module]]\nranks = 5", own, "module.ranks: 5 is not between 1 and 4"),
+        (
+            "[[module]]",
+            "[geometry]\nbanks = 8\n[[module]]\nranks = 4",
+            own,
+            "module.ranks: a channel with 256 banks: at most 128 are simulated",
+        ),
         ("interleaf.devices/1", "interleaf.devices/2", own, "schema"),
         ("[sources]", "[sources", own, "unclosed table"),
     ];
