@@ -222,15 +222,18 @@ type Unopened = (CoreEvent, io::Error);
 
 /// Opens all groups. A refused group after the first is left out, with a note.
 fn open_all(plan: &mut TopdownPlan, user_only: bool) -> Result<Vec<Group>, Unopened> {
-    let mut groups = vec![];
+    let (mut groups, mut opened_events) = (vec![], vec![]);
     for (at, events) in plan.groups.iter().enumerate() {
         match open(plan.kind, events, user_only) {
-            Ok(group) => groups.push(group),
+            Ok(group) => {
+                groups.push(group);
+                opened_events.push(events.clone());
+            }
             Err(unopened) if at == 0 => return Err(unopened),
             Err((event, why)) => plan.notes.push(format!("{} is refused: {why}", event.name)),
         }
     }
-    plan.groups.truncate(groups.len());
+    plan.groups = opened_events;
     Ok(groups)
 }
 
@@ -280,9 +283,10 @@ pub struct CoreSlots {
     pub fetch_latency: Option<f64>,
     /// Stalled slots that waited for memory.
     pub memory: Option<f64>,
-    /// Time for which counting was enabled, ns, summed over threads.
+    /// Time for which counting was enabled, ns, summed over the threads and the groups of events.
     pub enabled_ns: f64,
-    /// Time for which the events had a counter, ns: less when other events used the counters.
+    /// The part of `enabled_ns` in which the events of the groups had counters, ns: less than
+    /// `enabled_ns` while other events used the counters.
     pub running_ns: f64,
 }
 
