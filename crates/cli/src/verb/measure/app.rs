@@ -190,10 +190,10 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line for the time of the run, if stderr is a terminal and the command does
-/// not write to this terminal.
+/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, if stderr
+/// is not a terminal, and if the command's stdout is a terminal, which with `--json` is stderr.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
-    let is_free = args.json || !output::is_terminal();
+    let is_free = !args.json && !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {
         true => output::spinner(),
         false => indicatif::ProgressBar::hidden(),
