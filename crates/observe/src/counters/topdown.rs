@@ -173,11 +173,14 @@ impl Topdown {
     /// # Errors
     /// When an event of the first group cannot be opened.
     pub fn open(mut plan: TopdownPlan, root: &Root) -> Result<Self, OpenError> {
-        let opened = open_all(&mut plan, false).map(|groups| (groups, false));
+        let mut open_in = |user_only| {
+            open_all(&mut plan, |kind, events| open(kind, events, user_only))
+                .map(|groups| (groups, user_only))
+        };
+        let opened = open_in(false);
         let (groups, user_only) = match opened {
             Err((_, why)) if is_refused(&why) => {
-                let again = open_all(&mut plan, true).map(|groups| (groups, true));
-                again.map_err(|(event, why)| refused(&event, why, root))?
+                open_in(true).map_err(|(event, why)| refused(&event, why, root))?
             }
             opened => opened.map_err(|(event, why)| refused(&event, why, root))?,
         };
@@ -220,11 +223,15 @@ impl Topdown {
 
 type Unopened = (CoreEvent, io::Error);
 
-/// Opens all groups. A refused group after the first is left out, with a note.
-fn open_all(plan: &mut TopdownPlan, user_only: bool) -> Result<Vec<Group>, Unopened> {
+/// Opens all groups by `open`, which gets the type number of the PMU and the events of a group. A
+/// refused group after the first is left out of the plan, with a note.
+fn open_all<T>(
+    plan: &mut TopdownPlan,
+    open: impl Fn(u32, &[CoreEvent]) -> Result<T, Unopened>,
+) -> Result<Vec<T>, Unopened> {
     let (mut groups, mut opened_events) = (vec![], vec![]);
     for (at, events) in plan.groups.iter().enumerate() {
-        match open(plan.kind, events, user_only) {
+        match open(plan.kind, events) {
             Ok(group) => {
                 groups.push(group);
                 opened_events.push(events.clone());

@@ -192,3 +192,28 @@ fn the_kernel_counts_a_command_alone() {
     assert!((ratio - 0.5).abs() < 0.1, "{slots:?}");
     assert_eq!(topdown.read().unwrap().all, None, "nothing since");
 }
+
+/// A group that the kernel refuses is left out, and the other groups keep their events.
+#[test]
+fn a_refused_group_is_left_out() {
+    let group = |quantity| vec![event(quantity, 0, 1.0)];
+    let [first, second, third] =
+        [Quantity::Slots, Quantity::MemorySlots, Quantity::BadSlots].map(group);
+    let mut plan = TopdownPlan {
+        table: "a table".into(),
+        kind: 4,
+        groups: vec![first.clone(), second.clone(), third.clone()],
+        notes: vec![],
+    };
+    let refused =
+        |events: &[CoreEvent]| (events[0].clone(), io::Error::from(io::ErrorKind::InvalidInput));
+    let open = |kind: u32, events: &[CoreEvent]| match events == second {
+        true => Err(refused(events)),
+        false => Ok(format!("{} of {kind}", events[0].name)),
+    };
+    assert_eq!(open_all(&mut plan, open).unwrap(), ["Slots of 4", "BadSlots of 4"]);
+    assert_eq!(plan.groups, [first.clone(), third]);
+    assert_eq!(plan.notes, ["MemorySlots is refused: invalid input parameter"]);
+    let none = |_: u32, events: &[CoreEvent]| Err::<(), _>(refused(events));
+    assert_eq!(open_all(&mut plan, none).unwrap_err().0, first[0]);
+}
