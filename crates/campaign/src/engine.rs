@@ -208,8 +208,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs `work`. Returns its result, the interference by other programs meanwhile, and the
-    /// duration, s.
+    /// Runs `work`. Returns its result, the interference by other programs and the hypervisor
+    /// meanwhile, and the duration, s.
     fn watched<T>(
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
@@ -228,8 +228,8 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// Counts the pages of `regions` on each node, and the bytes on huge pages, as far as the
-    /// kernel reports them.
+    /// Counts the pages of `regions` on each node, and computes the fraction of their bytes on huge
+    /// pages, as far as the kernel reports these figures.
     fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
         let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);

@@ -91,7 +91,8 @@ pub struct TrafficOptions {
     pub mixes: Option<Vec<Traffic>>,
     /// True to access lines in random order.
     pub random: bool,
-    /// The memory of each thread. All buffers of a mix together have this size.
+    /// The memory of each thread: the buffers that the thread loads from and the buffer that it
+    /// stores to, together.
     pub buffer: Option<Bytes>,
 }
 
@@ -109,6 +110,6 @@ pub struct InterleaveOptions {
     pub weights: Option<Vec<Weights>>,
     /// The mechanism that places pages by weights.
     pub method: Option<Method>,
-    /// True to measure the loaded latency, too, with each of the weights.
+    /// True to measure, with each of the weights, the loaded latency besides the bandwidth.
     pub loads: bool,
 }

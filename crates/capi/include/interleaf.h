@@ -2,8 +2,8 @@
  * interleaf.h - memory that a drive extends.
  *
  * A pager keeps large arrays on a drive, with DRAM as their cache, and prefetches pages that the
- * program will touch. A program places some arrays explicitly, and gives hints about their use; all
- * other memory stays where it is.
+ * program will touch. A program allocates some arrays from a pager, and gives hints about their
+ * use; all other memory is unchanged.
  *
  *     interleaf_options options = { sizeof options, 8ULL << 30, 0, stores, 1 };
  *     interleaf_pager *pager;
@@ -76,7 +76,7 @@ typedef enum interleaf_advice {
     INTERLEAF_DONE_WITH = 4
 } interleaf_advice;
 
-/* Counters since the pager was opened, in pages of 4096 bytes. */
+/* Counters since the pager was opened: numbers of faults, and of pages of 4096 bytes. */
 typedef struct interleaf_statistics {
     /* Page faults, and those of them whose page was in DRAM. */
     uint64_t faults;

@@ -264,8 +264,8 @@ const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 /// before them.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
-/// Simulates an NVRAM card, and returns a drive with its rates of large transfers and its latency
-/// of page reads by queue depth.
+/// Simulates an NVRAM card, and returns the card as a drive: the rates of 64 KiB transfers, and the
+/// latency of page reads by queue depth.
 fn card_drive(card: &Card) -> Result<Drive, Failure> {
     let run = |access: Access, block_bytes: u32, depth: u32| {
         let group = Group { access, block_bytes, depth, ..Group::default() };
@@ -467,9 +467,9 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the threads
-/// of its measured runs, at most one per core of the first domain. `footprint` defaults to that of
-/// `demand`.
+/// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the largest
+/// number of threads of its measured runs, but at most one thread per core of the first domain.
+/// `footprint` defaults to the footprint of `demand`.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -492,7 +492,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
 
 /// The source of the files that a scenario names.
 enum FileSource<'a> {
-    /// The built-in scenarios.
+    /// The folder `scenarios/` that is built into the program.
     BuiltIn,
     /// The folder of the scenario file.
     Folder(&'a Path),

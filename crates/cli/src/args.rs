@@ -456,7 +456,7 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let tips = tips.iter().filter(|tip| !nearest::is_about_values(tip));
     let tips = tips.filter(|tip| !is_replaced || !nearest::is_about_names(tip));
     let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
-    // Value parsers of this crate return errors of the form `PROBLEM: write HINT`.
+    // Our value parsers return errors of the form `PROBLEM: write HINT`.
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation
         && let Some(at) = problem.rfind(": write ")

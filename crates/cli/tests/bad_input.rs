@@ -35,8 +35,8 @@ fn a_plausible_mistake_has_a_suggestion() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The argument for `word`. A word `EDIT:path:old:new` stands for the path of a copy of this file
-/// in which `new` replaces `old`. `count` gives the copy its name. Any other word stands for
+/// The argument for `word`. A word `EDIT:path:old:new` stands for the path of a copy of the file
+/// `path` in which `new` replaces `old`. `count` gives the copy its name. Any other word stands for
 /// itself.
 fn edited(word: &str, root: &Path, folder: &Path, count: usize) -> String {
     let parts: Vec<&str> = word.split(':').collect();

@@ -237,7 +237,7 @@ fn a_card_is_a_tier() {
     let file = &platform_with(folder.path(), "storage");
     let rows = predicted(file);
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // All pages on the card have the bandwidth of the card's link, at most 7.88 GB/s.
+    // With all pages on the card, the bandwidth is that of the card's link, at most 7.88 GB/s.
     assert!(bandwidth(2) > 6.5 && bandwidth(2) < 7.88, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let machine = [

@@ -476,8 +476,8 @@ fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let fixed = compiled("fixed-killed", "sweep.c", &["-static"]);
     let mut command = folders.interleaf(&["--dram", DRAM, "--force", "--store"]);
     command.arg(folders.at("store")).arg("--").arg(&fixed).args([MIB, "2", "stdin"]);
-    // The program waits after its first lap, most of its pages in swap. As above, the OOM killer
-    // may end it before.
+    // The program waits after its first lap, with most of its pages in swap. If the OOM killer ends
+    // the program before, start it again.
     let (mut tool, mut lines) = (0..4).find_map(|_| try_started(&mut command)).unwrap();
     let stdin = tool.stdin.take().unwrap();
     let root = Root::live();

@@ -47,8 +47,9 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
     threads.filter_map(|thread| of(thread.unwrap().path())).collect()
 }
 
-/// True if all threads sleep, and no transfer is under way. The context switches alone do not show
-/// this: a thread that waits for a CPU or for a drive has none, nor has a transfer of `io_uring`.
+/// True if all threads sleep, and no transfer is under way. A constant count of context switches
+/// does not show this: it is also constant while a thread waits for a CPU or for a drive, and
+/// during a transfer of `io_uring`.
 fn is_idle(process: &Path) -> bool {
     let sleeps = |thread: PathBuf| {
         let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
@@ -64,8 +65,9 @@ fn is_idle(process: &Path) -> bool {
         && rings.all(|ring| is_drained(&process.join("fdinfo").join(ring.file_name().unwrap())))
 }
 
-/// True if a ring has the result of each request, and each result was taken. `info` is the kernel's
-/// description of the ring, which may lack these numbers while the ring is in use.
+/// True if an `io_uring` has completed each request, and the process has read each completion.
+/// `info` is the kernel's description of the ring, which may lack these numbers while the ring is
+/// in use.
 fn is_drained(info: &Path) -> bool {
     let info = fs::read_to_string(info).unwrap_or_default();
     let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);

@@ -1,6 +1,6 @@
-//! `interleaf measure` on the machine of the test, with little memory and in little time: the
-//! content of the record, that it exists after each point, and that other verbs can use it. No test
-//! asserts a speed.
+//! `interleaf measure` on the machine of the test, with little memory and in little time. The
+//! record has the expected content, exists after each point, and can be read by other verbs. No
+//! test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -295,7 +295,7 @@ fn sizes_exceed_large_last_level_caches() {
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // If the kernel reports no cache, the buffer has the size that MLC uses, 200 MB.
+    // If the kernel reports no cache, the chase has as much memory as that of MLC, 200 MB.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];

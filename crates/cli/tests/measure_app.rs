@@ -39,7 +39,7 @@ fn document(options: &[&str], words: &[&str]) -> Value {
 /// Runs a command under `interleaf measure app` with `options` until `is_enough`, which is called
 /// repeatedly, returns true. Returns the document.
 fn document_when(options: &[&str], mut is_enough: impl FnMut() -> bool) -> Value {
-    // The command has the stdin of the tool, and ends when it is closed.
+    // The command `cat` inherits the stdin of the tool, and ends when the test closes this stdin.
     let mut command = interleaf(&[&["--json"], options].concat(), &["cat"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut tool = command.spawn().unwrap();
@@ -273,7 +273,7 @@ fn a_program_of_one_thread_gains_nothing() {
     }
 }
 
-/// Renders a record in every format. All formats have the same content.
+/// Renders a record in every format, and checks that each format has figures of the record.
 fn reports_are_made(record: &Path) {
     let report = |format: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -314,7 +314,8 @@ fn a_recording_of_a_run_can_be_replayed() {
     ];
     let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
     let mut feed = None;
-    // The first reading with bytes may be from before the start of the command.
+    // Wait for three readings with bytes, because the first may be from before the start of the
+    // command.
     let fed = document_when(&options, || {
         if feed.is_none() {
             feed = UnixStream::connect(&socket).ok();

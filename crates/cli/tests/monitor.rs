@@ -52,7 +52,7 @@ fn a_restart_is_waited_for() {
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
     assert!(line.ends_with("step: begun"), "{line}");
-    // A line of other content and a line that is too long are skipped.
+    // A line of other content and a line that is too long are reported and skipped.
     for line in ["nonsense".into(), "x".repeat(100_000)] {
         stream.write_all(format!("{line}\n{}", period(7.0, "after")).as_bytes()).unwrap();
         assert!(errors.next().unwrap().unwrap().contains("does not understand"));

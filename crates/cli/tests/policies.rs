@@ -98,8 +98,8 @@ fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Returns the speed-up over all pages on the first tier: of the task's first run, or, if the run
-/// did not end, of its completed part.
+/// Returns the speed-up of the task over all pages on the first tier: the ratio of the runtimes of
+/// its first run, or, if this run did not end, the ratio of the work that was done.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)

@@ -167,8 +167,8 @@ fn the_document_has_the_placed_bytes() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // The only pages that bypass the policy are pages of library files. They are in the page cache,
-    // on the node that the process that read them first chose.
+    // The only pages that bypass the policy are pages of library files. Another process read them
+    // into the page cache before, under its own policy.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");

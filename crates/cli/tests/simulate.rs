@@ -1,5 +1,5 @@
-//! `simulate dimm` with runs that are too short, with outstanding lines, and its power compared
-//! with that of platforms; `simulate machine` with several sockets.
+//! `simulate dimm`: runs that are too short, the number of outstanding lines, and the power of
+//! memory in platform files. `simulate machine`: warnings, and several sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -131,8 +131,8 @@ fn too_few_requests_are_an_error_that_names_the_least() {
     }
 }
 
-/// A run needs at least the requests of one refresh interval, and at least the outstanding lines.
-/// At a low load the outstanding lines decide: 288 for a channel.
+/// A run needs at least as many requests as fit into a refresh interval, and at least as many as
+/// are outstanding. At a low load the second limit is higher: 288 requests for a channel.
 #[test]
 fn the_minimum_of_requests_depends_on_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
@@ -227,8 +227,9 @@ fn shares_on_two_sockets_are_drawn_per_socket() {
     assert!(!html.contains("<figure id=\"-shares\">"), "a figure of both sockets");
 }
 
-/// The memory power in a platform file is the line that was fitted to the simulation of its
-/// modules. Both agree at the highest load.
+/// The memory power in a platform file is a line over bandwidth, fitted to the simulation of its
+/// modules. The test simulates the modules, and compares the fitted line and the power at each
+/// load.
 #[test]
 fn platform_power_matches_the_simulated_modules() {
     let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();

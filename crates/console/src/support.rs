@@ -43,8 +43,8 @@ pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Resul
     Err(Failure::new(problem, hint))
 }
 
-/// Checks that a file to be written is not a file that the command line names twice, because one of
-/// the two is then an input.
+/// Checks that the command line names the output file `target` only once. Of two names of the same
+/// file, one is an input, which the output would overwrite.
 ///
 /// # Errors
 /// When the command line names the file twice.

@@ -3,9 +3,9 @@
 //!
 //! A hill-climbing policy learns from each of its steps, so its decisions after the first step
 //! cannot be observed without migration. Each period is therefore given to a new policy, whose
-//! first decision is recorded. The believed curves, corrected by the counted traffic, predict the
-//! gain of the decision. Without curves, the firmware's ratings give an upper bound of the gain: no
-//! tier carries more than its rated bandwidth.
+//! first decision is recorded. The curves of the configured platform, corrected by the counted
+//! traffic, predict the gain of the decision. Without curves, the firmware's ratings give an upper
+//! bound of the gain: no tier carries more than its rated bandwidth.
 
 use crate::{
     config::Config,
@@ -63,8 +63,8 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the final decision of the policy. For a hill-climbing policy the
-    /// advice is not final: it is the predicted best shares, which the policy would reach only in
+    /// True if the advice is the final decision of the policy. The advice for a hill-climbing
+    /// policy is not final. It has the predicted best shares, which the policy would reach only in
     /// later steps.
     const fn is_final(&self) -> bool {
         self.processes.is_some()

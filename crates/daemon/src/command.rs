@@ -46,7 +46,7 @@ pub struct SteerOptions {
     pub policy: Option<String>,
     /// The time between two decisions of the policy; `None` for 6 s.
     pub period: Option<Time>,
-    /// The socket from which traffic is read in place of counters. Other programs write it there.
+    /// The socket to which other programs write traffic, which is then read in place of counters.
     pub feed: Option<PathBuf>,
     /// The name of the actuator, such as `vaddr` or `pages`; `None` for the best that the machine
     /// supports.

@@ -70,7 +70,7 @@ pub(super) struct Setup {
     kernel: Option<Probed>,
     /// The reason why DAMON cannot be probed.
     probe_failure: Option<String>,
-    /// The platform whose curves the policies believe.
+    /// The platform whose curves the policies use as those of this machine.
     pub(super) believed: Platform,
 }
 
@@ -566,8 +566,9 @@ fn scope_name(scope: &Wanted) -> String {
     }
 }
 
-/// Returns the scopes whose pages are not migrated: an entry that begins with `/` is a control
-/// group, which may appear later; other entries are names of processes.
+/// Returns the scopes whose pages are not migrated (`protected` in the configuration). An entry
+/// that begins with `/` is a control group, which may be created later; other entries are names of
+/// processes.
 fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
     let (groups, names): (Vec<String>, Vec<String>) =
         config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));

@@ -11,16 +11,17 @@
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
 //! more. If `C` is unknown, the model uses the elapsed time minus the stalls that the pager
-//! counted. On a machine with few CPUs the remaining time still includes the pager's work for other
-//! pages. That work is system time, so system time is subtracted too. The result is at least the
-//! user time.
+//! counted. On a machine with few CPUs the remaining time still includes the pager's work on pages
+//! that no thread waits for. That work is system time, so system time is subtracted too, but not
+//! below the user time.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
-//! read, and there are fewer faults for each byte: this number is proportional to the square root
-//! of (bytes read / footprint) (20 runs of four workloads, docs/validation.md). The model scales
-//! three quantities of the run by this law: the software time `o`, the number of demand reads, and
-//! the transfer time of a drive that is known from this run only ([`Drive::is_of_run`]). The
-//! exponent is 0.5 if all reads were prefetched, and 0 if all were demand reads.
+//! read, and there are fewer faults for each byte: the faults per byte are proportional to the
+//! square root of (bytes read / footprint) (20 runs of four workloads, docs/validation.md). The
+//! model scales three quantities of the run by this law: the software time `o`, the number of
+//! demand reads, and the transfer time of a drive that is known from this run only
+//! ([`Drive::is_of_run`]). The exponent is 0.5 if all reads were prefetched, and 0 if all were
+//! demand reads.
 //!
 //! Traffic of the run above the miss curve has three causes: the replacement policy, unused
 //! prefetched pages, and write-back of earlier data. The model assumes that this extra traffic is
@@ -72,7 +73,8 @@ pub struct CpuTime {
 impl Run {
     /// Seconds with all data in DRAM: `dram_s`, or an estimate if `dram_s` was not measured. The
     /// estimate is the elapsed time minus the mean stall of a thread. If the CPU time is known, the
-    /// system time is subtracted too, but the result is at least the user time.
+    /// system time is subtracted too, but not below the user time. The user time is summed over
+    /// threads and may be longer than the first difference, which is then the estimate.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;
@@ -122,7 +124,7 @@ pub struct Forecast {
     pub budget_bytes: u64,
     pub traffic: Traffic,
     pub seconds: f64,
-    /// Speed divided by the speed in DRAM, above 0, at most 1.
+    /// Speed divided by the speed in DRAM, 0 to 1.
     pub efficiency: f64,
     /// True if the transfer time is longer than the compute time.
     pub is_drive_bound: bool,

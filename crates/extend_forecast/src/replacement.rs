@@ -1,9 +1,9 @@
 //! Caches with a replacement policy: the traffic of a trace that repeats for ever.
 //!
 //! Optimal replacement is a bound, and the pager comes near to it on loops. LRU is the worst case
-//! on loops: it evicts each block shortly before its next use. Random replacement is in between: in
-//! a loop over twice the cache size it reads 80 % of the blocks, optimal replacement 50 %, and LRU
-//! 100 %.
+//! on loops: the least recently used block is the cached block whose next use is nearest. Random
+//! replacement is in between: in a loop over twice the cache size it reads 80 % of the blocks,
+//! optimal replacement 50 %, and LRU 100 %.
 
 use crate::{
     access::{BlockTraffic, Touch, hash},

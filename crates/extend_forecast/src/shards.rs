@@ -2,9 +2,10 @@
 //!
 //! Waldspurger, Park, Garthwaite and Ahmad (FAST 2015): a block is in the sample if its hash is
 //! below a threshold, so all accesses to a block are sampled or none. The LRU stack distances of
-//! the sampled accesses are divided by the sampling rate R. Their SHARDS-adj adds the difference
-//! between the expected and the sampled number of accesses to the shortest distance. With several
-//! thousand blocks in the sample the paper reports a mean error of the miss ratio of about 0.01.
+//! the sampled accesses are divided by the sampling rate R. The variant SHARDS-adj adds the
+//! difference between the expected and the sampled number of accesses to the count of the shortest
+//! distance. With several thousand blocks in the sample the paper reports a mean error of the miss
+//! ratio of about 0.01.
 //!
 //! The same sample simulates any other policy: a cache of R c blocks with the sampled accesses
 //! stands for a cache of c blocks with all accesses (Waldspurger, Saemundsson, Ahmad and Park,

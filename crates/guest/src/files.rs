@@ -20,7 +20,8 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The lines of all files that match a pattern, each line after the path of its file.
+/// The lines of all files that match a pattern. Each line is preceded by the path of its file and a
+/// colon.
 pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     let mut lines = vec![];
     for path in expand(pattern) {
@@ -34,9 +35,9 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The lines of all regular files below a folder, each line after the file's path relative to the
-/// folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output suffices
-/// to recreate the folder.
+/// The lines of all regular files below a folder. Each line is preceded by the file's path relative
+/// to the folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output
+/// suffices to recreate the folder.
 pub(crate) fn dump(folder: &Path) -> io::Result<String> {
     let mut lines = vec![];
     dump_below(folder, "", &mut lines)?;

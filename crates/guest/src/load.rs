@@ -24,8 +24,9 @@
 //! the number in the file selects the phase.
 //!
 //! The report has a header and a line per step. `time_s` is emulated time, `clock_s` real time, and
-//! `phase` counts from 0. For each tier, `hot_N` and `cold_N` are the shares of these pages on the
-//! tier, and `gbps_N` is its bandwidth. `gbps` is the sum of the bandwidths.
+//! `phase` counts from 0. For each tier `N`, `hot_N` and `cold_N` are the shares of the hot and of
+//! the cold pages that are on the tier, and `gbps_N` is the bandwidth of the tier. `gbps` is the
+//! sum of the bandwidths.
 
 mod args;
 mod counting;

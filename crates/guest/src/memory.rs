@@ -21,7 +21,7 @@ pub const LINE: usize = 64;
 /// Cache lines in a page.
 pub const LINES: usize = PAGE_BYTES / LINE;
 
-/// Anonymous memory with separate lines in `numa_maps`.
+/// Anonymous memory that has lines of its own in `numa_maps`, apart from all other mappings.
 ///
 /// The kernel merges adjacent mappings of the same kind, and the program may have other mappings.
 /// Therefore this memory is the middle of a larger mapping, and only the middle has the advice

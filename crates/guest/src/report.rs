@@ -15,7 +15,8 @@ use std::{fmt, str::FromStr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// The guest waits for the block with this number, of the files with its steps.
+    /// The guest waits for files from the host, and asks for the block with this 0-based number
+    /// (see [`crate::blocks`]).
     Ready(usize),
     /// The kernel has booted: its release.
     Release(String),
@@ -74,7 +75,7 @@ impl FromStr for Line {
     type Err = LineError;
 
     fn from_str(text: &str) -> Result<Self, LineError> {
-        // A terminal ends a line with both characters.
+        // A terminal ends a line with a carriage return and a line feed.
         let text = text.trim_end_matches(['\r', '\n']);
         read(text).ok_or_else(|| LineError(text.to_string()))
     }

@@ -14,8 +14,8 @@
 //! - `--check`: sweeps, and verifies two words of each page in each sweep. On SIGTERM it verifies
 //!   one word of each cache line and prints `intact after 12 sweeps`, or fails.
 //! - `--tell`: prints `reached 60:40` when the placement is first within 3 percentage points of the
-//!   weights, or has passed them between two samples. Several options are reported one after the
-//!   other.
+//!   weights, or has passed them between two samples. With several `--tell`, the program waits for
+//!   the weights one after the other, in the order of the options.
 //! - `--group`: first moves the program to a control group.
 //! - `--spawn`: starts RATE children per second until killed, and prints `spawned 10` after each
 //!   ten. A child touches 2 MiB and is killed after 1.5 s.
@@ -313,9 +313,9 @@ const NEAR: f64 = 3.0;
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// True if the first sample had more pages on node 0 than the first of the weights requires;
-    /// `None` before the sample. If a later sample differs, the placement has passed the weights,
-    /// and they count as reached.
+    /// True if the first sample had a larger share of pages on node 0 than the awaited weights, the
+    /// first entry of `weights`; `None` before that sample. If the comparison has another result in
+    /// a later sample, the placement has passed the awaited weights, which then count as reached.
     above: Option<bool>,
     /// Time of the last sample of the placement.
     sampled: Option<Instant>,
@@ -326,7 +326,7 @@ impl<'a> Awaited<'a> {
         Self { weights, above: None, sampled: None }
     }
 
-    /// Prints the first of the weights if the placement has reached them.
+    /// Prints the awaited weights, the first entry of `weights`, if the placement has reached them.
     fn report(&mut self, memory: &Memory, out: &mut impl Write) -> io::Result<()> {
         let Some((weights, others)) = self.weights.split_first() else { return Ok(()) };
         if self.sampled.is_some_and(|sampled| sampled.elapsed() < SAMPLE_INTERVAL) {

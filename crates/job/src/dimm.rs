@@ -248,7 +248,7 @@ pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult,
 /// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several.
 ///
 /// # Errors
-/// An unknown name, a file that cannot be read, or a field of it that is invalid.
+/// An unknown name, a file that cannot be read, or a file with an invalid field.
 pub fn device(name: &str, options: &Options) -> Result<Device, Failure> {
     let (path, module) = match name.rsplit_once(':') {
         Some((path, module)) if !Path::new(name).exists() => (path, Some(module)),

@@ -90,8 +90,9 @@ impl MachineJob {
         self.run_beside(&|| self.best_static(), progress)
     }
 
-    /// The best static weights, with which every policy is compared; `None` if no weights fit. They
-    /// do not depend on the policy, nor on noise, seed, migration and hotness sampling.
+    /// The best static weights, with which every policy is compared; `None` if the pages do not fit
+    /// into the tiers. The best static weights depend neither on the policy nor on noise, seed,
+    /// migration and hotness sampling.
     pub fn best_static(&self) -> Option<StaticBest> {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }

@@ -62,8 +62,9 @@ pub fn fingerprint(cases: &dyn Cases) -> String {
 /// The name of an argument, and its text in each case. `None` marks a case without this argument.
 pub type Argument = (&'static str, Vec<Option<String>>);
 
-/// Reads a sweep file of either kind. Returns the command that simulates its cases, `machine` or
-/// `dimm`, and the arguments that the file gives, each with its texts in the order of the cases.
+/// Reads a sweep file of machines or of memory modules. Returns the command that simulates its
+/// cases, `machine` or `dimm`, and the arguments that the file gives, each with its texts in the
+/// order of the cases.
 ///
 /// # Errors
 /// The file cannot be read, a field is invalid, or there are too many cases.

@@ -196,8 +196,8 @@ impl Compared {
     }
 
     /// The command and its arguments. A workload of `interleaf bench` is run by `interleaf`, the
-    /// path of this program, with the `threads` of the configuration. It writes its document to
-    /// `record`.
+    /// path of this program, with the `threads` of the configuration. The document of the workload
+    /// is written to the file `record`.
     fn words(&self, interleaf: &Path, threads: Option<u32>, record: &Path) -> Vec<OsString> {
         match self {
             Self::Command(words) => words.clone(),
@@ -237,7 +237,7 @@ struct Comparer<'a> {
 }
 
 impl Comparer<'_> {
-    /// Compares all workloads; each may take an equal share of the time limit.
+    /// Compares all workloads. The time limit is divided evenly among the workloads.
     fn compare(&mut self, document: &mut CompareRunsDocument) -> Result<RunsEnd, Failure> {
         let count = self.options.workloads.len();
         let limit = self.options.time_limit.map(|limit| limit.seconds() / count as f64);

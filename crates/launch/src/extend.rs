@@ -186,7 +186,8 @@ pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Fai
     Ok(Extended { ended, document: Some(document) })
 }
 
-/// Returns an error if a check failed, and prints the doubtful checks.
+/// Returns an error if a check refuses the command. Otherwise prints the warnings and the waived
+/// checks.
 fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failure> {
     if let Some(check) = checks.iter().find(|check| check.stands_against(options.force)) {
         let remedy = check.remedy.clone().unwrap_or_default();
@@ -285,8 +286,8 @@ fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
     output::note(false, &interleaf_report::extend::line(&document));
 }
 
-/// Returns the value of [`PRELOAD`]: the preloaded library of this tool, followed by the user's
-/// libraries, which `was` has.
+/// Returns the value of [`PRELOAD`] for the command: the path of the preloaded library, followed by
+/// the user's libraries. `was` is the value in the environment of this process.
 fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     let mut all = library.as_os_str().to_os_string();
     if let Some(was) = was.filter(|was| !was.is_empty()) {

@@ -97,7 +97,7 @@ impl LogPrinter<'_> {
 }
 
 /// Returns the number that a pattern finds in a text: the first group of the last match, or the
-/// whole match.
+/// whole last match if the pattern has no group.
 pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;

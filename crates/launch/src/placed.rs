@@ -55,8 +55,9 @@ pub struct PlacedCommand<'a> {
     /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
     /// weighted interleaving.
     pub rate: Bandwidth,
-    /// Audits take at most 1 / `audit_cost` of the command's time. During an audit the program
-    /// cannot change its mappings, so audits slow it down.
+    /// Audits take at most 1 / `audit_cost` of the command's time, except on a kernel on which
+    /// pages are migrated too. During an audit the program cannot change its mappings, so audits
+    /// slow it down.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,

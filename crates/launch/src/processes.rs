@@ -75,8 +75,8 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Returns a warning if another program or a kernel feature also moves pages, and may move the
-/// pages back; `None` if there is none.
+/// Returns a warning if the kernel's NUMA balancing is on, because it may move the pages back;
+/// `None` if it is off.
 pub fn rival(machine: &Machine) -> Option<Warning> {
     let balances = machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
     balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })

@@ -37,8 +37,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Placement audits take at most 1 / `AUDIT_COST` of the command's time, so that they do not
-/// distort the measurement.
+/// The value of [`PlacedCommand::audit_cost`]: placement audits take at most 1 % of the command's
+/// time, so that they do not distort the measurement.
 const AUDIT_COST: u32 = 100;
 
 /// The assumed standard deviation of the values of runs with the same weights, as a fraction of
@@ -48,12 +48,12 @@ const NOISE: f64 = 0.01;
 /// The time that an interrupted command has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A run is doubtful if the part of its memory that bypasses the placement is more than this
-/// fraction, and more than [`BYPASSED_BYTES`].
+/// A run gets a warning if more than this fraction of its memory, and more than
+/// [`BYPASSED_BYTES`], bypasses the placement.
 const BYPASSED_MAX: f64 = 0.1;
-/// The second limit of a doubtful run, in bytes. Pages of libraries bypass the placement. They are
-/// most of the memory of a small program, so its fraction is high although its own pages are
-/// placed.
+/// The second limit for the warning, in bytes. Pages of libraries bypass the placement. In a small
+/// program they are most of the memory, so the fraction is high although the program's own pages
+/// are placed.
 const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 
 /// Options of a search for the best static weights of a command.

@@ -2,7 +2,7 @@
 //!
 //! New contents are written to a temporary file beside the target. Once the temporary file is
 //! complete, it is renamed to the target. Readers therefore see the old or the new contents, never
-//! a part. This also holds after a crash and on a full file system.
+//! a part. This also holds on a full file system, and, with [`Durability::Synced`], after a crash.
 //!
 //! The temporary file has a random name and is created with `O_EXCL`. Every step names files
 //! relative to an open folder (`openat`, `renameat`). Therefore no other user of a shared folder

@@ -72,8 +72,9 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
 
 /// `move_pages(2)`: moves the pages at `addresses` of the process `pid` to `nodes`. Without
 /// `nodes`, the call only locates the pages. Each entry of `status` becomes the page's node or a
-/// negative error. Entries of pages that the kernel did not try are unchanged. Returns the number
-/// of pages that the kernel did not try.
+/// negative error. The kernel moves pages in groups, and stops at the first group that does not
+/// migrate as a whole. The entries of this group and of later pages are then unchanged, and the
+/// result is the number of pages that were left. Otherwise the result is 0.
 ///
 /// # Panics
 /// When the lengths differ, which is a bug of the caller.
@@ -87,9 +88,9 @@ pub(crate) fn move_pages(
     assert!(nodes.is_none_or(|nodes| nodes.len() == addresses.len()));
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
     // SAFETY: the kernel reads `status.len()` addresses and, if nodes are given, as many nodes. It
-    // writes `status.len()` entries of `status`. The lengths were compared above. An address is 8
-    // bytes wide on every NUMA system that Linux and this crate support. The addresses belong to
-    // the other process: the kernel accesses no memory of this process through them.
+    // writes at most `status.len()` entries of `status`. The lengths were compared above. An
+    // address is 8 bytes wide on every NUMA system that Linux and this crate support. The addresses
+    // belong to the process `pid`: the kernel neither reads nor writes memory through them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

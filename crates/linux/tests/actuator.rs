@@ -333,7 +333,8 @@ fn the_protected_are_left_alone() {
         .into_iter()
         .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
         .collect();
-    // 64 of 160 MiB are to migrate. The quota is 0.3 of the missing bytes: 19.2 MiB, rounded down
+    // The scope has 160 MiB, all on node 0: 200 MiB without the 40 MiB of `/kept`. 40 % of them,
+    // 64 MiB, are missing on node 1. The quota is 0.3 of the missing bytes: 19.2 MiB, rounded down
     // to whole pages.
     let expected = "0/quotas/bytes 20131840\n0/ops_filters/nr_filters 3\n\
          0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n\

@@ -79,8 +79,8 @@ fn files_for_root_alone_are_hidden() {
     }
 }
 
-/// A folder of DAMON with all files from the start. A kernel would create these files step by step
-/// during a set-up. Every written value is accepted.
+/// Files of DAMON that a probe reads. They exist from the start, while a kernel creates them step
+/// by step during a set-up. Every written value is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),

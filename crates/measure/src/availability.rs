@@ -111,8 +111,8 @@ pub fn check(
             Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
-    // If the kernel does not report MemAvailable, nothing is checked: the later mapping fails if
-    // memory is short.
+    // If the kernel reports no figure of available memory, nothing is checked: the later mapping
+    // fails if memory is short.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let available = found.usable_bytes();
     if bytes <= available {

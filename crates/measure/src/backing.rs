@@ -61,8 +61,9 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// The proportional share of a range in `part`, which is the huge bytes of a mapping, or its bytes
-/// on one node. The range has `bytes` of the `whole` bytes of the mapping. 0 for an empty mapping.
+/// Estimates how many of the `bytes` of a range are huge, or on a certain node. The mapping of the
+/// range has `whole` resident bytes, of which `part` are huge, or on the node: if 2 of 8 MiB are
+/// huge, 1 MiB of a range of 4 MiB is estimated to be huge. 0 for an empty mapping.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

@@ -25,12 +25,12 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
 
-/// Bytes of a block of the local order: 64 pages of 4 KiB, which fit into the first-level TLB of
-/// every current processor.
+/// Bytes of a block of the local order: 64 pages of 4 KiB, which fit into the first-level data TLB
+/// of most server processors (some have only 40 to 48 entries). A huge page needs a single entry.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Lines that are less than this number of bytes apart are visited in separate passes, because a
-/// spatial prefetcher completes pairs of lines of this size.
+/// spatial prefetcher fetches the other line of an aligned pair of 128 bytes.
 const NEIGHBOURS_BYTES: usize = 128;
 
 /// Length of a slice, the part of a chase that is timed as a whole. A slice is long against the two
@@ -38,8 +38,8 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// every 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The minimum number of undisturbed slices in a result: slices during which no other thread ran on
-/// the CPU.
+/// The number of undisturbed slices, during which no other thread ran on the CPU, that suffice for
+/// a result. With fewer, the disturbed slices are used as well.
 const ALONE_MIN: usize = 3;
 
 /// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this
@@ -49,8 +49,8 @@ const TRIES_MAX: usize = 24;
 /// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Blocks in random order. The lines of a block, in random order, come before the next block.
-    /// Lines that are less than 128 bytes apart are in separate passes over all blocks.
+    /// Visits one block after the other, in random order, and the lines of a block in random order.
+    /// Lines that are less than 128 bytes apart are visited in separate passes over all blocks.
     Local {
         /// Bytes of a block.
         block_bytes: usize,

@@ -1,9 +1,9 @@
 //! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
 //! placement.
 //!
-//! Such buffers give the tables and curves of publications on interleaving. A table has a row for
-//! each mix and a column for each choice of weights. A curve shows the best weights for each load.
-//! There are two methods of placing the pages:
+//! Measurements in such buffers reproduce the tables and curves of publications on interleaving. A
+//! table has a row for each mix and a column for each choice of weights. A curve shows the best
+//! weights for each load. There are two methods of placing the pages:
 //!
 //! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
 //!   global settings: the caller sets them before the measurement, and restores them afterwards.

@@ -1,17 +1,18 @@
 //! The timed loops of loads and stores. They are written in assembly for each instruction set, so
 //! they do not depend on the compiler.
 //!
-//! A kernel accesses its buffers in *units*. A *group* loads one or more units, from the read
-//! buffers in turn, and then stores one or more units. [`Traffic`] gives the numbers of loaded and
-//! stored units. A unit has consecutive lines of one page, or of several pages in parallel.
-//! Prefetchers stop at the end of a page, so several pages keep more prefetchers busy:
+//! A kernel accesses its buffers in *units*. A *group* loads some units, from the read buffers in
+//! turn, and then stores some units. [`Traffic`] gives both numbers, of which one may be 0. A unit
+//! has consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end
+//! of a page, so several pages keep more prefetchers busy. Here the lines of each page are numbered
+//! in the order of access, and `|` separates units:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
-//! 4 pages x 2 lines    page 0: 0 1     | 8 9     | ...
-//!                      page 1: 2 3     | 10 11   | ...
-//!                      page 2: 4 5     | ...
-//!                      page 3: 6 7     | ...
+//! 4 pages x 2 lines    page 0: 0 4     | 8 12    | ...
+//!                      page 1: 1 5     | 9 13    | ...
+//!                      page 2: 2 6     | ...
+//!                      page 3: 3 7     | ...
 //! ```
 //!
 //! Every loaded word is added to a sum, which is compared with the sum of the contents. Every store
@@ -130,7 +131,7 @@ pub struct Kernel {
 /// architectures.
 const PAGE_BYTES: usize = 4096;
 
-/// The number of lines that a kernel accesses in one call in random order.
+/// In random order, the number of lines that one call of `gather` or `scatter` accesses.
 const BATCH: usize = 8;
 
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
@@ -148,8 +149,8 @@ impl Kernel {
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
-    /// The fastest known kernels of an instruction set, one for each kind of access; empty if this
-    /// machine lacks the instruction set.
+    /// The fastest known kernels of an instruction set, one for each kind of access and of stores;
+    /// empty if this machine lacks the instruction set.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
@@ -185,8 +186,8 @@ impl Kernel {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// The number of groups in a round. A round accesses one whole block for each unit of a group,
-    /// and each group accesses one unit of each of these blocks.
+    /// The number of groups in a round: the number of units of a block. If a group loads two units
+    /// and stores one, a round therefore loads two whole blocks and stores one.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }

@@ -77,7 +77,8 @@ pub fn levels(sweep: &[Visited]) -> Levels {
     let miss_ns = flat.last().filter(|run| run.1 + 1 == rising.len());
     let miss_ns = miss_ns.map(|run| latency(&rising[run.0..=run.1]));
     if let (None, Some(&run)) = (miss_ns, flat.last()) {
-        // The next level was not reached: the last plateau extends to the end of the sweep.
+        // The sweep ends on a slope after the last plateau, so the latency of the next level is
+        // unknown. The last plateau is then a cache that reaches to the end of the plateau.
         let latency_ns = latency(&rising[run.0..=run.1]);
         caches.push(Level { latency_ns, reaches_bytes: rising[run.1].bytes });
     }

@@ -39,7 +39,7 @@ impl<'r> Cursor<'r> {
     ///
     /// # Safety
     ///
-    /// `address` was loaded from under a cursor of the same ring.
+    /// `address` was loaded from the word under a cursor of the same ring.
     pub(crate) const unsafe fn moved(self, address: *const u64) -> Self {
         Self { address, ring: PhantomData }
     }

@@ -32,7 +32,7 @@ use std::{
 /// lines between two pauses, the pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// The shortest pause. Shorter pauses are merged into longer ones, because stopping a kernel and
+/// Short pauses are merged into longer ones of at most this length, because stopping a kernel and
 /// reading the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
@@ -137,7 +137,7 @@ pub struct Team {
 struct Shared {
     stop: AtomicBool,
     delay_ticks: AtomicU64,
-    /// The shortest pause, ticks.
+    /// [`PAUSE`] in ticks.
     pause_ticks: u64,
     done: Vec<Count>,
 }
@@ -205,8 +205,8 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // Each thread waits for a message of its gate, a channel. If a thread reports an error, the
-        // gates are dropped, and the threads that wait at them end.
+        // Each thread waits for a message on its channel (`gate`), so that all begin together. If a
+        // thread reports an error, the gates are dropped, and the waiting threads end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -350,8 +350,8 @@ impl Member {
 }
 
 /// Accesses some groups of lines, and then pauses. Before each pause, the traffic kernel stops and
-/// the clock is read. If each group were followed by a pause, this would cost a third of the
-/// bandwidth at the shortest pauses. Short pauses are therefore merged into longer ones.
+/// the clock is read. Doing so after each group would cost a third of the bandwidth at the shortest
+/// pauses. Short pauses are therefore merged into longer ones.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;
@@ -445,9 +445,9 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// The rates of a thread of a team that accesses `lines` lines or more with this delay, lines
-    /// per second: by the time that passes, and by the CPU time of the thread. Other programs
-    /// reduce only the first.
+    /// The rates at which a thread of a team accesses `lines` lines or more with this delay: lines
+    /// per second of wall time, and lines per second of the thread's CPU time. Other programs
+    /// reduce only the first rate.
     fn rates(delay: Duration, lines: u64) -> (f64, f64) {
         let load = Load { delay, ..load(&[0]) };
         let shared = &Shared::new(Clock::here(), &load);
@@ -477,9 +477,9 @@ mod tests {
         })
     }
 
-    /// A thread that is interrupted in a pause continues when the pause is over, so no thread is
-    /// faster than its pauses permit. It also needs no more CPU time than the pauses and some
-    /// microseconds for each group.
+    /// No thread is faster than its pauses permit, because an interruption does not shorten a
+    /// pause. A thread also needs no more CPU time than the pauses and some microseconds for each
+    /// group.
     #[test]
     fn a_delay_reduces_the_rate() {
         let most = |us: f64| GROUP_LINES as f64 / (us * 1e-6);

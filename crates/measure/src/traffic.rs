@@ -57,7 +57,7 @@ pub struct ShareError {
     pub least: u32,
 }
 
-/// The loads and stores of each mix; names and shares are as in [`NAMED`].
+/// The loads and stores of each mix. [`NAMED`] has the read share of each name.
 const TABLE: [(&str, u32, u32, u32); 13] = [
     // Name, loads, buffers that are read, stores.
     ("R", 1, 1, 0),

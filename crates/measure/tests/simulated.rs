@@ -66,7 +66,8 @@ fn few_loads_find_the_same_knee_as_many() {
         while let Some(pause) = knee::next(&points, &resolution) {
             let threads = f64::from(most) / (1.0 + pause / HALF_NS);
             let found = at(&platform, threads.round().max(1.0) as u32, most, noise);
-            // The number of threads is rounded, but the point has the requested pause.
+            // The number of threads is rounded, but the point has the requested pause, by which
+            // `next` recognises measured points.
             points.push(Loaded { pause_ns: pause, ..found });
         }
         let found = knee::knee(&points);

@@ -32,8 +32,8 @@ pub struct Behaviour {
     /// threads, as a fraction of the compute time of a single thread. Causes are locks, shared
     /// caches and lower clock rates (Gunther's universal scalability law).
     pub contention: f64,
-    /// The overlap of compute time and memory latency: the hidden fraction of the shorter one, 0 to
-    /// 1.
+    /// The overlap of compute time and memory latency: the fraction (0 to 1) of the shorter of the
+    /// two that passes during the longer.
     pub overlap: f64,
     /// The fraction of a DRAM tier's bandwidth that the access pattern can reach (0 to 1). The
     /// reference is the benchmark loop that measured the curve; bank conflicts and row misses cost

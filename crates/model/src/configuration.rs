@@ -110,7 +110,8 @@ impl Configuration {
     /// expanders that `other` describes.
     ///
     /// # Errors
-    /// Expanders that `other` does not have, or curves out of range.
+    /// If `other` has no tier with the name of the expanders' tier, if `platform` already has one,
+    /// or if a scaled curve is out of range.
     pub fn machine(
         &self,
         platform: &Platform,
@@ -156,7 +157,8 @@ fn add(
     Ok(())
 }
 
-/// Scales a tier to a part of its channels or expanders.
+/// The tier with `count.used` of its `count.of` channels or expanders: bandwidth, capacity, static
+/// power and the limit of the queue counters are scaled in proportion.
 pub(crate) fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     let share = count.share();
     let curves = tier.curves.scaled(share);

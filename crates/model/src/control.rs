@@ -1,11 +1,11 @@
 //! The control loop: sample, wait until migration ends, ask the policy, apply the guards, steer.
 //!
 //! Counters are read every 200 ms, and a policy decides every 6 s (slides "Dynamic memory
-//! interleaving for tiered memory", Micron, 7 August 2025). A window ([`window`]) filters the noisy
-//! readings in between: samples with migration are left out, and the 90th percentile of the rest
-//! represents the period. If the load varies within a period, only the samples under load are used.
-//! With too few quiet samples (samples without migration) the loop holds off: it waits another
-//! period, because the effect of the last decision is not visible yet.
+//! interleaving for tiered memory", Micron, 7 August 2025). A window ([`window`]) has the samples
+//! of one period and filters their noise: samples with migration are left out, and the 90th
+//! percentile of the other samples represents the period. If the load varies within a period, only
+//! the samples under load are used. With too few quiet samples (samples without migration) the loop
+//! holds off: it waits another period, because the effect of the last decision is not visible yet.
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s

@@ -330,8 +330,10 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// The response to traffic of two kinds with the same number of bytes in flight. The fraction
-    /// `share` (0 to 1) of the traffic has the response `self`, the rest has the response `other`.
+    /// The response between `self` and `other`: with the same number of bytes in flight, its
+    /// bandwidth is the weighted mean of their bandwidths. The weight of `self` is `share` (0 to
+    /// 1), the weight of `other` is the rest. An example is a mix whose read share is between those
+    /// of two known mixes.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -479,7 +481,8 @@ impl Response {
 
 /// The position (0 to 1) between the points `a` and `b`, each (bandwidth, latency), at which
 /// bandwidth times (latency plus `pause_ns`) has risen by `rise`. The position is the root of a
-/// quadratic equation, computed by the form of the solution without cancellation.
+/// quadratic equation. The form 2c / (b + √(b² + 4ac)) of the root avoids a difference of nearly
+/// equal numbers.
 fn way_between(a: (f64, f64), b: (f64, f64), pause_ns: f64, rise: f64) -> f64 {
     let bandwidth = b.0 - a.0;
     let latency = b.1 - a.1;

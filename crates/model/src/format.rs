@@ -2,7 +2,7 @@
 //!
 //! The structs that mirror a file are private to their module; they change with the format, not
 //! with the model. Every error names the file, the line, the field, the problem and the remedy. No
-//! function here opens a file: the caller passes its text and its name.
+//! function here opens a file: the caller passes the text and the name of the file.
 
 pub mod configuration_toml;
 pub mod curve_csv;

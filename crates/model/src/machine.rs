@@ -61,7 +61,7 @@ pub struct DomainLayout {
     /// The number of its cores.
     pub cores: u32,
     /// The tiers near the domain, the fastest first, as indices into [`Layout::tiers`]; at least
-    /// one.
+    /// one. Traffic of the domain reaches its near tiers without crossing a link between sockets.
     pub tiers: Vec<usize>,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The parameters follow the name of the platform after a colon: `xeon6-cz122:cxl.count=4` has four
 //! of the eight expanders that the platform describes. A count scales bandwidth, capacity, static
-//! power and the limit of the queue counters of its tier in proportion. Latencies at the same
-//! fraction of the bandwidth stay.
+//! power and the limit of the queue counters of its tier in proportion. The latency at each
+//! fraction of the maximum bandwidth stays the same.
 
 use crate::{
     configuration::{Count, scaled},

@@ -1,13 +1,13 @@
 //! The phases of a run, found in its bandwidth over time.
 //!
 //! A run is partitioned into intervals of even bandwidth so that the sum of squared differences
-//! within them, plus a price for each cut, is minimal. This is the optimal partition of Jackson et
-//! al. (2005), by dynamic programming. The price of a cut is `3 s^2 ln n`, as in Schwarz's
-//! criterion for a change with free position and level; `s` is the noise between samples and `n`
-//! the number of samples. The noise is computed from the median of the differences between
-//! neighbours, because a few jumps between phases do not change the median. Intervals that differ
-//! by less than a tenth are one phase at any noise. A run that alternates faster than the sampling
-//! counts as even.
+//! from the mean of each interval, plus a price for each cut between two intervals, is minimal.
+//! This is the optimal partition of Jackson et al. (2005), by dynamic programming. The price of a
+//! cut is `3 s^2 ln n`, as in Schwarz's criterion (BIC) for a change with free position and level;
+//! `s` is the noise between samples and `n` the number of samples. The noise is computed from the
+//! median of the differences between neighbours, because a few jumps between phases do not change
+//! the median. Neighbouring intervals that differ by less than a tenth are one phase at any noise.
+//! A run that alternates faster than the sampling counts as even.
 //!
 //! Example: ten samples of 100 GB/s and ten of 20 GB/s are two intervals. They are still two with 5
 //! GB/s of noise in each sample. 100 and 105 GB/s are one interval.
@@ -56,7 +56,7 @@ pub struct SteadyInterval {
 }
 
 /// For each n, sums over the first n readings: time, bandwidth times time, and squared bandwidth
-/// times time. The sum over an interval is the difference of two sums.
+/// times time. The sum over an interval is the difference of the sums at its two ends.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,

@@ -63,8 +63,9 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// The observation of a period, from its quiet samples (samples without migration). If the load
-/// varies within the period, only the samples under load are used.
+/// The observation of a period, from its quiet samples (samples without migration), or from all
+/// samples if none is quiet. If the load varies within the period, only the samples under load are
+/// used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.
@@ -85,7 +86,7 @@ pub struct Observation {
     pub steered_bytes: Option<u64>,
 }
 
-/// A tier in a period: means over the quiet samples.
+/// A tier in a period: means over the samples of the [`Observation`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierObservation {
     /// Bandwidth of reads and writes, GB/s.

@@ -30,7 +30,7 @@ pub const MODEL_SPREAD: f64 = 0.025;
 /// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
 /// `NO_GAIN` or below (DRAM does not limit it), and ends at [`GAIN`] or above (DRAM limits it).
 const NO_GAIN: f64 = 1.03;
-/// The end of the interval, as a speed-up, from which on DRAM may limit the workload. See
+/// DRAM may limit the workload if the interval of the speed-up ends at this value or above. See
 /// [`NO_GAIN`].
 const GAIN: f64 = 1.15;
 
@@ -46,8 +46,9 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]: the squares of both errors
-    /// are added. Meant for weights with pages on more than one tier, and for speeds relative to
+    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]: the distance of each end
+    /// from the mean and the error of the model are added as independent errors (root of the sum of
+    /// squares). Meant for weights with pages on more than one tier, and for speeds relative to
     /// another platform.
     #[must_use]
     pub fn with_model_spread(self) -> Self {

@@ -205,8 +205,9 @@ impl Curves {
     /// The response of the tier to `mix` from `domain`.
     ///
     /// A mix between two known mixes of its family ([`Mix::is_of_family`]) is interpolated by read
-    /// share. For a mix outside of the known read shares, or of an unknown family, the nearest
-    /// known mix is used, and the answer is marked as an extrapolation.
+    /// share. In three cases the answer is marked as an extrapolation: a mix outside of the known
+    /// read shares has the curve of the nearest one; a mix of an unknown family is interpolated
+    /// between mixes of other families; a domain without curves has the curves of all domains.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();
@@ -237,8 +238,9 @@ impl Curves {
     }
 }
 
-/// The answer for `read_share` between its two neighbours in `curves` (not empty), and true if no
-/// neighbour exists on one side.
+/// The answer for `read_share`, interpolated between the next lower and the next higher read share
+/// in `curves` (not empty). If one of the two does not exist, returns the answer of the other, and
+/// true.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

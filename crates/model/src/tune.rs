@@ -20,8 +20,8 @@
 //!
 //! Then runs are repeated while it is uncertain which weights are better. The repetitions end if no
 //! run is left, or if the remaining runs could not decide. Intervals are computed with Student's t
-//! at [`INTERVAL`]. The noise of a run is pooled over all weights, and the expected noise counts as
-//! two runs.
+//! at [`INTERVAL`]. The noise of a run is pooled over all weights; [`Search::noise`] enters with
+//! two degrees of freedom.
 //!
 //! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
 //! proposal: the search has one variable, not several.
@@ -212,9 +212,9 @@ impl Search {
         let part = |of: &f64| if rest > 0.0 { of / rest } else { even };
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
-        // By the bounds of the curve, the run time changes at most in proportion to the distance of
-        // the share from 0 or 1. The tolerance is therefore proportional to that distance too. At a
-        // share of 0 or 1 the tolerance would be 0, so it has a minimum.
+        // By the assumptions of [`curve`], a change of the share by 1 % of its distance from 0 or 1
+        // changes the run time by at most about 1 %. The tolerance is therefore a fraction of the
+        // shorter distance. At a share of 0 or 1 the tolerance would be 0, so it has a minimum.
         let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);

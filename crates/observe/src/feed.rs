@@ -16,9 +16,9 @@
 //! write at least one line in each sample.
 //!
 //! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
-//! the line ends when it arrives, which may be late on a busy machine. The beginning of a program's
-//! first line is not known. If the first line has `"time_ns"`, this time only marks the beginning
-//! of the next line: the traffic of lines with this time is not counted.
+//! the line ends when it arrives, which may be late on a busy machine. The time from which a
+//! program's first line counts is not known. If the first line has `"time_ns"`, this time only
+//! marks the beginning of the next line: the traffic of lines with this time is not counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};

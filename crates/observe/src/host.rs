@@ -152,8 +152,9 @@ impl<'a> Host<'a> {
     }
 
     /// Used and free bytes of each tier. The kernel counts migrated pages only for the whole
-    /// machine, so the tiers between which they moved are not known. All migrated pages are
-    /// attributed to the first tier of each domain.
+    /// machine, not for each node. The first tier of each domain therefore gets the count of the
+    /// whole machine as pages that migrated to this tier. The control loop uses only the sum over
+    /// the tiers of a domain.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {

@@ -2,8 +2,8 @@
 //!
 //! A package's zone has the energy of its cores and caches, and its child zone `dram` has the
 //! energy of the DIMMs; memory behind CXL is in neither zone. Counters are in µJ and wrap at the
-//! zone's range, after an hour or so at full load (Documentation/power/powercap/powercap.rst of
-//! Linux).
+//! zone's range (Documentation/power/powercap/powercap.rst of Linux). The range of Intel's servers
+//! is 262 kJ, so the counter of a package wraps after 12 minutes at 350 W.
 
 use crate::source::{Reading, Source, SourceError};
 use interleaf_linux::root::{Root, RootError};
@@ -53,9 +53,9 @@ impl Meter {
         Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Energy since the last reading or, at first, since the meters were opened, J. Read the meters
-    /// at least once an hour: if a counter wraps twice between readings, its energy is
-    /// underestimated.
+    /// Energy since the last reading or, at first, since the meters were opened, J. The time
+    /// between two readings must be shorter than the time in which a counter wraps, some 10 minutes
+    /// at full load. Otherwise the energy is underestimated by the range for each further wrap.
     ///
     /// # Errors
     /// When a counter cannot be read any more.

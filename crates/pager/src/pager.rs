@@ -86,9 +86,9 @@ impl Pager {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
-    /// Starts a pager of a process that may share the budget with other processes. `slot` has the
-    /// slot of the process in the ledger, and the initial number of frames. Frames are bound to
-    /// `nodes` if the process has no memory policy of its own and may use all of the nodes.
+    /// Starts a pager of a process that may share the budget with other processes. `slot` is the
+    /// process's slot in the ledger, with the initial number of frames. Frames are bound to `nodes`
+    /// if the process has no memory policy of its own and may use all of the nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -176,7 +176,7 @@ impl Pager {
         Ok(())
     }
 
-    /// True if an address is in the address range of regions.
+    /// True if an address is in the address range that the pager reserves for regions.
     pub fn contains(&self, address: usize) -> bool {
         self.context.memory.addresses().contains(&address)
     }
@@ -251,8 +251,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // Release the slot explicitly, because the thread of `follow_share` may still hold a
-        // reference to the slot.
+        // Release the slot explicitly, because the thread that `Context::follow_share` has started
+        // may still hold a reference to the slot.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }
@@ -262,16 +262,16 @@ impl Drop for Pager {
 impl Region {
     pub fn bytes(&self) -> &[u8] {
         let address = self.addresses.start as *const u8;
-        // SAFETY: the region is accessible as long as the value lives: the pager maps missing pages
-        // on faults.
+        // SAFETY: the region is accessible as long as this `Region` exists: the pager maps missing
+        // pages on faults.
         unsafe { std::slice::from_raw_parts(address, self.addresses.len()) }
     }
 
     /// The bytes of the region, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = self.addresses.start as *mut u8;
-        // SAFETY: the region is accessible as long as the value lives, and the value is borrowed
-        // exclusively.
+        // SAFETY: the region is accessible as long as this `Region` exists, and the `Region` is
+        // borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(address, self.addresses.len()) }
     }
 

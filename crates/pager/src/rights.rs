@@ -1,5 +1,5 @@
-//! Checks that this user has the rights that a pager needs, by making the kernel objects of a
-//! pager.
+//! Checks that this user may use the kernel facilities that a pager needs: `userfaultfd` and
+//! `io_uring`. Each check opens a descriptor of the facility, and closes the descriptor again.
 
 use crate::kernel::uffd::{FaultMode, Userfault};
 use io_uring::IoUring;

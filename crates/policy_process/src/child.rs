@@ -23,7 +23,7 @@ const LINE_MAX: u64 = 64 << 10;
 /// Interval of the checks of the stop flag while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time for a process to begin its end after its stdin was closed.
+/// The time within which a process has to begin to exit after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
 /// The running process of a policy. The process has a process group of its own. The process and its

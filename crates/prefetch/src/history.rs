@@ -7,9 +7,9 @@
 //! faults, the pages ahead of the program are prefetched (temporal streaming: Wenisch et al.,
 //! "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
 //!
-//! Pages that stayed mapped do not fault. A replay therefore skips the entries of these pages. It
-//! records the skipped entries again with the others, so that the newest round in the log is always
-//! complete.
+//! Pages that stayed mapped do not fault. A replay therefore skips the entries of these pages. The
+//! replay records the skipped entries again with the others, so that the newest round in the log is
+//! always complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
@@ -112,9 +112,10 @@ struct Replay {
     last_hit: u64,
     /// Correct predictions, minus wrong predictions; at least 0.
     confidence: u32,
-    /// Prefetch depth: the number of expected entries up to which pages are prefetched.
+    /// Prefetch depth, pages. The number of expected entries up to which pages are prefetched is
+    /// this depth divided by the number of pages that a fault maps.
     depth: u64,
-    /// The pages of the entries up to `read`, from the entry that is expected next on.
+    /// The pages of the log entries from the entry that is expected next up to the entry at `read`.
     expected: VecDeque<ExpectedPage>,
     /// Number of pages in `expected` that were prefetched.
     prefetched: usize,
@@ -337,8 +338,9 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now. With them, all confirmed pages among the next `depth` expected
-    /// entries are prefetched; the unconfirmed pages only if `with_unconfirmed` is true.
+    /// The pages to prefetch now: the pages of the next `depth` expected entries that are not
+    /// prefetched yet. Pages of unconfirmed entries are included only if `with_unconfirmed` is
+    /// true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
         // Prefetch in large pieces, as streams do: wait until at most half of `depth` is prefetched

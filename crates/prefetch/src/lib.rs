@@ -93,7 +93,8 @@ impl FaultContext {
 /// Limits of the prefetch depth: the distance from a stream to the last page prefetched for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The first prefetch depth of a stream, pages; the depth doubles with each correct prediction.
+    /// The first prefetch depth of a stream, pages. Each fault on a predicted page doubles the
+    /// depth.
     pub initial: u64,
     /// The largest prefetch depth, pages.
     pub max: u64,

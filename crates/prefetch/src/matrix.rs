@@ -306,8 +306,8 @@ impl MatrixBlock {
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte near the rows of the block, in the block or so close to it that
-    /// it widens the block by at most a page; else `None`.
+    /// The row and column of a byte that is in the rows around the current row, and in the columns
+    /// of the block or at most a page beside them. `None` for other bytes.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let position = self.locate(byte);
         let is_row =

@@ -382,7 +382,8 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // The run is longer than the runs before it, so it counts as a sweep without a stride.
+        // If the run is longer than the runs before it, it is a sweep: strides between shorter runs
+        // do not apply to it.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
         if self.strides.is_empty() {

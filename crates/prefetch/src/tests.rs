@@ -160,8 +160,8 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // More prefetches are wasted in the second round (1), because no page has repeated before
-        // it.
+        // More prefetches are wasted in the second round (`round` is 1), because no page has
+        // repeated before that round.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             check_outcome(&format!("round {round}"), outcome, 0.85, wasted);

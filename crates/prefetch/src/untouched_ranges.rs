@@ -66,8 +66,8 @@ impl UntouchedRanges {
         self.order.push_front(range);
     }
 
-    /// Removes the first range that has some of these pages, and all ranges before it. Returns the
-    /// range that has some of these pages; `None`, without a change, if no range has.
+    /// Removes the first range that has some of these pages, and all ranges before it. Returns this
+    /// first range; `None`, without a change, if no range has some of these pages.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;

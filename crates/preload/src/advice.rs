@@ -77,8 +77,8 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // Other advice is refused. The kernel refuses it too: for anonymous memory, or in older
-        // versions.
+        // All other advice is refused. The kernel also refuses it for anonymous memory, or does not
+        // know it in older versions.
         _ => errno::failed(libc::EINVAL),
     }
 }

@@ -183,7 +183,8 @@ macro_rules! followed {
             }
         )*
 
-        /// Looks up the next definitions of these functions, before signal handlers call them.
+        /// Looks up the C library's definitions of these functions now, so that a call in a signal
+        /// handler needs no look-up.
         pub(crate) fn find() {
             $(lookup::$name();)*
         }

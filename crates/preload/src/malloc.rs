@@ -1,9 +1,10 @@
 //! `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! In the C library, a large block begins 16 bytes behind the start of a page, because the length
-//! of the block is stored before the block. Blocks in regions have the same offset. The address of
-//! an array decides where the vectors of a loop begin, and so the order of its additions. With the
-//! same offset, sums are rounded in the same way as without this library.
+//! of the block is stored before the block. Blocks in regions have the same offset. The alignment
+//! of an array decides which of its elements a vectorized loop handles in one SIMD instruction, and
+//! so the order in which the loop adds them. With the same offset, sums are rounded in the same way
+//! as without this library.
 
 use crate::{
     errno,
@@ -21,7 +22,8 @@ use std::ptr;
 const HEADER: usize = 16;
 
 /// Allocates a zeroed block from the pager. If the pager does not take the block, allocates by
-/// `other`, the next definition of the function.
+/// `other`, which calls the next definition of the function in the loader's search order, mostly
+/// that of the C library.
 fn allocate(
     next: &Next,
     bytes: usize,
@@ -59,11 +61,12 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes that a block of the next definition adds to the count of unextended bytes. This is the
-/// usable size of the block, because the same number must be subtracted when the block is freed.
+/// The bytes that a block of the C library adds to the count of unextended bytes; 0 for a block of
+/// another allocator. This is the usable size of the block, because the same number must be
+/// subtracted when the block is freed.
 ///
 /// # Safety
-/// `memory` is a block of the next definition, or null.
+/// `memory` was allocated by the next definition of `malloc`, not by the pager, or is null.
 unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     match next.is_of_libc && !memory.is_null() {
         // SAFETY: the caller guarantees that the block belongs to the next definition.

@@ -182,8 +182,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
         return kernel();
     };
     let [_, within, _] = split(pager, &pages);
-    // A free address is in the range that the pager reserves for regions. The kernel has it mapped,
-    // but the program must see it as not mapped.
+    // A free address is in the range that the pager reserves for regions, but in no region. The
+    // kernel has the whole range mapped, but the program must see the free address as not mapped.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
     if inside(|| pager.pieces(&within)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);
@@ -213,8 +213,8 @@ pub unsafe extern "C" fn pkey_mprotect(
     key: c_int,
 ) -> c_int {
     if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
-        // The kernel moves a page only to a frame with the same protection key, and frames have no
-        // key.
+        // The pager moves pages between regions and its frames. The kernel moves a page only
+        // between mappings with the same protection key, and the frames have no key.
         return errno::failed(libc::EINVAL);
     }
     protect(address as usize, bytes, protection, key)

@@ -4,8 +4,8 @@
 //!
 //! If the program uses an allocator other than the C library's, all blocks are left to that
 //! allocator. The program may allocate and free blocks by functions of the allocator (`mallocx`,
-//! `sdallocx`), and these know only the allocator's own blocks. The allocator takes its large
-//! pieces by `mmap(2)`, and these pieces are extended.
+//! `sdallocx`), and these know only the allocator's own blocks. The allocator maps memory for its
+//! blocks by `mmap(2)`, and its large mappings are extended.
 
 use libc::{Dl_info, c_int, c_void, pid_t, size_t};
 use std::{
@@ -108,8 +108,8 @@ fn look_up() -> bool {
     true
 }
 
-/// True if the program calls this library's definitions, and the next definitions are those of the
-/// C library.
+/// True if the program calls this library's definitions of `malloc(3)` and its family, and the next
+/// definitions of these functions are those of the C library.
 fn is_of_libc() -> bool {
     // The address of a function that only the C library has identifies the C library. (Other
     // allocators define `__libc_malloc` too.)
@@ -187,8 +187,8 @@ pub(crate) fn find_fork() {
     FORK.store(after(c"_Fork"), Relaxed);
 }
 
-/// `_Fork(3)` of the C library, which updates the thread ID that the C library stores, in the
-/// child. The C library has no `_Fork` before version 2.34.
+/// Calls `_Fork(3)` of the C library. In the child, `_Fork` also updates the thread ID that the C
+/// library stores. The C library has no `_Fork` before version 2.34.
 pub(crate) fn fork() -> pid_t {
     if FORK.load(Relaxed) == 0 {
         find_fork();

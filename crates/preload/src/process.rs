@@ -29,8 +29,9 @@ struct Forking {
 }
 
 thread_local! {
-    /// The fork in progress of this thread. The variable is a plain pointer because a pointer has
-    /// no destructor. For a thread-local variable with a destructor, the loader's lock is taken.
+    /// The fork in progress of this thread. The variable is a plain pointer, because a pointer has
+    /// no destructor: to register the destructor of a thread-local variable, the C library takes
+    /// the lock of the dynamic loader.
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 

@@ -158,7 +158,7 @@ fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) 
 }
 
 /// Copies private writable memory of the kernel into a new region of `new_bytes` bytes, and unmaps
-/// the old memory. `None` if `old` is other memory, or if no region can be allocated.
+/// the old memory. `None` if `old` is not such memory, or if no region can be allocated.
 fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
     let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
     if !mapping.is_anonymous

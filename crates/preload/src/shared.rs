@@ -60,7 +60,8 @@ pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
 
 /// Runs a system call that unmaps these addresses or maps other memory at them. Reports the change
 /// to the server if `is_done` is true for the result. The lock of [`CLIENT`] is held until the
-/// report, so no thread maps shared memory at these addresses before.
+/// report, so that no thread maps shared memory at these addresses before the server knows of the
+/// change.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -83,8 +84,9 @@ pub(crate) fn unmapped<T>(
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
         // `MADV_REMOVE` would drop pages without a message to the server, so it is refused.
-        // `MADV_DOFORK` would map pages in a child, and the other advice would join pages to huge
-        // pages, so they are ignored.
+        // `MADV_DOFORK` would let a child inherit the mapping, although this library maps shared
+        // memory in children itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge
+        // pages. These three are ignored.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,

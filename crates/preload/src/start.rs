@@ -24,8 +24,9 @@ use std::{
     time::Duration,
 };
 
-/// A process whose allocations of 128 KiB and more total less than this number of bytes is not
-/// extended, for example a shell or a launcher.
+/// The pager starts at the first allocation of at least this number of bytes, or as soon as the
+/// earlier allocations of 128 KiB and more total this number. A small process, such as a shell or a
+/// launcher, therefore has no pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.
@@ -108,8 +109,8 @@ fn start_in(folder: &Path) -> Result<Option<Extended>, String> {
 }
 
 /// True if this process is the first of the session. `interleaf extend` writes the PID of the first
-/// process into the ledger as soon as it has started that process. This process may allocate even
-/// sooner, so this function waits for the PID.
+/// process into the ledger as soon as it has started that process. The first process may allocate
+/// even sooner, so this function waits for the PID.
 fn is_first(session: &Session) -> Result<bool, String> {
     for _ in 0..FIRST_PAUSES {
         if let Some(first) = session.ledger.first_process() {

@@ -198,7 +198,7 @@ pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
 }
 
 /// The pager, if its address range overlaps these addresses and it serves this process. `None` in
-/// the thread of the fault server.
+/// the pager's thread that handles faults, because this thread would wait for itself.
 pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     let all = pager.addresses();

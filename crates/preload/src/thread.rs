@@ -12,8 +12,9 @@
 //!
 //! The C library has a record of each thread (`struct pthread`). The record of a pager's thread is
 //! zeros, and is in none of the C library's lists. Therefore a thread of the pager runs only Rust
-//! code and system calls, and never ends by `pthread_exit`. The C library also skips it when it
-//! changes the user of a program's threads ([`crate::credentials`] changes the user instead).
+//! code and system calls, and never ends by `pthread_exit`. The C library also skips the pager's
+//! threads when it changes the user of a program's threads; [`crate::credentials`] changes their
+//! user instead.
 //!
 //! Thread-local storage ("ELF Handling For Thread-Local Storage", U. Drepper): a register holds an
 //! address, the thread pointer. Around the thread pointer is a block for each object that was

@@ -275,8 +275,8 @@ fn same_with(allocator: &Allocator) {
         same_program(None, &path("linked"), folder.path(), &[], faults);
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
-    // Only the mode in which the pager's thread handles faults. With a handler of SIGBUS, a system
-    // call on an unmapped output buffer fails (EFAULT).
+    // This program is tested only in the mode in which the pager's thread handles faults. With a
+    // handler of SIGBUS, a system call on an unmapped output buffer fails (EFAULT).
     same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
@@ -375,8 +375,8 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let plain = plain.arg(&script).envs(ONE_THREAD).output().expect("Python");
     assert!(plain.status.success(), "{}", text(&plain));
     let script = script.to_str().expect("a path of letters");
-    // Only the mode in which the pager's thread handles faults. With a handler of SIGBUS, Python's
-    // reads of modules into unmapped memory would fail (EFAULT).
+    // Scripts are tested only in the mode in which the pager's thread handles faults. With a
+    // handler of SIGBUS, Python's reads of modules into unmapped memory would fail (EFAULT).
     let output = extended(Path::new(python), folder.path(), &[script], FaultMode::Thread);
     assert_eq!(text(&output), text(&plain));
 }

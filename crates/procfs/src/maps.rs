@@ -53,7 +53,7 @@ impl<'a> Mapping<'a> {
     }
 
     /// True for private memory that was mapped by mmap(2) with `MAP_ANONYMOUS`: neither the heap
-    /// nor a stack.
+    /// nor the stack of the first thread.
     pub fn is_anonymous_mmap(&self) -> bool {
         let is_plain = self.name.is_empty() || self.name.starts_with(b"[anon");
         self.is_private() && self.inode == 0 && is_plain

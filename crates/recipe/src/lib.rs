@@ -323,8 +323,9 @@ impl Recipe {
         !self.pip.is_empty() || !self.pip_alone.is_empty()
     }
 
-    /// Returns the requirements of pip, one a line. The file that marks a virtual environment as
-    /// complete contains this text.
+    /// Returns the requirements of pip, one per line. The file that marks a virtual environment as
+    /// complete contains this text, so the environment counts as incomplete once the requirements
+    /// change.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()

@@ -28,8 +28,8 @@ impl Recipe {
     /// Reads the results in the output of the application.
     ///
     /// # Errors
-    /// When the output has no result, no checksum, or not all figures. When a value is not a finite
-    /// number. When the recipe requires a mark of a verified result, and the output has none.
+    /// When the output lacks the result, the checksum or a figure; when a value is not a finite
+    /// number; when the recipe has the pattern `verified` and no text of the output matches it.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
         let checksum = self.text("checksum", &self.check, output)?;

@@ -69,7 +69,8 @@ pub struct AdviceDocument {
     /// The best share of each node of `nodes`, percent of the pages; null when neither curves nor
     /// rated bandwidths are known.
     pub advised_weights: Option<Vec<u16>>,
-    /// Relative gain in bandwidth at `advised_weights`, a fraction; null when unknown.
+    /// Relative gain in bandwidth over the current placement, if pages reach `advised_weights`, a
+    /// fraction; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
     /// True if the first tier is not saturated and, alone, has as much bandwidth as interleaving.
@@ -212,7 +213,7 @@ pub struct SummaryDocument {
     pub first_weights: Vec<u16>,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
-    /// The platform whose curves the advice uses, by name or as a file; null without a platform.
+    /// The name or the file of the platform whose curves the advice uses; null without a platform.
     pub curves: Option<String>,
     /// The last advice; its gain is the mean over all periods.
     #[serde(flatten)]

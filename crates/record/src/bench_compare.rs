@@ -63,7 +63,7 @@ pub struct BenchRow {
     pub round_s: Option<f64>,
     /// `rate` divided by the rate on DRAM.
     pub efficiency: Option<f64>,
-    /// Time of a round at the ceiling divided by `round_s`.
+    /// Time of a round at the ceiling divided by `round_s`: 1 if the row is as fast as the ceiling.
     pub of_ceiling: Option<f64>,
     /// Bandwidth of the drive during a round divided by the maximum bandwidth of the drive for the
     /// same mix of reads and writes. Null for random patterns: requests per second limit random
@@ -119,8 +119,8 @@ pub struct CeilingDocument {
     /// `least_read_bytes`.
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
-    /// Time of a round at the ceiling, s: the longer of the fastest measured round and the drive's
-    /// time for the bytes of optimal replacement.
+    /// Time of a round at the ceiling, s: the longer of two times, the shortest `round_s` of the
+    /// ways, and the drive's time for the bytes of optimal replacement.
     pub round_s: Option<f64>,
     /// Time of a round on DRAM divided by `round_s`.
     pub efficiency: Option<f64>,

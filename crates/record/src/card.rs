@@ -42,7 +42,7 @@ pub struct CardDocument {
     /// Results of the power failures of each card and load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_failures: Vec<CardPowerFailure>,
-    /// Limits of the figures of this document.
+    /// Limits of the validity of the numbers in this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Number of requests of all points together.
@@ -235,7 +235,8 @@ impl CardDocument {
         });
     }
 
-    /// Checks that `card`, which the point or failure at the path `field` names, is among `cards`.
+    /// Checks that `card` is among `cards`. `field` is the path of the point or power failure that
+    /// names the card.
     fn known(&self, field: &str, card: &str) -> Checked {
         if self.cards.iter().any(|known| known.name == card) {
             return Ok(());

@@ -313,7 +313,7 @@ mod tests {
         a.points.push(point(PointKind::Histogram, 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let verdicts: Vec<Verdict> = compared.rows.iter().map(|row| row.verdict).collect();
-        // Of a latency more is worse, of a bandwidth more is better.
+        // A higher latency is worse, a higher bandwidth is better.
         assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Better]);
         assert_eq!((compared.differ(), compared.overall()), (Some(true), Overall::Mixed));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);

@@ -48,8 +48,8 @@ pub struct DimmDocument {
     /// the same bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
-    /// Limits of the figures of this document; for a user's module, also the assumed and inherited
-    /// timing parameters.
+    /// Limits of the validity of the numbers in this document; for a user's module, also the
+    /// assumed and inherited timing parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Number of requests of all points together.

@@ -92,7 +92,7 @@ pub struct ProcessDocument {
     #[serde(default)]
     pub outside_bytes: Option<u64>,
     /// Bytes of the process's allocations of 128 KiB and more that are not extended, because the
-    /// process made them before it reached `min_alloc`.
+    /// process made them before their sum reached `min_alloc_bytes`.
     #[serde(default)]
     pub left_bytes: u64,
     /// Resident pages of the process's regions on each NUMA node; left out when the budget is not

@@ -1,6 +1,7 @@
 //! Figures as data. This crate decides which series a figure has; `interleaf_report` draws the
-//! figure for a terminal, as SVG, and in HTML. In `interleaf.reproduce/1`, figures are part of the
-//! document. All other documents derive their figures when they are rendered.
+//! figure for a terminal, as SVG, and in HTML. In `interleaf.reproduce/1` and
+//! `interleaf.extend.forecast/1`, figures are part of the document. All other documents derive
+//! their figures when they are rendered.
 
 use super::{
     check::{Checked, identifier, invalid, same_length, same_length_or_empty},
@@ -44,8 +45,8 @@ pub struct Series {
     pub group: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower end of the interval of each point, which holds nine tenths of the predictions; empty
-    /// without intervals.
+    /// Lower end of the interval of each point, such as a 90 % interval or the range of the noise;
+    /// empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
     /// Upper end of the interval of each point; empty without intervals.
@@ -106,8 +107,8 @@ impl Figure {
     /// Checks that the figure can be drawn. `field` is its path in the document, for errors.
     ///
     /// # Errors
-    /// The first field that is invalid: lists of different lengths, or bars or rows without a
-    /// category.
+    /// The first field that is invalid: an ID with other characters than [`identifier`] allows,
+    /// lists of different lengths, or bars or rows without a category.
     pub fn check(&self, field: &str) -> Checked {
         identifier(format!("{field}.id"), &self.id)?;
         for (at, series) in self.series.iter().enumerate() {

@@ -2,10 +2,10 @@
 //!
 //! A document is a struct with a schema and its version, such as `interleaf.measure/1`. Other
 //! programs rely on the schema: a field keeps its name and meaning as long as the version stays the
-//! same. Each module has one schema: the struct, its construction from the types of the model, the
-//! simulator and the kernel's readers, and the check ([`check::Check`]) that a record read from a
-//! file can be rendered. [`read`] reads a record of any schema that `interleaf report` renders;
-//! [`json`] writes a record.
+//! same. Each module has the schemas of one command. For each schema it has the struct, its
+//! construction from the types of the model, the simulator and the kernel's readers, and the check
+//! ([`check::Check`]) that a record read from a file can be rendered. [`read`] reads a record of
+//! any schema that `interleaf report` renders; [`json`] writes a record.
 //!
 //! The name of a field has its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
 //! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
@@ -294,8 +294,9 @@ pub const REPORTED: [&str; 23] = [
 ];
 
 /// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
-/// that is not finite. Errors name the document `name`, usually its path. Output of Intel MLC and
-/// curves of the Mess benchmark are read too, as measurements, and the CSV file of a sweep.
+/// that is not finite. Errors name the document `name`, usually its path. The text may also be the
+/// output of Intel MLC or curves of the Mess benchmark, which become measurements, or the CSV file
+/// of a sweep.
 ///
 /// # Errors
 /// When the text is not JSON, has an unknown schema, lacks a field, or has a value out of range.

@@ -190,8 +190,8 @@ pub struct MeasuredPoint {
     /// than [`SPREAD_REPEATS_MIN`] repetitions.
     pub spread: f64,
     pub repeats: usize,
-    /// Size of the pointer chase, bytes, for the kinds idle, cache and histogram; size of each
-    /// buffer of each thread, bytes, for the other kinds.
+    /// Size of the pointer chase, bytes, for the kinds idle, cache and histogram; for the other
+    /// kinds the memory of each thread, bytes, all its buffers together.
     pub memory_bytes: u64,
     /// Fraction of the measured memory that the last-level caches of the measuring CPUs can hold,
     /// from sysfs. Left out when sysfs has no cache sizes, and in a sweep of sizes.
@@ -211,7 +211,7 @@ pub struct MeasuredPoint {
     pub quality: Quality,
 }
 
-/// Interference during a point.
+/// Interference during the measurement of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContaminationDocument {
     /// CPUs used by other programs, on average.
@@ -297,7 +297,8 @@ pub struct MeasuredBest {
     /// Relative gain over the placement of all pages on the first node, a fraction; null when this
     /// placement was not measured.
     pub gain: Option<f64>,
-    /// True if `gain` exceeds the sum of the spreads of both points; null when a spread is unknown.
+    /// True if `gain` exceeds the sum of the spreads of the two compared points; null when a spread
+    /// is unknown.
     pub beyond_spread: Option<bool>,
 }
 
@@ -497,8 +498,8 @@ impl MeasureDocument {
 /// Points of a curve: bandwidth in GB/s, latency in ns.
 type Line = Vec<(f64, f64)>;
 
-/// The latency, ns, at a load in GB/s, by linear interpolation; `None` beyond the bandwidths of the
-/// curve.
+/// The latency, ns, at a load in GB/s, by linear interpolation. Below the smallest bandwidth of the
+/// curve it is the latency of the first point, above the largest bandwidth `None`.
 fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];

@@ -64,7 +64,7 @@ pub struct AppDocument {
     /// Phases of even bandwidth; empty when bandwidth is not counted. The times of a phase add up
     /// only spans with counted traffic, so they may be earlier than `time_s` of the samples.
     pub phases: Vec<PhaseDocument>,
-    /// Limits of the figures of the profile.
+    /// Limits of the validity of the numbers in the profile.
     pub warnings: Vec<String>,
     /// Path of the demand file written beside the record.
     pub demand_file: Option<String>,
@@ -129,7 +129,8 @@ pub struct WholeDocument {
     pub other_cpus_used: Option<f64>,
     /// Mean number of CPUs taken by the hypervisor (steal time).
     pub stolen_cpus: Option<f64>,
-    /// Largest number of processes that could not be read, because other users own the processes.
+    /// Largest number of processes in a sample that could not be read, because other users own the
+    /// processes.
     pub hidden_processes: usize,
 }
 
@@ -163,7 +164,8 @@ pub struct TopdownDocument {
     pub frontend_bound: Option<f64>,
     pub backend_bound: Option<f64>,
     pub contention: Option<f64>,
-    /// The second level of the breakdown: each category of the first level is split in two.
+    /// The second level of the breakdown: each category of the first level except `contention` is
+    /// split in two, for example `backend_bound` into `memory_bound` and `core_bound`.
     pub second: BTreeMap<String, f64>,
     /// Fraction of the time in which the multiplexed counters were on the PMU, 0 to 1.
     pub counted_share: f64,

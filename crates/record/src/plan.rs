@@ -17,18 +17,18 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.plan/1";
 
-/// The merit that decides.
+/// The merit by which the recommended configuration is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// Minimum cost for the work.
+    /// Minimum cost for the work: the cost divided by the speed.
     #[default]
     Value,
     /// The highest speed.
     Speed,
     /// Minimum energy for the work.
     Energy,
-    /// Minimum cost.
+    /// Minimum cost, whatever the speed.
     Cost,
 }
 
@@ -40,7 +40,7 @@ pub struct PlanDocument {
     /// The demand: the name of a workload, a mix, or the names of several workloads with their
     /// shares.
     pub demand: String,
-    /// Each of several demands; left out with one demand.
+    /// The demands of a plan with several demands; left out with one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemand>,
     /// Unit of the result: "s", the unit of a rate, or GB/s for a mix.
@@ -96,7 +96,8 @@ pub struct PlanRow {
     /// demands have different numbers of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
-    /// Speed relative to the baseline; with several demands 1 / sum(share / speed).
+    /// Speed relative to the baseline; with several demands the harmonic mean of their speeds,
+    /// weighted by share: 1 / sum(share / speed).
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
@@ -155,7 +156,7 @@ pub struct PlanDemandRow {
     pub bound_by: String,
 }
 
-/// The recommendation with one assumed figure lowered and raised.
+/// The two recommendations with one assumed figure of the plan changed: lowered, and raised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensitivityRow {
     pub figure: String,

@@ -1,8 +1,10 @@
 //! A prediction of bandwidth, latency and runtime by weights, as `interleaf.predict/1`.
 //!
 //! `interleaf predict` writes the document. It has a row for each choice of weights. Lists by tier
-//! have the order of `tiers`. Intervals contain nine tenths of the behaviours that agree with the
-//! measured runs of the workload. A prediction for a mix has no runs, so its intervals are empty.
+//! have the order of `tiers`. Intervals have a probability of 90 %. They combine two uncertainties:
+//! the range of the behaviours that agree with the measured runs of the workload, and the error of
+//! the model. A prediction for a mix has no runs, so its intervals are for the error of the model
+//! alone.
 
 use super::{
     ProvenanceDocument, all_rounded,
@@ -72,8 +74,8 @@ pub struct PredictRow {
     /// Rate of a workload whose result is a rate, in `result_unit`.
     pub rate: Option<f64>,
     pub speedup: f64,
-    /// Interval of the speed-ups of nine tenths of the behaviours that agree with the measured
-    /// runs.
+    /// Interval of 90 % of the speed-up: the range of the behaviours that agree with the measured
+    /// runs, widened by the error of the model.
     pub speedup_interval: [f64; 2],
     /// True if each tier holds its share of the footprint.
     pub fits: bool,

@@ -243,7 +243,7 @@ pub enum PlacementMeans {
     Weighted,
     /// Interleaving with equal weights.
     Interleaving,
-    /// Interleaving with equal weights, then migration to the weights.
+    /// Interleaving with equal weights, then migration to the requested weights.
     Moving,
     /// Migration to the targets of a policy.
     Steering,
@@ -311,7 +311,8 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// The document of a dry run: the pages that would be migrated by the forecast `found`.
+    /// The document of a dry run. `found` is the forecast of the migration. `after_bytes` equals
+    /// `before_bytes`, because nothing is migrated.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

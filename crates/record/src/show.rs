@@ -46,7 +46,7 @@ pub struct ShowTier {
     pub capacity_bytes: u64,
     pub curves: Vec<CurveDocument>,
     pub power: Option<TierPowerDocument>,
-    /// Maximum number of outstanding reads that the counters of its queue see.
+    /// Maximum number of outstanding reads that the counters of the tier's queue can count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_reads_max: Option<FigureDocument>,
 }

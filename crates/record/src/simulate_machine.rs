@@ -47,7 +47,7 @@ pub struct SimulateDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
-    /// Limits of the figures of this document.
+    /// Limits of the validity of the numbers in this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The warnings of `predict` about the workloads.

@@ -88,8 +88,8 @@ pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
 }
 
-/// Reads the rows of a CSV file with these columns, in any order, and checks them. `check` checks a
-/// row. Errors name the file `name`, and advise the user to run `command`.
+/// Reads and checks the rows of a CSV file that has `columns`, in any order. `check` checks a row.
+/// Errors name the file `name`, and advise the user to run `command`.
 fn rows<T: serde::de::DeserializeOwned>(
     name: &str,
     text: &str,
@@ -202,7 +202,7 @@ pub struct Varied {
     pub column: &'static str,
     /// The name with its unit, for an axis.
     pub label: &'static str,
-    /// The value of a row in this unit.
+    /// The value of a row, in the unit of `label`.
     pub value: fn(&SweepRow) -> f64,
 }
 
@@ -457,8 +457,8 @@ impl SweepDocument {
         parts
     }
 
-    /// The platform, workload and threads, as far as they differ between rows and are not on the
-    /// horizontal axis.
+    /// The names that distinguish the parts of the sweep: platform, workload and threads, as far as
+    /// they differ between rows and are not on the horizontal axis. Empty if no number varies.
     fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];

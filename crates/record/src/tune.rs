@@ -1,7 +1,8 @@
 //! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
 //!
 //! `interleaf tune` writes the document after every run. The compared value of a run is its
-//! runtime, or a number that the command prints (the metric). Intervals have a probability of 90 %.
+//! runtime, or a number that the command prints (the metric). Intervals contain the true value with
+//! a probability of 90 %.
 
 mod figures;
 
@@ -46,7 +47,7 @@ pub struct TuneDocument {
     /// True if the gain of the best weights over the first tier alone is at least `worth`, and
     /// beyond noise.
     pub is_better: bool,
-    /// Relative standard deviation of a run.
+    /// Relative standard deviation of the compared value of a run.
     pub noise: Option<f64>,
     pub stopped: TuneStop,
     /// The reason for `stopped`, in words.

@@ -14,7 +14,8 @@ use interleaf_record::balance::{
 use interleaf_sim::machine::Outcome;
 
 /// A period in one line:
-/// `    12.0 s  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`
+/// `    12.0 s  cpu0  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`.
+/// `92 (91.8)` is the target and the reached share of the pages, percent.
 pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
     let nodes: Vec<String> = nodes

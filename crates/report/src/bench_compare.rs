@@ -99,9 +99,9 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
         .collect()
 }
 
-/// A line for each pattern and ratio of footprint to budget: the peak memory of each kind of memory
-/// except DRAM. The peaks should be equal, because swap and mapped files are limited to the memory
-/// that the pager used.
+/// A line for each pattern and ratio of footprint to budget: the peak memory of the program on each
+/// way except `dram`. The peaks should be equal, because the runs on swap and on mapped files are
+/// limited to the memory that the run with the pager used.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();

@@ -73,8 +73,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// The best point of a single card. If there are several cards, the largest difference of each
-/// further card from the first card.
+/// For a single card, its best point. For several cards, the largest difference between each
+/// further card and the first card.
 fn comparison(document: &CardDocument) -> String {
     let Some(first) = document.cards.first() else { return "no card was simulated".into() };
     let of = |card: &CardSettings| {
@@ -349,8 +349,8 @@ pub fn csv(document: &CardDocument) -> String {
     table.csv()
 }
 
-/// The points as a file of curves for a tier of a platform. A cache line has the bandwidth and the
-/// mean latency of the I/Os that transfer it.
+/// The points as a file of curves for a tier of a platform. A point of a curve has the bandwidth of
+/// the I/Os, and their mean latency as the latency of a cache line.
 pub fn curves_csv(document: &CardDocument) -> String {
     let mut file = CurveFile::new();
     for load in document.loads() {

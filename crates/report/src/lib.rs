@@ -1,9 +1,9 @@
 //! Records as text, HTML, Markdown, CSV and SVG.
 //!
-//! Each module renders one document of `interleaf_record`, from the document alone. A record of
-//! another machine, or an old record, is therefore rendered like a new record. All modules share
-//! [`table`], [`chart`] and [`screen`] (terminal), [`svg`] and [`html`]. `interleaf_record` decides
-//! which figures a document has; this crate draws them.
+//! Each module renders the documents of one command (from `interleaf_record`), and uses nothing but
+//! the document. A record of another machine, or an old record, is therefore rendered like a new
+//! record. All modules share [`table`], [`chart`] and [`screen`] (terminal), [`svg`] and [`html`].
+//! `interleaf_record` decides which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
 

@@ -62,7 +62,8 @@ fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A line of two points is horizontal. Its end is moved, because both points are needed.
+            // A line of two points is the horizontal line of the best static weights. Its end is
+            // moved to `until_s`, because without the second point there is no line.
             series.x[1] = until_s;
             continue;
         }
@@ -157,7 +158,7 @@ fn setting(document: &SimulateDocument) -> String {
     )
 }
 
-/// The periods: `all` of them, or only those with a new target or decision.
+/// A row for each period: for `all` periods, or only for those that [`notable_periods`] selects.
 fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));

@@ -1,9 +1,9 @@
 //! A simulated machine with page migration.
 //!
 //! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
-//! starts or ends, a phase begins, or a device starts or stops its traffic. Within a step,
-//! bandwidth and latency follow from the equilibrium of all running tasks
-//! ([`interleaf_model::equilibrium`]) at the current placement of their pages. Pages migrate
+//! starts or ends, a phase begins, a device starts or stops its traffic, or an aggregation interval
+//! of DAMON ends. Within a step, bandwidth and latency follow from the equilibrium of all running
+//! tasks ([`interleaf_model::equilibrium`]) at the current placement of their pages. Pages migrate
 //! between steps, at a limited bandwidth. The bytes of migrated pages are read traffic on the
 //! source tier and write traffic on the target tier, and threads that touch a moving page stall.
 //!
@@ -163,8 +163,9 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine in which the tasks of each domain have fixed `shares`. No page migrates, because
-    /// no aggregation interval of DAMON ends.
+    /// The machine in which the tasks of each domain have fixed `shares`: [`Placement::Fixed`]
+    /// takes the place of pages, so nothing migrates. A `next_aggregation_ns` of `u64::MAX` marks
+    /// this machine.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
@@ -431,8 +432,8 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// For each tier, the fraction of its outstanding reads that its queue counters count: below 1
-    /// if they are at their limit.
+    /// For each tier, the fraction of its outstanding reads that its queue counters count. The
+    /// fraction is below 1 if more reads are outstanding than the counters can count (`reads_max`).
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];
@@ -523,8 +524,9 @@ impl<'a> SimMachine<'a> {
         for (entry, (at, _)) in self.equilibrium.running.iter().enumerate() {
             let task = &self.scenario.tasks[*at];
             let Placement::Paged(pages, heat) = &mut self.tasks[*at].memory else { continue };
-            // A visit finds the accessed bit set. A sequential pattern sets it once for all lines
-            // of a page, a random pattern for each line.
+            // A visit sets the accessed bit of a page, and transfers `visit_bytes`. A sequential
+            // pattern reads all lines of a page in one visit; a random pattern reads one line in
+            // each visit.
             let visit_bytes =
                 if task.random { LINE_BYTES } else { self.scenario.migration.page_bytes as f64 };
             let sampled_bytes =

@@ -1,4 +1,4 @@
-//! The scheduler of the DIMM simulation against the independent checker.
+//! Tests of the scheduler of the DIMM simulation, whose commands the independent checker checks.
 //!
 //! Every module is run with densities, widths, mixes, patterns, layouts, policies and queues drawn
 //! at random: no command violates a rule. Then tables are changed one field at a time: the

@@ -64,7 +64,7 @@ pub struct Ring {
     /// Entries that did not fit into the submission queue; the next `submit` queues them.
     waiting: VecDeque<squeue::Entry>,
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
-    /// only when it takes the job's entry, so they are kept until then.
+    /// when it takes the job's entry. The vectors are kept until the job is done.
     pieces: HashMap<u64, IoVectors>,
     times: HashMap<u64, Box<types::Timespec>>,
 }

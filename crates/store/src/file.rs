@@ -68,8 +68,8 @@ pub struct FileStore {
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// The error of the failed set-up of `io_uring`, because of which threads carry out transfers;
-    /// `None` if the set-up succeeded or threads were requested.
+    /// The error of the failed set-up of `io_uring`: threads carry out transfers instead. `None` if
+    /// the set-up succeeded, or if threads were requested.
     no_ring: Option<io::Error>,
     pending: HashMap<u64, PendingTransfer>,
     parts: Vec<Option<TransferPart>>,
@@ -227,8 +227,8 @@ impl FileStore {
         }
     }
 
-    /// Submits to the engine the bytes that are not transferred yet of the part with index `at` in
-    /// `parts`.
+    /// Submits the rest of a part to the engine: the bytes that are not transferred yet. `at` is
+    /// the index of the part in `parts`.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
@@ -239,7 +239,8 @@ impl FileStore {
     }
 
     /// Starts the transfer of `bytes`, a range of the store whose pages are all in `layer`. Returns
-    /// the number of parts, one for each file that holds some of these pages.
+    /// the number of parts: one for each file that holds some of these pages, or several for a file
+    /// in which the transfer has more than [`PIECES_MAX`] pieces.
     fn begin_run(&mut self, transfer: &Transfer<'_>, layer: Layer, bytes: Range<u64>) -> u32 {
         let mut begun = 0;
         for part in self.stripes.parts(bytes) {

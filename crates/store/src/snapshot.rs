@@ -1,7 +1,8 @@
 //! Copy-on-write snapshots: the layer that holds each page of a program and of its children.
 //!
-//! A child begins with its parent's pages, which are not copied: all stored pages are *frozen* for
-//! both processes. From then on, each process writes to a layer of its own, page by page.
+//! A child begins with its parent's pages, which are not copied: all stored pages are *frozen*,
+//! which means that neither process changes them. From then on, each process writes to a layer of
+//! its own, page by page.
 //!
 //! ```text
 //!            parent          child

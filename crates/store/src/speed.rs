@@ -172,7 +172,7 @@ impl Bench<'_> {
     }
 
     /// Submits the transfers that [`Store::begin`] has accepted, and waits until a transfer is
-    /// finished. Also returns when a signal arrives, so the caller must accept that none is.
+    /// finished. Also returns when a signal arrives, possibly before any transfer is finished.
     fn submit_and_wait(&mut self) -> io::Result<()> {
         self.store.submit()?;
         let ready = self.store.ready();

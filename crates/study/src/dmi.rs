@@ -2,8 +2,9 @@
 //! simulated server.
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
-//! run together. The published figures are the bandwidths that the prototype's calibrator measured,
-//! the final ratios, and the real runs of the prototype and of Colloid (`real_runs`).
+//! run together. The *calibrator* is the part of the prototype that searches the ratio of pages on
+//! DRAM. The published figures are the bandwidths that the calibrator measured, the final ratios,
+//! and the real runs of the prototype and of Colloid (`real_runs`).
 
 mod figures;
 mod real_runs;

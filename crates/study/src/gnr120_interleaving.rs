@@ -52,8 +52,9 @@ impl CounterRow {
     }
 }
 
-/// Largest relative difference at which predicted and counted traffic are taken as equal. Equal
-/// traffic does not explain an error of the speed-up.
+/// Largest relative difference at which predicted and counted traffic are taken as equal. If they
+/// are equal, an error of the speed-up does not come from the predicted traffic: the program's
+/// result did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on

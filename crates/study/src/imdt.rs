@@ -81,8 +81,8 @@ struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// The ordering holds if the efficiency of `first` divided by that of `second` is at least
-    /// this.
+    /// The ordering holds if the efficiency of `first` divided by that of `second` is at least this
+    /// number.
     least: f64,
 }
 

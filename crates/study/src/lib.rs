@@ -1,8 +1,9 @@
 //! Published studies, reproduced: each row has the published figure, our figure, and the error.
 //!
-//! Each module is one study. It reads the published tables in `reproduce/`, which are built into
-//! the program. It computes each published figure with the model or the simulator, and returns a
-//! [`StudyDocument`]. [`reproduce`] runs a study by name.
+//! Each module is one study, except `coverage` and `published`, which several studies use. A study
+//! reads the published tables in `reproduce/`, which are built into the program. It computes each
+//! published figure with the model or the simulator, and returns a [`StudyDocument`].
+//! [`reproduce`] runs a study by name.
 
 #![forbid(unsafe_code)]
 

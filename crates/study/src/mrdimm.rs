@@ -99,8 +99,8 @@ impl ModulePoint {
     }
 }
 
-/// The result and the energy of each simulated point, scaled from the sampled sub-channels to all
-/// channels.
+/// The result and the energy of each simulated point. The bandwidth is scaled to all channels; the
+/// energy is that of the sampled sub-channels.
 struct Results(BTreeMap<ModulePoint, (ChannelResult, Option<Energy>)>);
 
 impl Results {

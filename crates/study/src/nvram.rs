@@ -34,7 +34,7 @@ const OUTSIDE: &str = include_str!("../../../reproduce/nvram/outside.csv");
 
 const DRAM: &str = "flashtec-dram";
 const MRAM: &str = "all-mram";
-/// The name of the card with parts of 1 Gb, as on nvNITRO cards.
+/// The name of the card with MRAM devices of 1 Gb, as on nvNITRO cards.
 const MRAM_1GB: &str = "all-mram-1gb";
 
 const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];

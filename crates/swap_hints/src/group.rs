@@ -36,7 +36,7 @@ pub struct HintedGroup {
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// The numbers of pages that this process has asked the kernel to read ahead, and to page out.
+    /// The numbers of pages in all hints so far: pages to read ahead, and pages to page out.
     hinted: (u64, u64),
 }
 
@@ -77,7 +77,7 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// The numbers of pages that this process has asked the kernel to read ahead, and to page out.
+    /// The numbers of pages in all hints so far: pages to read ahead, and pages to page out.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

@@ -48,7 +48,7 @@ const LEAST: u64 = 64 << 10;
 /// -1.
 const TOLERANCE: f64 = 1e-8;
 
-/// The places of the matrix elements that are not zero, in and above the diagonal, by columns.
+/// The positions of the non-zero matrix elements on and above the diagonal, by columns.
 #[derive(Debug)]
 struct Pattern {
     /// Grid points along an edge of the cube.
@@ -118,7 +118,7 @@ impl Pattern {
     /// The values of the matrix elements in a round, in the order of `rows`.
     fn values(&self, round: u32) -> Vec<f64> {
         let mut values = vec![-1.0; self.rows.len()];
-        // The matrix is stored in and above the diagonal, with ascending rows in a column, so the
+        // The matrix is stored on and above the diagonal, with ascending rows in a column, so the
         // diagonal element is the last of its column.
         for end in &self.column_starts[1..] {
             values[*end as usize - 1] = Self::diagonal(round);
@@ -260,9 +260,9 @@ pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Operations of the decomposition. A column with n elements costs n^2 operations. The columns of a
-/// supernode have from 1 up to as many elements as the supernode has columns, plus the rows `below`
-/// the triangle of these.
+/// Operations of the decomposition. A column with n elements costs n^2 operations. A supernode with
+/// c columns has a triangle on top, in which its columns have 1 to c elements. Each of its columns
+/// has `below` more elements in the rows under the triangle.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {

@@ -131,7 +131,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // Touches the pages now, so that the kernel allocates them outside of the measured rounds.
+        // Touches the pages now, so that Linux allocates them outside of the measured rounds.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -234,8 +234,8 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
     team::each(parts, work);
 }
 
-/// The largest number, at most `most`, that is a power of two times a number of `odd`. Transforms
-/// of such lengths are fast.
+/// The largest number, at most `most`, that is a power of two times one of the numbers in `odd`.
+/// Transforms of such lengths are fast.
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize

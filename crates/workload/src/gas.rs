@@ -92,7 +92,7 @@ impl Gas {
                 state[field * cells + at] = value;
             }
         }
-        // Touches the pages now, so that the kernel allocates them outside of the measured rounds.
+        // Touches the pages now, so that Linux allocates them outside of the measured rounds.
         self.states[1].of_mut::<f64>().fill(0.0);
         // The gas is at rest, so the fastest wave is sound, whose speed is the same in all of the
         // gas.

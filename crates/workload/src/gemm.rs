@@ -28,8 +28,8 @@ pub struct Gemm {
 }
 
 impl Gemm {
-    /// Allocates three matrices that together have the size of the footprint. They are stored in
-    /// tiles of `tile` rows, or by rows if `tile` is `None`.
+    /// Allocates three matrices that together are at most as large as the footprint. They are
+    /// stored in tiles of `tile` rows, or by rows if `tile` is `None`.
     ///
     /// # Errors
     /// When the footprint is too small or too large.

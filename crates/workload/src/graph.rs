@@ -135,7 +135,8 @@ impl Reach {
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
             // The first vertex of the component at or after `start`, or if there is none, the first
-            // vertex of the component: it has at least the vertex with the most neighbours.
+            // vertex of the component. The component is not empty: it has the vertex with the most
+            // neighbours.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
         };

@@ -66,7 +66,8 @@ pub struct Lu {
 }
 
 impl Lu {
-    /// Allocates and fills a matrix of the size of the footprint.
+    /// Allocates and fills the largest matrix that fits into the footprint. Its side is a multiple
+    /// of the side of a tile, or of 8 without tiles.
     ///
     /// # Errors
     /// When the footprint is less than a tile, several threads are requested without tiles, or

@@ -16,13 +16,13 @@ use std::{
 pub enum Memory {
     /// The ordinary allocator, which maps new pages of zeros for a large array.
     Heap,
-    /// An anonymous mapping for each array, with advice for the kernel.
+    /// An anonymous mapping for each array, with advice for Linux.
     Anonymous(Hint),
-    /// For each array a mapping of an unnamed file in this folder, with advice for the kernel.
+    /// For each array a mapping of an unnamed file in this folder, with advice for Linux.
     File(PathBuf, Hint),
 }
 
-/// Advice about a mapping, which madvise(2) gives to the kernel.
+/// Advice about a mapping, which madvise(2) gives to Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
     #[default]

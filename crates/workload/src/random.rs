@@ -19,7 +19,7 @@ pub struct Random {
     is_writing: bool,
     seed: u64,
     rounds: u64,
-    /// Reads that returned a wrong value.
+    /// Reads that returned a wrong value; counted only without writes.
     wrong: u64,
     sum: u64,
 }
@@ -67,8 +67,8 @@ impl Random {
     }
 }
 
-/// The indices that a thread visits in a round among its `words` words: as many as the words have
-/// pages.
+/// The indices that a thread accesses in a round, each in `0..words`. Their number is the number of
+/// pages that `words` words fill.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

@@ -80,8 +80,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Allocates three arrays with a total size of the footprint. Rounds run the loop `only`.
-    /// Without `only`, rounds run triad, and the other loops run once after the rounds.
+    /// Allocates three arrays that together are at most as large as the footprint. Rounds run the
+    /// loop `only`. Without `only`, rounds run triad, and the other loops run once after the
+    /// rounds.
     ///
     /// # Errors
     /// When the footprint is too small or too large.
@@ -177,9 +178,9 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // A round of add reads the result of the round of add before it, so all are recomputed. A
-        // round of any other loop overwrites the result of the same loop's previous round, so only
-        // the last of consecutive rounds is recomputed.
+        // A round of add reads the result of the round of add before it, so all rounds of add are
+        // recomputed. A round of any other loop overwrites the result of the same loop's previous
+        // round, so only the last of consecutive rounds is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -4,8 +4,8 @@ use crate::{PAGE, SetupError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{sync::mpsc, thread};
 
-/// A pool of waiting threads, for workloads whose parts differ in their work, or whose loops are
-/// too short to start new threads.
+/// A pool of waiting threads, for workloads whose chunks differ in their amount of work, or whose
+/// loops are too short to start new threads.
 pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
     let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
     pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })

@@ -117,7 +117,8 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // The operations are needed only with a trace, and the other workloads have none.
+        // Operations are needed only for workloads that [`trace`] models, and it models none of the
+        // remaining workloads.
         _ => whole(0.0),
     }
 }

@@ -64,8 +64,9 @@ fn a_triad_over_twice_the_cache_reads_half_of_its_arrays() {
     let BlockTraffic { read, written } = carried(&trace, blocks as usize / 2);
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
     assert!(near(read, blocks / 2), "{read} of {blocks} read");
-    // STREAM's triad modifies one of its three arrays, so at most a third of the blocks is written:
-    // optimal replacement here does not prefer clean blocks to dirty ones.
+    // STREAM's triad modifies one of its three arrays, so at most a third of the blocks is written
+    // back. The exact number is not tested, because it depends on whether clean or dirty blocks are
+    // evicted.
     assert!(written > 0 && written <= blocks / 3, "{written} of {blocks} written");
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum CardVerb {
     Cost(CardCostArgs),
 }
 
-/// The example that the error about a missing option of the verb shows.
+/// The hint of the error message if a required option of `verb` is missing.
 pub(crate) fn hint(verb: &str) -> &'static str {
     match verb {
         "interleaf simulate card test" => {
@@ -201,7 +201,8 @@ impl FioArgs {
     }
 }
 
-/// The way in which the card is used.
+/// The access of a load to the card: by NVMe commands, by loads and stores of a processor to the
+/// BAR, or by another PCIe device that reads and writes the BAR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccessChoice {
     Storage,

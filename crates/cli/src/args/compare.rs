@@ -7,7 +7,7 @@ use interleaf_model::units::{Bytes, Percent, Time};
 use regex_lite::Regex;
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example that errors about missing options show.
+/// The hint of error messages about missing options.
 pub(super) const EXAMPLE: &str = "write for example interleaf compare before.json after.json, or \
      interleaf compare --a plain --b weights=3:1 -- ./solver input.dat";
 

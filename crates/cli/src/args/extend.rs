@@ -7,7 +7,7 @@ use interleaf_model::units::{Bytes, Percent, Time};
 use interleaf_pager::{cache::node::NODES_MAX, kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example that errors about missing options show.
+/// The hint of error messages about missing options.
 pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
 
@@ -233,8 +233,8 @@ fn dram_by_node(text: &str) -> Result<Dram, String> {
     if shares.len() > NODES_MAX {
         return Err(format!("{} nodes are more than {NODES_MAX}: name fewer", shares.len()));
     }
-    // Frames are numbered with the same count of numbers for each node, that of the node with the
-    // largest budget. So this budget times the number of nodes must be below the limit.
+    // Each node gets as many frame numbers as the node with the largest budget needs. The largest
+    // budget times the number of nodes must therefore be within the limit.
     let most = shares.iter().map(|(_, size)| size.get()).max().unwrap_or(0);
     match most.checked_mul(shares.len() as u64).is_some_and(|all| all <= DRAM_MAX) {
         true => Ok(Dram::ByNode(shares)),

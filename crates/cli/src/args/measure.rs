@@ -275,7 +275,7 @@ impl From<PagesChoice> for Pages {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mixes(pub(crate) Vec<Traffic>);
 
-/// Minimum size of a buffer, bytes. A smaller buffer would fit into a private cache.
+/// Minimum size of a buffer, bytes. A smaller buffer would fit into a first-level cache.
 const BUFFER_MIN: u64 = 64 << 10;
 /// Maximum size of a buffer, bytes: far above the memory of any machine.
 const BUFFER_MAX: u64 = 1 << 50;

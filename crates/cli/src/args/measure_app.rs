@@ -5,7 +5,7 @@ use clap::Args;
 use interleaf_model::units::Time;
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example that an error about a missing option shows.
+/// The hint of the error message `problem` about a missing option or command.
 pub(super) fn hint(problem: &str) -> &'static str {
     match problem.contains("--demand") {
         true => "add --demand FILE, which it is for",

@@ -8,7 +8,7 @@ use interleaf_model::{
 };
 use std::{ffi::OsString, path::PathBuf};
 
-/// The example that errors about missing options show.
+/// The hint of error messages about missing options.
 pub(super) const EXAMPLE: &str =
     "write for example interleaf run --weights 3:1 -- ./solver input.dat";
 

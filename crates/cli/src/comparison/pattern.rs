@@ -6,7 +6,8 @@ use interleaf_workload::{
     memory::Memory,
 };
 
-/// The patterns of `reproduce imdt`, with polynomials of all intensities.
+/// The patterns of `reproduce imdt`. The polynomials have arithmetic intensities of 4 to 256
+/// operations per byte.
 pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
     "stream",
     "gemm-tiled",

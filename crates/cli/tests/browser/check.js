@@ -1,5 +1,5 @@
-// Faults in the layout of a page at the width of its window: text outside of the window or of its
-// figure, text that is cut off, text without contrast. They are sent to the parent window.
+// Finds faults in the layout of a page at the width of its window: text outside of the window or of
+// its figure, text that is cut off, text without contrast. Sends the faults to the parent window.
 addEventListener("load", () => {
   const faults = [];
   const name = element => {
@@ -51,7 +51,7 @@ addEventListener("load", () => {
     const large = parseFloat(style.fontSize) >= 24;
     if (contrast < (large ? 3 : 4.5)) faults.push(`contrast ${contrast.toFixed(1)}: ${name(element)}`);
   }
-  // Labels of an axis that overlap.
+  // Find texts of a figure that overlap.
   for (const svg of document.querySelectorAll("svg")) {
     if (!svg.checkVisibility()) continue;
     const labels = [...svg.querySelectorAll("text")].map(text => [text, text.getBoundingClientRect()]);

@@ -14,7 +14,7 @@ use std::{
 /// Size limit of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
-/// Number of pages that the browser loads at once. The time limit of [`shown`] is for these only.
+/// Number of documents whose pages a run of the browser loads. [`shown`] limits the time of a run.
 const PAGES_AT_ONCE: usize = 6;
 
 /// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.

@@ -135,7 +135,7 @@ pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildSt
     try_started(command).expect("memory for the command")
 }
 
-/// Like [`started`]; `None` if the OOM killer ends the command before.
+/// Like [`started`]; `None` if the OOM killer ends the command before it prints the line.
 pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -157,7 +157,8 @@ pub fn is_oom_killed(said: &str) -> bool {
 
 /// Ends `interleaf extend` and its command by SIGTERM.
 pub fn ends(child: &mut Child) {
-    // `wait` would close the stdin of a command that waits for this.
+    // Take the stdin, which `wait` would close. A command that waits for the end of its stdin would
+    // then end by itself, and not by the signal.
     let _stdin = child.stdin.take();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

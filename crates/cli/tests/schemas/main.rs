@@ -19,7 +19,8 @@ use std::{
 };
 use validate::problems;
 
-/// Files that the tool reads: the schema, the crate of the struct that parses it, and the struct.
+/// Files that the tool reads: the schema, and the crate and name of the struct that parses the
+/// file.
 const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.configurations/1", "model", "ConfigurationsToml"),
     ("interleaf.demand/1", "model", "DemandFile"),

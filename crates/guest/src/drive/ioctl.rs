@@ -56,8 +56,9 @@ pub(super) fn zero(device: &File, mut range: [u64; 2]) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends a command to a controller, and returns its status: 0, or the status code type and the
-/// status code as in bits 14:1 of the completion.
+/// Sends a command to a controller, and returns its status: 0, or the status field of the
+/// completion without its phase bit. The lowest 8 bits are the status code, the next 3 bits the
+/// status code type.
 pub(super) fn pass(
     device: &File,
     is_admin: bool,

@@ -9,8 +9,8 @@ use interleaf_model::{
 };
 
 /// Returns the platform of the file `platform`, the platform on which the runs of the demand were
-/// measured, and the demand. If the platforms differ, the file of the second is in the folder of
-/// the first.
+/// measured, and the demand. If the demand was measured on another platform, the file of that
+/// platform is in the folder of the file `platform`.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use interleaf_model::{configuration::Configuration, platform::Platform};
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
     pub(super) machine: Platform,
-    /// The drive that extends memory, if it has one.
+    /// The drive that extends memory, if the configuration has a drive.
     pub(super) drive: Option<Drive>,
 }
 

@@ -113,8 +113,8 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
-    /// Threads of the demand. For a mix, as many as saturate the tiers: the number may be
-    /// fractional.
+    /// Threads of the demand. For a mix, as many threads as saturate the tiers, at most one for
+    /// each core; the number may be fractional.
     pub(super) threads: f64,
     /// Work per second of each behaviour that agrees with the demand's runs.
     pub(super) speeds: Vec<f64>,
@@ -291,8 +291,9 @@ impl Performance {
         Ok(Self { bound_by: most.map_or(String::new(), |(name, _)| name), ..self })
     }
 
-    /// The performance if the demand's memory does not fit: DRAM is a cache over the drive, if the
-    /// configuration has a drive that holds the rest of the demand's memory.
+    /// Adapts the performance of a demand that does not fit into memory. If the configuration has a
+    /// drive that holds the rest of the footprint, DRAM is a cache over the drive, and the demand
+    /// is slower. Otherwise the performance is bound by capacity.
     fn with_drive(
         mut self,
         candidate: &Candidate,

@@ -77,8 +77,8 @@ pub(super) fn table(
             ),
         }
     };
-    // Returns the row of a figure that changes no prediction. `ends` are the factors of the lower
-    // and of the higher figure.
+    // Returns the row of a figure that needs no new predictions. `ends` are the factors of the
+    // lower and of the higher figure.
     let searched = |Varied { name, value, vary }: Varied<Vary<'_>>, ends: [f64; 2]| {
         let at = |factor: f64| Ok(vary(factor).recommended);
         let beyond = changes(at, HALVINGS, answer.recommended)?;
@@ -118,8 +118,8 @@ pub(super) fn table(
 /// recommendation does not change.
 type Changed = Option<(f64, Option<usize>)>;
 
-/// The first factors below and above 1 at which the recommendation changes. `at` returns the
-/// recommendation at a factor; `answer` is the recommendation at the factor 1.
+/// A factor below 1 and a factor above 1, found by bisection, at which the recommendation changes.
+/// `at` returns the recommendation at a factor; `answer` is the recommendation at the factor 1.
 fn changes(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     halvings: u32,

@@ -55,7 +55,7 @@ struct DimmSweepFile {
     /// Numbers of channels.
     #[serde(default)]
     channels: Vec<Spanned<i64>>,
-    /// Orders of lines: "stream", "random" or "hot-bank".
+    /// Orders in which lines are accessed: "stream", "random" or "hot-bank".
     #[serde(default)]
     pattern: Vec<Spanned<String>>,
     /// Maximum numbers of outstanding lines of a channel.
@@ -70,7 +70,7 @@ struct DimmSweepFile {
     /// Loads: "max", "sweep" or a bandwidth such as "150GB/s".
     #[serde(default)]
     load: Vec<Spanned<String>>,
-    /// Numbers of lines of a point, over all channels.
+    /// Numbers of lines that are accessed for a point, summed over all channels.
     #[serde(default)]
     requests: Vec<Spanned<i64>>,
     /// Seeds of all randomness, unless `seeds` is given.
@@ -123,7 +123,7 @@ struct DimmCase<'a> {
     seed: u64,
 }
 
-/// The cases of a sweep, whose modules are read and whose loads are checked.
+/// The cases of a sweep after its modules have been read and its loads checked.
 pub struct DimmCases {
     sweep: DimmSweep,
     /// The device of each combination of module, density and width; `None` for a server.

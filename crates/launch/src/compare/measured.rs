@@ -6,7 +6,7 @@ use interleaf_linux::launch::command::Resources;
 use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
 use std::{fs, path::Path, time::Duration};
 
-/// Units of a time: less is better.
+/// Units of times. Of a metric with one of these units, the lower value is better.
 const UNITS_OF_TIME: [&str; 4] = ["s", "ms", "us", "ns"];
 
 /// The unit and the direction of a metric.

@@ -242,7 +242,7 @@ fn tried(check: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
     }
 }
 
-/// Checks that the stores can hold pages together, by tests that change no data on them.
+/// Checks that all stores can be opened together as one store of pages. Changes no data on them.
 fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     let paths: Vec<&Path> = options.stores.iter().map(PathBuf::as_path).collect();
     let open = Options { force: options.force, ..Options::default() };
@@ -336,8 +336,8 @@ fn limits() -> Vec<CheckDocument> {
 }
 
 /// Compares the budget with the memory of the machine, and with the limits of control groups,
-/// beyond which the kernel kills processes. `held_bytes` of the budget are used by processes of the
-/// session already.
+/// beyond which the kernel kills or throttles processes. `held_bytes` of the budget are used by
+/// processes of the session already.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let check = "memory";
     let dram = Bytes::new(dram_bytes);
@@ -394,8 +394,9 @@ mod tests {
         of.map(|check| (check.status, check.detail.clone())).collect()
     }
 
-    /// Checks the memory of a machine with 22 GiB and `files`, each a path and its text. The files
-    /// put the command into the control group `/jobs/one`.
+    /// Returns the check `memory` of a budget of 256 MiB on a machine with 22 GiB of available
+    /// memory. `files`, each a path and its text, put this process into the control group
+    /// `/jobs/one`.
     fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -27,9 +27,11 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
     Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
 }
 
-/// Measures stores as one drive of the planner, named `this`: the rates of the stores are added up,
-/// and the latency of a page is that of a single store. Reads and writes together are assumed to
-/// reach the rate of the faster direction. With `force`, a block device may have content.
+/// Measures stores as one drive of the planner, named `this`. The rates of the stores are added up.
+/// The latency of a page is that of the first store. With `n` stores it holds at `n` times the
+/// queue depth, because the requests are spread over the stores. Reads and writes together are
+/// assumed to reach the rate of the faster direction. With `force`, a block device may have
+/// content.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

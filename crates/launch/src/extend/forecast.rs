@@ -4,8 +4,8 @@
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
 //! runs. Above the largest budget of the runs, the traffic is proportional to the bytes of the
-//! footprint that the budget does not hold. A budget holds less than its size: a part of it is a
-//! reserve, and a part has prefetched pages that are not used yet.
+//! footprint that the budget does not hold. A budget holds fewer bytes of the footprint than its
+//! size, because some frames are kept free, and others have prefetched pages that are not used yet.
 
 use interleaf_console::Failure;
 use interleaf_extend_forecast::{
@@ -384,9 +384,9 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     Ok(curve_of_runs(footprint, &points, demand_share))
 }
 
-/// The drive of the runs: the measured stores. Without stores, a drive whose rate is the traffic of
-/// the first run that has traffic, divided by the time that the run took beyond its compute time,
-/// or 1 GB/s if no run has traffic.
+/// The drive of the runs: the measured stores. Without stores, the rate of the drive is derived
+/// from the first run that has traffic: the traffic, divided by the time that the run took beyond
+/// its compute time. If no run has traffic, the rate is 1 GB/s.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false);

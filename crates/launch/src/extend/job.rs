@@ -1,4 +1,5 @@
-//! Ranks of a parallel job, by the environment variables that launchers set for each rank.
+//! Finds the parallel job (MPI, Slurm) of which this process is a rank, by the environment
+//! variables that launchers set for each rank.
 
 use std::{env, ffi::OsStr};
 
@@ -56,8 +57,8 @@ impl Job {
 }
 
 /// The number of ranks on the node at the index `node` in Slurm's list of all nodes: `4(x2),3` is 4
-/// ranks on each of two nodes, and 3 on the next. For a node beyond the list, the number on the
-/// first node.
+/// ranks on each of two nodes, and 3 on the next. For a node beyond the list, returns the number on
+/// the first node.
 fn ranks_of(list: &str, node: usize) -> Option<u32> {
     let (mut first, mut nodes_before) = (None, 0_usize);
     for group in list.split(',') {

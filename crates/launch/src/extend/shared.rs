@@ -47,10 +47,11 @@ pub fn serve(folder: &Path) -> Result<(), Failure> {
     helper::connection().and_then(serve).map_err(serve_failure)
 }
 
-/// Closes stderr, so that a reader of the command's output does not wait for a server that stays.
+/// Redirects stderr to `/dev/null`. A reader of the command's output, such as a shell with a pipe,
+/// would otherwise wait until the server ends.
 fn detach_stderr() {
     if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
-        // The server prints only errors, so redirecting stderr is enough.
+        // The server's stdout is `/dev/null` from the start (`helper::start`).
         let _ = rustix::stdio::dup2_stderr(nowhere);
     }
 }

@@ -1,8 +1,8 @@
 //! Steered swap: swap in place of the pager, with hints to the kernel. It is for static programs,
 //! which ignore the preloaded library of the pager.
 //!
-//! The journal records the swap file and the control group. Both are removed at the end of this
-//! process, or by `--restore` if this process was killed. The hints come from
+//! The journal records the swap file and the control group. Closing the journal after the command
+//! removes both. If this process is killed, `--restore` removes them. The hints come from
 //! [`interleaf_swap_hints`].
 
 use super::ExtendOptions;

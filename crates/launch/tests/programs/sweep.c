@@ -1,4 +1,5 @@
-/* Fills an array, sweeps over it, jumps in it, and prints a checksum of all words. Arguments: MiB, laps. */
+/* Fills an array, increments each word in each lap, reads 2000 words at random, and prints a
+   checksum of the words read. Arguments: the size in MiB, the number of laps. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -98,9 +98,10 @@ pub struct Resources {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub system: Duration,
-    /// Peak resident memory of the largest single process, bytes. Until exec, a process has the
-    /// peak of its parent (`exec_mmap` of Linux). A figure that does not exceed the peak of this
-    /// process may be that one, so the value is then `None`.
+    /// Peak resident memory of the largest single process, bytes. The kernel's figure includes the
+    /// time before exec, when a process has the peak of its parent (`exec_mmap` of Linux). If the
+    /// figure does not exceed the peak of this process, it may be that inherited peak, and the
+    /// value is `None`.
     pub resident_max: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -431,7 +432,7 @@ impl Running<'_> {
     }
 }
 
-/// Sends the signal `number` to the process `pid`, unless this process has ended.
+/// Sends the signal `number` to the process `pid`, if the process still runs.
 pub fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
@@ -479,7 +480,7 @@ mod tests {
         assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
     }
 
-    /// A peak that may be inherited from this process is not known.
+    /// The peak of a command is `None` if it may be inherited from this process.
     #[test]
     fn the_peak_memory_of_a_command_is_its_own() {
         let signals = Signals::hold().unwrap();

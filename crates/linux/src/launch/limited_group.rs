@@ -1,8 +1,9 @@
 //! A control group that limits the memory of a command, page cache included.
 //!
-//! The journal records the group before it is created, and the memory controller before it is
-//! enabled. However this process ends, the next start or `--restore` moves the processes of the
-//! group back to their former group and removes the group. ([`crate::process::memory_cgroup`] is a
+//! The journal records the group before the group is created, and the setting of the memory
+//! controller before the controller is enabled. Closing the journal moves the processes of the
+//! group back to their former group and removes the group. If this process is killed, the next
+//! process that opens a journal does so, or `--restore`. ([`crate::process::memory_cgroup`] is a
 //! group whose processes are killed when it is removed.)
 
 use crate::{

@@ -1,7 +1,8 @@
 //! A swap file that exists for the time of a run.
 //!
-//! The journal records the file before it is created. However this process ends, the next start or
-//! `--restore` switches the file off and removes it.
+//! The journal records the file before it is created. Closing the journal switches the file off and
+//! removes it. If this process is killed, the next process that opens a journal does so, or
+//! `--restore`.
 //!
 //! The process that made a file holds a lock on it. A file without a lock is therefore a leftover.
 //! This holds even if the journal is gone and the process ID in the file's name is in use again, as

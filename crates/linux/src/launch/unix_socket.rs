@@ -57,9 +57,9 @@ impl Socket {
         let failed = |why| SocketError::Refused { path: path.into(), why };
         let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
-        // The folder may belong to another user. That user cannot guess a random name, and cannot
-        // redirect a path through the folder's descriptor. A path through a descriptor is also
-        // short: the kernel accepts at most 108 bytes.
+        // Bind to a random name, by a path through the folder's descriptor. The folder may belong
+        // to another user, who can neither guess the name nor redirect such a path. The path is
+        // also short: the kernel accepts at most 108 bytes.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
         let placed = place_at(&folder, &making, &name, access);

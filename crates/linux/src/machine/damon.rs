@@ -12,8 +12,8 @@ use crate::root::{Root, RootError};
 /// The folder of DAMON's threads.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// The file with the count of DAMON's threads. The process of Interleaf whose journal holds this
-/// setting is the user of DAMON.
+/// The file with the count of DAMON's threads. Only one process of Interleaf uses DAMON at a time:
+/// the process whose journal has a change of this setting.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
 /// The kernel's own DAMON modules, each with the file that enables it.

@@ -240,8 +240,8 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // Eight CPUs with three last-level caches: two of 96 MiB with three CPUs each, and one of
-        // 32 MiB with two CPUs.
+        // Four last-level caches: two of 96 MiB that three CPUs share, and one of 32 MiB for each
+        // of the CPUs 6 and 7. CPU 6 has an empty list of sharing CPUs: the cache is its own.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),

@@ -5,7 +5,7 @@
 //!
 //! | kind | since Linux | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
-//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address, exactly; pages then stay |
+//! | [`vaddr`] | 6.17 | DAMON, in processes | each page's address, which decides its node |
 //! | [`physical`]: `paddr` | 7.2 | DAMON, in physical memory | quotas, and a goal in the kernel |
 //! | [`physical`]: `quota` | 6.11 | DAMON, in physical memory | quotas, set after each sample |
 //! | [`pages`] | any | `/proc/PID/pagemap` | `move_pages(2)` |
@@ -154,8 +154,8 @@ pub struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// A setting for a scope without protected parts, and without permission to switch off NUMA
-    /// balancing and the kernel's DAMON modules.
+    /// The inputs for a scope of which no pages are protected, without permission to switch off
+    /// NUMA balancing and the kernel's DAMON modules.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
@@ -176,8 +176,8 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails if the stop flag is set: the flag has then ended a scan early, so its result is
-    /// incomplete.
+    /// Fails if the stop flag is set. The flag may have ended a scan early, and the result of the
+    /// scan is then incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }

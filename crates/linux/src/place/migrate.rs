@@ -10,9 +10,9 @@
 //! 4. move the pages in portions, at the requested rate;
 //! 5. locate the pages again.
 //!
-//! Passes repeat until a pass finds nothing to move. The last pass therefore shows the final
-//! placement. Pages that fail to move are tried again in the next pass, and other pages move in
-//! their place where possible.
+//! Passes repeat until a pass moves no page and finds no page busy, but at most four times. A last
+//! pass without moves shows the final placement. Pages that fail to move are tried again in the
+//! next pass, and other pages move in their place where possible.
 //!
 //! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
 //! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
@@ -318,8 +318,9 @@ impl<M: Memory> Passes<'_, M> {
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Forget which pages were busy, because they may be movable by now. Shared pages, and pages
-        // of a folio that is only partly resident (`Joined`), stay unmovable.
+        // Forget which pages failed to move, such as busy pages, because they may be movable by
+        // now. Shared pages, and pages of a folio that is only partly resident (`Joined`), stay
+        // unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,

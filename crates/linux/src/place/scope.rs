@@ -16,8 +16,9 @@ use std::{
     fmt,
 };
 
-/// The minimum memory of a process that is steered, bytes: monitoring a smaller process would cost
-/// more time than steering could save. A small process joins the scope once it has grown.
+/// The minimum memory of a process that DAMON monitors (the actuator `vaddr`), bytes: monitoring a
+/// smaller process would cost more time than steering could save. A smaller process joins once it
+/// has grown to this size.
 pub const JOINS_BYTES: u64 = 1 << 20;
 
 /// Process 1, the ancestor of all other processes except the kernel's threads.

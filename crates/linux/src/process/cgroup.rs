@@ -151,8 +151,8 @@ impl Trees {
                 has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
             for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
             {
-                // A tree may be mounted several times, or in part. Use the first mount, which is
-                // the system's.
+                // A tree may be mounted several times, or only a part of it. Use the first mount,
+                // which the system made at boot.
                 if tree.is_none() && has.contains(&controller) {
                     let (version, mount, top) =
                         (mount.version, mount.at.clone(), mount.top.clone());

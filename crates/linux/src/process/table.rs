@@ -299,7 +299,7 @@ mod tests {
         let mut child = shell.spawn().unwrap();
         assert!(!is_exiting(&root, child.id()).unwrap());
         drop(child.stdin.take());
-        // A shell closes its stdout only by its end.
+        // The shell closes its stdout only when it exits, so the read ends after the exit began.
         let rest = child.stdout.take().unwrap().read(&mut [0]).unwrap();
         assert!(rest == 0 && is_exiting(&root, child.id()).unwrap());
         child.wait().unwrap();

@@ -106,15 +106,15 @@ fn watch(on: bool) {
 }
 
 /// Times one load. The order of the instructions is that of Intel's "How to Benchmark Code
-/// Execution Times" (2010): instructions after `lfence` do not begin early, and `rdtscp` waits for
-/// all instructions before it, the load included.
+/// Execution Times" (2010), with `lfence` in place of `cpuid`: instructions after `lfence` do not
+/// begin early, and `rdtscp` waits for all instructions before it, the load included.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     let mut at = from.address();
     let (began, ended, cpu, segment): (u64, u64, u32, u16);
     // SAFETY: a cursor is on a linked slot of a ring that is alive, and the block only reads it;
-    // `rdtscp` is on every x86-64 processor since 2006.
+    // `rdtscp` is on every x86-64 server processor since 2009.
     unsafe {
         asm!(
             "lfence",

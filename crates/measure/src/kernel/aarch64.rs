@@ -197,7 +197,7 @@ macro_rules! loops {
                 kernel(AccessKind::Read, 0, shape, run)
             }
 
-            /// A kernel that stores: with non-temporal stores if `PAST` is not 0.
+            /// A kernel that stores. The stores are non-temporal if `PAST` is 1.
             pub(in super::super) fn writer<
                 const PAST: usize,
                 const PAGES: usize,
@@ -208,8 +208,8 @@ macro_rules! loops {
                 kernel(AccessKind::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
-            /// A kernel that loads, from `BUFFERS` buffers, and stores: with non-temporal stores if
-            /// `PAST` is not 0.
+            /// A kernel that loads from `BUFFERS` buffers, and stores. The stores are non-temporal
+            /// if `PAST` is 1.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,

@@ -1,5 +1,5 @@
-//! The contents of a buffer that traffic kernels read. A formula gives the sum of any part without
-//! reading memory.
+//! The contents of a buffer that traffic kernels read. A formula gives the sum of any range of
+//! lines without reading memory.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words from
 //! `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum depends on the
@@ -40,7 +40,7 @@ impl Contents {
 
     /// The sum of the words of `count` lines. `numbers` is the sum of the indices of these lines.
     pub(super) const fn sum_of_lines(self, count: u64, numbers: u64) -> u64 {
-        // The words of line n are 8 n .. 8 n + 7, which sum up to 64 n + 28.
+        // The words of line n have the indices 8 n to 8 n + 7, whose sum is 64 n + 28.
         let within = LINE_WORDS * (LINE_WORDS - 1) / 2;
         let indices = (LINE_WORDS * LINE_WORDS)
             .wrapping_mul(numbers)

@@ -20,7 +20,7 @@ pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 /// Input and output of a kernel: the buffers, the loop counts and the sum of the loaded values.
 #[repr(C, align(64))]
 pub(super) struct Job {
-    /// Partial sums of the loaded words.
+    /// Sums of the loaded words, one for each of the eight words of a line.
     pub(super) sum: [u64; 8],
     /// The buffers to load from, used in turn if there are two.
     pub(super) read: [*const u8; 2],

@@ -2,9 +2,9 @@
 //! causes no memory traffic.
 //!
 //! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet,
-//! and goes from sheet to sheet with a constant step. A bijection on `bits` bits gives the line for
-//! the round and the sheet, so `2^bits` rounds visit every line once. Strides hardly ever repeat,
-//! so no prefetcher detects one.
+//! and goes from sheet to sheet with a constant step. In each sheet, a bijection maps the number of
+//! the round to a line, so `2^bits` rounds visit every line once. Distances between successive
+//! lines hardly ever repeat, so no prefetcher detects a stride.
 
 use super::{BATCH, LINE};
 
@@ -117,7 +117,8 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
 }
 
 /// The step from one sheet of lines to the next. It is coprime to the number of sheets, so all
-/// sheets are visited. It is near 0.618 of that number (golden section).
+/// sheets are visited. It is near 0.618 of that number (golden section), so that sheets visited one
+/// after the other are far apart.
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

@@ -71,7 +71,7 @@ pub struct Checksums {
     pub loaded_sum: u64,
     /// Lines that were stored.
     pub stored: u64,
-    /// The sum of the stored words, modulo 2^64.
+    /// The sum of the words that the store buffer has at the end, modulo 2^64.
     pub stored_sum: u64,
 }
 
@@ -83,8 +83,8 @@ pub struct Walk {
     kernel: Kernel,
     loads: usize,
     stores: usize,
-    /// `read` has the lines of the one or two buffers to load from, `write` those of the buffer to
-    /// store to.
+    /// `read` has the lines of each buffer to load from (at most two), `write` those of the buffer
+    /// to store to.
     read: Vec<Range<usize>>,
     write: Range<usize>,
     /// A pass accesses all lines once, in `rounds` rounds. `round` is the number of completed

@@ -16,8 +16,8 @@ pub const DIMENSIONS: usize = 7;
 const LINES_SCALE: f64 = 0.2;
 
 /// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly
-/// computes has the low end, a thread that only copies the high end. In the fastest row of STREAM,
-/// 30 threads have 11 GB/s each and are not compute-bound.
+/// computes has the low end, a thread that only copies the high end. In the run of STREAM with 30
+/// threads (`workloads/stream.toml`), each thread has 11 GB/s and is not compute-bound.
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The distribution of [`Behaviour::contention`]. Most programs are below 0.0084, at which 120

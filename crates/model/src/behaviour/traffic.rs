@@ -1,11 +1,11 @@
 //! Traffic per work: bytes that cross the memory controllers for each unit of work.
 //!
 //! Traffic per work is not constant. Recent Xeons turn a write-allocate into a write without a read
-//! when memory is under pressure, so STREAM's traffic per useful byte falls from 1.43 with 30
-//! threads to 0.98 with 119 (`platforms/gnr120-cz122`). The cause may be the number of threads or
+//! when the memory controllers are busy, so STREAM's traffic per useful byte falls from 1.43 with
+//! 30 threads to 0.98 with 119 (`workloads/stream.toml`). The cause may be the number of threads or
 //! the latency of their lines. Runs on one tier cannot separate these causes, because both rise
-//! together. A second tier separates them: the number of threads stays, the pressure falls, and
-//! some of the write-allocates return. The fraction that returns is unknown
+//! together. A second tier separates them: the number of threads stays the same, the controllers
+//! are less busy, and some of the write-allocates return. The fraction that returns is unknown
 //! ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
 
 use crate::demand::Demand;
@@ -46,13 +46,14 @@ impl TrafficPerWork {
         ratio(&self.by_threads, threads, reference)
     }
 
-    /// The bandwidths of a thread, GB/s, between which traffic per work changes linearly.
+    /// The bandwidths of one thread in the counted runs, GB/s. Between two of them, traffic per
+    /// work changes linearly.
     pub fn pressures(&self) -> impl Iterator<Item = f64> {
         self.by_thread_gbps.iter().map(|(gbps, _)| *gbps)
     }
 
-    /// Traffic per work with `gbps` for each thread, divided by traffic per work with `reference`
-    /// GB/s.
+    /// Traffic per work with a bandwidth of `gbps` for each thread, divided by traffic per work
+    /// with `reference` GB/s for each thread.
     pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
         ratio(&self.by_thread_gbps, gbps, reference)
     }

@@ -8,9 +8,9 @@
 //! that DRAM needs too. DRAM can lose most of its bandwidth in this way (MIKU, arXiv 2503.17864,
 //! measured a loss of 81 %). A policy that observes only the total bandwidth may keep the overload
 //! for a period or more. The guard therefore undoes half of the last change of the shares at once
-//! under three conditions: the share of a tier was raised, the latency of this tier is far above
-//! its idle latency and far above the latency of the first tier, and the total bandwidth has
-//! fallen.
+//! under four conditions: the share of a tier was raised, the latency of this tier is far above its
+//! idle latency and far above the latency of the first tier, the total bandwidth has fallen, and
+//! the policy itself does not lower the share as far.
 
 use super::rollback::RollBack;
 use crate::{
@@ -92,8 +92,8 @@ impl Guards {
     /// to tiers with room, in the order of the tiers.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
-        // The largest share that fits on each tier: the target share that it has now, plus its free
-        // memory without the reserve.
+        // The largest share that fits on each tier: its present target share, plus its free memory
+        // less the reserve, as a fraction of the steered bytes.
         let room: Vec<f64> = self
             .tiers
             .iter()

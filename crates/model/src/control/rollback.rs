@@ -1,4 +1,4 @@
-//! Roll-back: a change that lowered the bandwidth is undone.
+//! Roll-back: a change of the shares that lowered the bandwidth is undone.
 //!
 //! A policy with curves that are wrong for this machine, or a policy that follows noise, can make a
 //! program slower permanently. The control loop therefore compares the period after a change with

@@ -23,8 +23,8 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// Minimum number of quiet samples for a decision when long samples make up for a number below
-/// [`Settings::quiet_min`] (see [`Window::is_quiet`]). It is 2, because one sample shows no
+/// A few long quiet samples suffice in place of [`Settings::quiet_min`] samples
+/// ([`Window::is_quiet`]), but at least this number is needed. It is 2, because one sample shows no
 /// scatter.
 const LONG_MIN: usize = 2;
 
@@ -131,9 +131,9 @@ impl Window {
         reading
     }
 
-    /// Records the placement at a decision that migrates pages. The decision's `shares` of the
-    /// `near` tiers differ from the shares `before`, and from the placement by more than
-    /// [`Settings::placement_floor`].
+    /// Records the placement at a decision if the decision migrates pages; otherwise clears the
+    /// record. A decision migrates pages if its `shares` of the `near` tiers differ from the shares
+    /// `before`, and differ from the placement by more than [`Settings::placement_floor`].
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -277,8 +277,8 @@ impl Window {
     }
 }
 
-/// The largest change of a tier's share of the pages of a scope, converted to bytes; 0 if no share
-/// changed by more than `floor`.
+/// The bytes by which the placement of a scope's pages differs: the largest change of a tier's
+/// share, multiplied by all bytes of the scope now. 0 if no share changed by more than `floor`.
 fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;

@@ -17,7 +17,8 @@
 pub struct Station {
     /// The fraction of all work at this station; above 0.
     pub visit: f64,
-    /// The service rate with 1, 2, ... customers; one entry for each customer, all above 0.
+    /// The service rate while 1, 2, ... customers are at the station, up to all customers of the
+    /// network; above 0.
     pub rates: Vec<f64>,
 }
 

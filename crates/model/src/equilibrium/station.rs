@@ -8,8 +8,8 @@ pub(super) struct TierView<'a> {
     /// The tier's response to the mix of each load, with the fraction of that load in the traffic
     /// of the tier. The fractions sum to 1.
     pub(super) responses: Vec<(f64, &'a Response)>,
-    /// The fraction (0 to 1) of the curve's bandwidth that the access pattern of the load can
-    /// reach.
+    /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
+    /// of the load lowers it, and so does traffic on coupled tiers.
     pub(super) bandwidth_factor: f64,
     /// Bytes in flight of other loads on this tier.
     pub(super) others_bytes: f64,

@@ -94,8 +94,9 @@ impl<'a> System<'a> {
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // The pattern of the load reaches only the fraction `factor` of the curve's bandwidth,
-            // so the background takes a larger part of the curve.
+            // The access pattern of the load reaches only the fraction `factor` of the curve's
+            // bandwidth: all bandwidths are multiplied by `factor` later. The background is divided
+            // by `factor`, so that `gbps` of it remain.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -174,8 +175,9 @@ impl<'a> System<'a> {
     }
 
     /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
-    /// the traffic of the load in turn. The bandwidth is therefore a root: it lies between zero and
-    /// the bandwidth without coupling.
+    /// the traffic of the load in turn. The search is therefore for the bandwidth at which the
+    /// network reaches exactly the bandwidth that was assumed for the couplings. It lies between
+    /// zero and the bandwidth without coupling.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -206,8 +208,8 @@ impl<'a> System<'a> {
         self.reached(loads, 0, network)
     }
 
-    /// Recomputes the flows of the tiers `coupled` in `network`, the network of the only load. The
-    /// `traffic` on other tiers takes bandwidth from the tiers `coupled`, and has changed.
+    /// Recomputes the flows of the tiers `coupled` in `network`, the network of the only load,
+    /// after a change of `traffic`: traffic on other tiers takes bandwidth from these tiers.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -423,9 +425,9 @@ struct Reached {
     queued_bytes: Vec<f64>,
 }
 
-/// Solves the network in two steps: the stations behind a link become one station with their common
-/// rate, limited by the bandwidth of the link (a flow-equivalent server; Chandy, Herzog and Woo
-/// 1975).
+/// Solves the network in two steps. First the stations behind a link become one station with their
+/// common rate, limited by the bandwidth of the link (a flow-equivalent server; Chandy, Herzog and
+/// Woo 1975). Then the streams at this station are distributed over the stations behind the link.
 fn reach(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -447,9 +449,9 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // The link lowers the bandwidth by `held_back`, GB/s. Without the link, threads
-                // would compute on `held_back` times the compute time more bytes (Little's law).
-                // These bytes wait at the link.
+                // The link lowers the bandwidth by `held_back`, GB/s. By Little's law, `held_back`
+                // times the compute time are bytes that threads would compute on without the link.
+                // With the link, these bytes wait at the link instead.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

@@ -235,8 +235,9 @@ pub fn check_bandwidths(
     Ok(())
 }
 
-/// The maximum bandwidth of the tiers of the first tier's kind, GB/s: the highest within the range
-/// of the demand's read share. On several sockets a run may use the first tier of each.
+/// The highest bandwidth, GB/s, of all tiers of the first tier's kind together, for any read share
+/// in the range of the demand. A run on several sockets may use the first tier of each socket, so
+/// all of these tiers count.
 fn max_gbps(demand: &Demand, platform: &Platform) -> f64 {
     let (low, high) = demand.read_share_range;
     let mix = |share: f64| Mix::new(share, demand.mix.nontemporal()).ok();

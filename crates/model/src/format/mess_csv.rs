@@ -99,8 +99,8 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The [`Figure`] of points that the Mess benchmark measured on the platform itself: measured, from
-/// this source.
+/// The [`Figure`] of points that the Mess benchmark measured on the platform itself. `source` names
+/// their file or describes the run.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }

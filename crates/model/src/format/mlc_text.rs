@@ -103,7 +103,6 @@ enum Part {
     Loaded,
 }
 
-/// The first words of each section. The section of a matrix must be known, because matrices of
 /// The first words of the heading of each section. The section of a matrix must be known, because
 /// matrices of bandwidths and of latencies look alike.
 const PARTS: [(&str, Part); 4] = [

@@ -113,7 +113,7 @@ pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
     Ok(Parts { file: file.into(), currency: currency.unwrap_or_default(), parts, energy })
 }
 
-/// Parses a price for `unit` (`None` for a piece), and returns its number. All prices of a file
+/// Parses a price for `unit` (`None` for a piece), and returns its amount. All prices of a file
 /// have one currency: the first price sets `currency`, and another currency is an error.
 fn amount(
     text: &TomlText<'_>,

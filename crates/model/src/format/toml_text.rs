@@ -68,8 +68,9 @@ impl<'a> TomlText<'a> {
         toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
 
-    /// Parses the whole file as a `T`, the fields of the schema `expected`. A file of another
-    /// schema has other keys, so the error of such a file is about its schema.
+    /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. A file
+    /// of another schema has other keys. Its error is about the schema, not about the first unknown
+    /// key.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key or has an unknown key.
@@ -311,7 +312,7 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// Returns the value of `field` if it has text and fits on a line.
+    /// Returns the value of `field` if it is one line of text, with at least one word.
     ///
     /// # Errors
     /// If the value is empty, or has a line break or another control character.

@@ -4,9 +4,9 @@
 //!
 //! The values are resampled with replacement; each resample gives the deviation of its mean in
 //! units of its own standard error. The quantile of the absolute deviations replaces the quantile
-//! of Student's t, whatever the distribution of the noise. The plain percentile bootstrap is not
-//! used: it divides by n where the noise of few values has to be divided by n - 1, and covers too
-//! little (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
+//! of Student's t, so the noise need not be normal. The plain percentile bootstrap is not used: its
+//! variance is divided by n instead of n - 1, so with few values its intervals are too narrow
+//! (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
 
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;
@@ -14,13 +14,13 @@ use rand_pcg::Pcg64Mcg;
 /// The number of resamples: 25 of them are outside of an interval of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// Smallest standard error of a resample, as a fraction of the standard error of the values. If it
-/// is smaller, all values of the resample are equal, and the error is only rounding.
+/// Smallest valid standard error of a resample, as a fraction of the standard error of the values.
+/// A resample with a smaller error has equal values only, and its error is rounding.
 const DEGENERATE: f64 = 1e-6;
 
 /// The logarithm of the largest factor between the mean and an end of an interval, 1e9. Without
-/// this limit the exponential may overflow: resamples of few values in two groups may have a
-/// standard error of almost 0.
+/// this limit the exponential may overflow: if few values are in two clusters, a resample from one
+/// cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
 /// A ratio and its interval.

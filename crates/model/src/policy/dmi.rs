@@ -263,9 +263,9 @@ impl Calibrator {
         let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
-            // `towards_first` forgets the last step when memory is unsaturated at a ratio of 100.
-            // Here the demand rose in the period in which the last pages returned to the first
-            // tier, so no such period was observed, and the step is reset now.
+            // `towards_first` resets the step in the first period at a ratio of 100 with
+            // unsaturated memory. There was no such period here: the demand rose in the period in
+            // which the last pages returned to the first tier. The step is therefore reset now.
             (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
         if !saturated {
@@ -369,7 +369,8 @@ impl Calibrator {
         }
     }
 
-    /// Makes a step of `step` points, rounded up. A step below the minimum ends the search.
+    /// Makes a step of `step` points, rounded up and cut to the largest step and to a ratio of 0 to
+    /// 100. A step below the minimum, or one that does not change the ratio, ends the search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);
@@ -413,9 +414,9 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // If the effect of a step is uncertain, it is measured again in the next period
-                // (`looking`). `before` then keeps the bandwidth before the step, because it stays
-                // the reference.
+                // If the effect of a step is uncertain, the calibrator measures it again in the
+                // next period (`looking`). The bandwidth before the step stays the reference, so
+                // `before` is not replaced.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {
                     self.before = Some((self.ratio, now));

@@ -70,7 +70,7 @@ impl Policy for Fixed {
 /// the firmware): pages in a round, 1 to 32, without a common divisor.
 ///
 /// A node gets its fraction of 32 pages, truncated, and at least one page. As in the kernel, the
-/// product has 32 bits and wraps above 134 TB/s.
+/// product of 32 and the bandwidth has 32 bits: it wraps for bandwidths above 134 TB/s.
 pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     let sum: u64 = bandwidths_mbps.iter().copied().map(u64::from).sum();
     let weight = |bandwidth: &u32| {

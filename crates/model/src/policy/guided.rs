@@ -60,8 +60,8 @@ const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
 /// Queue counters are at their limit if the number of outstanding reads that they count differs
-/// from the limit by at most this fraction, the error of a period. Counters that count more reads
-/// evidently do not have this limit.
+/// from the limit by less than this fraction, the measurement error of a period. Counters that
+/// count more reads evidently do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
 /// Proposals whose gains differ by less than this fraction are equally good. Of these, the proposal
@@ -217,8 +217,8 @@ impl Guided {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = self.traffic(seen);
-        // Of the shares measured so far, earlier ones win only if their bandwidth is higher by more
-        // than noise.
+        // The policy returns to shares that it measured earlier only if their bandwidth was higher
+        // by more than noise.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -316,8 +316,8 @@ struct Proposal {
     shares: Vec<f64>,
     /// Gain over the current placement, as a fraction.
     gain: f64,
-    /// Gain over the current placement with all pages on the first tier, as a fraction; negative
-    /// for a loss.
+    /// Gain of a placement with all pages on the first tier over the current placement, as a
+    /// fraction; negative for a loss.
     local_gain: f64,
     /// Fraction of the first tier's bandwidth that is in use if all pages are on that tier.
     first_tier_used: f64,
@@ -362,15 +362,16 @@ pub struct GainForecast {
     pub shares: Vec<f64>,
     /// Gain in bandwidth over the current placement, as a fraction.
     pub gain: f64,
-    /// True if the first tier is not saturated and, alone, is as good as interleaving.
+    /// True if the first tier is not saturated and, alone, is as good as interleaving. Always false
+    /// if the caller gave the shares.
     pub is_unsaturated: bool,
 }
 
 impl GainForecast {
     /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
-    /// the tiers `near` it. The forecast is for the shares `wanted`, or without them for the best
-    /// shares. If the gain of the best shares is not worth the migration, the forecast is for the
-    /// current shares of the traffic.
+    /// the tiers `near` it. The forecast is for the shares `wanted`. Without them, it is for the
+    /// first tier alone if the machine is unsaturated, else for the best shares, or for the current
+    /// shares of the traffic if the gain of the best shares is not worth the migration.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(

@@ -11,9 +11,9 @@
 //!
 //! An observation has the target placement of the steered pages, not their actual placement. The
 //! policy assumes that pages are at their target, within the capacity of the tier. During a
-//! migration, memory for pages that are still to arrive is therefore counted twice: as free, which
-//! it still is, and as occupied by these pages, whose target it is. The share starts too high, and
-//! falls by 2 % in each period in which nothing is free.
+//! migration, memory for pages that have not arrived yet is therefore counted twice: as free
+//! memory, and as memory of steered pages. So the share is too high at first. Once the tier has no
+//! free memory, the share falls by 2 % in each period, until some memory is free.
 //!
 //! Source: the common principle of HeMem, MEMTIS and TPP, which Colloid (SOSP '24) argues against.
 

@@ -4,7 +4,7 @@ use super::Row;
 use crate::weights::Weights;
 use std::collections::BTreeMap;
 
-/// Speed-ups within this fraction of each other are equal.
+/// Speed-ups within this fraction of each other count as equal.
 const EQUAL: f64 = 1e-6;
 
 /// Number of rows that are predicted together: enough to keep several threads busy.
@@ -26,11 +26,11 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
     best.map(|(at, _)| at)
 }
 
-/// Returns the best row of each set of tiers that `weights` use, in the order of `weights`. The
-/// rows equal the rows of an exhaustive search. `at_most` has the limit of the mean speed-up for
-/// each of `weights`, or `None` if its pages do not fit. `predict` predicts several weights, and
-/// `done` gets the number of weights that are decided. A set in which no weights fit has a row only
-/// if it is a single tier.
+/// Groups `weights` by the set of tiers that they use, and returns the best row of each set, in the
+/// order of `weights`. The rows equal the rows of an exhaustive search. `at_most` has an upper
+/// bound of the mean speed-up for each of `weights`, or `None` if its pages do not fit. `predict`
+/// predicts several weights. After each set, `done` gets the number of weights in the set. A set in
+/// which no weights fit has a row only if the set is a single tier.
 ///
 /// # Errors
 /// The first error of `predict`.

@@ -44,7 +44,7 @@ pub struct Program {
     threads: f64,
     traffic: TrafficPerWork,
     /// True if runs counted both work and traffic. Only then is it known how traffic per work
-    /// depends on memory pressure.
+    /// depends on the bandwidth of a thread.
     counted: bool,
     /// The load of a whole run, with all pages on the first tier.
     whole: Load,
@@ -138,7 +138,8 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // The answers of each behaviour: its bandwidth on the first tier, then its speed-ups.
+        // The answers of each behaviour: the logarithms of its bandwidth on the first tier, then of
+        // its speed-ups at `weights`.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];

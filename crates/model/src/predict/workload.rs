@@ -34,7 +34,8 @@ pub(super) struct Local<'a> {
     threads: f64,
     /// The platform with its curves prepared for each behaviour.
     systems: Vec<System<'a>>,
-    /// The counted bandwidth of the memory controllers, GB/s; `None` if no run counted it.
+    /// The counted bandwidth of the memory controllers, GB/s, scaled to the number of threads and
+    /// to the platform; `None` if no run counted it.
     pub(super) counted_gbps: Option<f64>,
     /// Work per second of the workload: the inverse of the runtime, or the rate.
     pub(super) performance: f64,
@@ -259,8 +260,8 @@ impl<'a> Forecast<'a> {
         runs.filter(|run| *run < gain).map(speedup).fold(speedup(gain), f64::max)
     }
 
-    /// The workload on the first tier alone: the result of the nearest runs, scaled to the number
-    /// of threads and the platform by the average over the behaviours.
+    /// The workload on the first tier alone: the result of the nearest run, scaled to the number of
+    /// threads and to the platform by the mean gain of the behaviours.
     pub(super) fn local(&self, threads: f64) -> Local<'_> {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
@@ -312,7 +313,7 @@ impl<'a> Forecast<'a> {
         statistics::mean(&self.gains(threads, measured_at))
     }
 
-    /// [`Self::gain`] of each behaviour.
+    /// The gain of each behaviour; [`Self::gain`] is their mean.
     fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return vec![1.0; self.behaviours.len()];

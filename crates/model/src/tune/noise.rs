@@ -50,8 +50,8 @@ impl Noise {
 
     fn quantile(&self) -> f64 {
         let tabled = QUANTILES.get(self.degrees - 1).copied();
-        // For more degrees of freedom than the table has: the expansion of the quantile about that
-        // of the normal distribution, up to its first term.
+        // With more degrees of freedom than the table has, the quantile is nearly that of the
+        // normal distribution, 1.645. The second summand is the first term of the difference.
         tabled.unwrap_or(1.645 + 1.524 / self.degrees as f64)
     }
 }

@@ -74,8 +74,8 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged` collapses 2 MiB into one huge page on the node of most of its small pages. The
-/// ratio in which these small pages were interleaved over the nodes is then lost
+/// `khugepaged` collapses the small pages of 2 MiB into one huge page, on the node that has most of
+/// these pages. The ratio in which these small pages were interleaved over the nodes is then lost
 /// (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With the setting `madvise` in place of
 /// `always`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {

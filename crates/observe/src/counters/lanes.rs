@@ -8,7 +8,8 @@ use super::table::{Event, Quantity};
 /// estimate.
 const UNITS_MAX: usize = 8;
 
-/// The events of a unit, each with the number of units whose traffic the unit's count represents.
+/// The events that a unit counts, each with the factor that scales its count up to all units: 12 if
+/// 8 of 96 units count the event.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
 /// Assigns the events of one PMU to its units; `units` is the number of units. Events without a

@@ -206,8 +206,9 @@ struct Making<'a> {
     root: &'a Root,
     machine: &'a Machine,
     layout: &'a Layout,
-    /// Pairs of a quantity and a kind of tier that a table before this one counts. The table of
-    /// devices adds only pairs that the table of the CPU lacks.
+    /// Pairs of a quantity and a kind of tier, such as bytes read from CXL, that are already
+    /// counted by events of an earlier table. The table of devices adds only pairs that the table
+    /// of the CPU lacks.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,

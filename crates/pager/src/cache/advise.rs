@@ -57,7 +57,7 @@ impl ProgramAdvice {
 }
 
 impl Cache {
-    /// Adds pages of regions. Adjacent regions are joined into one region.
+    /// Adds pages that the program has allocated. Adjacent regions are joined into one region.
     pub fn add_region(&mut self, pages: Range<Page>) {
         self.regions.add(pages);
         self.on_regions_changed();

@@ -75,13 +75,12 @@ impl Cache {
         }
     }
 
-    /// Number of frames of a node that this process may use at any moment: all except the released
-    /// frames.
+    /// Number of frames of a node that this process may use now: all except the released frames.
     pub(super) fn used_frames_of(&self, node: Node) -> u32 {
         self.division().max(node) - self.released.frames(node)
     }
 
-    /// Number of frames that this process may use at any moment.
+    /// Number of frames that belong to this process now.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         // A share moves from one node to another in steps. Meanwhile the first node may have

@@ -51,8 +51,8 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Evicts the mapped and inactive extents in the huge page of frames that has the fewest frames
-    /// in use on the node. Does nothing if too few frames of this huge page are free.
+    /// Finds the node's huge page of frames with the fewest frames in use, and evicts its mapped
+    /// and inactive extents. Does nothing if too few frames of this huge page are free.
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;

@@ -28,10 +28,11 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// The maximum of the reserve is raised by a part of the budget: the budget divided by this number,
-/// multiplied by the share of early evictions (0 to 1, `loop_detector.rs`). With a larger reserve,
-/// more pages are inactive. The pager sees touches of inactive pages as refaults, and keeps the
-/// touched pages resident. A matrix product by rows (GEMM) needs such a reserve.
+/// The maximum of the reserve is raised by the budget divided by this number, times the share of
+/// early evictions (0 to 1, `loop_detector.rs`): with a share of 0.5, by an eighth of the budget.
+/// With a larger reserve, more pages are inactive. The pager sees touches of inactive pages as
+/// refaults, and keeps the touched pages resident. A matrix product by rows (GEMM) needs such a
+/// reserve.
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
@@ -65,8 +66,9 @@ const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 /// of the protected share.
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop, a new extent displaces a protected extent if the reuse distance of the new extent is
-/// at most the reuse distance of the protected extent divided by this number.
+/// In a loop that is not a long loop, a new extent displaces a protected extent if the reuse
+/// distance of the new extent is at most the reuse distance of the protected extent divided by this
+/// number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one extent in the

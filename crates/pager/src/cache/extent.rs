@@ -46,8 +46,8 @@ pub(super) struct Extent {
     waiting_node: Node,
     /// True if the content in DRAM may differ from the content in the store.
     pub(super) is_dirty: bool,
-    /// True if a loop mapped the extent, which therefore belongs in the probationary queue. All
-    /// other mapped extents belong in the protected queue.
+    /// True if the extent, once it is mapped, belongs in the probationary queue: a loop uses the
+    /// extent, and does not protect it. All other mapped extents belong in the protected queue.
     pub(super) is_probationary: bool,
     /// True if the extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,

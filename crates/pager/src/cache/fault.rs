@@ -6,8 +6,8 @@ use super::{
 };
 use interleaf_prefetch::{advice::Advice, page::Page};
 
-/// If the store holds no page of a huge page, a fault fills the whole huge page with zeros,
-/// provided that more frames are free than the budget of the node divided by this number.
+/// If the store holds no page of a huge page, a fault fills the whole huge page with zeros. This
+/// requires that the number of free frames exceeds the node's budget divided by this number.
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
@@ -122,7 +122,7 @@ impl Cache {
     }
 
     /// The order of the extent to load for a fault, and true if the extent is a probe of
-    /// fault-around.
+    /// fault-around, of which only the faulting page is mapped (`fault_around.rs`).
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);

@@ -28,9 +28,9 @@ const RESIDENT_DIVISOR: u64 = 4;
 /// `patience`, up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience`. The value is far below zero, because late use is seen
-/// earlier than its absence. With a value near zero, the first probes alone would decide whether
-/// late use counts.
+/// Minimum and initial value of `patience`. The value is far below zero, because probes with late
+/// use end first: a probe without late use ends only when it is judged. With a value near zero, the
+/// first probes alone would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use subtracts this number from `patience`. The number is above 1, because

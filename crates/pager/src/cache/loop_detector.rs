@@ -56,7 +56,7 @@ const SAMPLES_MAX: usize = 16;
 /// which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// Maximum cost of samples: the cost of reading probationary pages, divided by
+/// Maximum cost of reading samples again: the cost of reading probationary pages, divided by
 /// `SAMPLE_COST_DIVISOR`, or in a long loop by `LONG_SAMPLE_COST_DIVISOR`.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
@@ -328,7 +328,7 @@ mod tests {
     }
 
     /// Loops over 300 probationary pages, evicts protected samples as often as allowed, and maps
-    /// the samples again for which `is_missed` holds. Returns whether all protected pages are
+    /// again those samples for which `is_missed` holds. Returns whether all protected pages are
     /// released.
     fn releases_protected(is_missed: impl Fn(u64) -> bool) -> bool {
         let mut detector = LoopDetector::new(1000);

@@ -32,8 +32,8 @@ pub const NODES_MAX: usize = 16;
 const STEPS: u32 = 16;
 
 /// The demand is halved whenever loads and refaults reach the budget divided by this number. After
-/// loads and refaults of half the budget it was halved four times. Earlier loads then count 1/16,
-/// so the shares follow the new demand.
+/// loads and refaults of half the budget, the demand has been halved four times. Earlier loads then
+/// count 1/16, so the shares follow the new demand.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps at least its even share divided by this number.

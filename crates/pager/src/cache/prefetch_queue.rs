@@ -124,9 +124,9 @@ impl QueuedPrefetch {
         }
     }
 
-    /// /// The order of the largest aligned block that contains a page and lies within a queued
-    /// range. /// `None` if no queued range contains the page, or if the page is not near the
-    /// beginning of the /// range: a fault far from the beginning does not belong to the stream.
+    /// The order of the largest aligned block that contains a page and lies within a queued range.
+    /// `None` if no queued range contains the page, or if the page is not near the beginning of the
+    /// range: a fault far from the beginning does not belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
             let far = if self.is_descending { range.end - page } else { page - range.start };
@@ -427,8 +427,8 @@ impl Cache {
                 queued.ranges.pop_front();
                 continue;
             };
-            // A range that is not longer than the fault-around is loaded as the fault-around of its
-            // first page.
+            // A range that is not longer than the fault-around is loaded as the fault-around of the
+            // page that the stream uses first.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });

@@ -28,8 +28,8 @@ struct NodeFrames {
     /// Mapped extents that are not probationary.
     protected: ExtentQueue,
     protected_frames: u32,
-    /// Mapped extents of a loop over more pages than the budget. These extents are the first
-    /// victims.
+    /// Mapped extents of a loop over more pages than the budget, except its protected extents. The
+    /// extents of this queue are the first victims.
     probationary: ExtentQueue,
     /// Unmapped, clean and resident extents: a fault on such an extent is minor (second chance).
     inactive: ExtentQueue,

@@ -1,9 +1,10 @@
 //! Reuse distances. The reuse distance of a page is the number of pages evicted between an eviction
 //! of the page and its next read.
 //!
-//! In a loop, protecting pages with a short reuse distance is worth more than protecting other
-//! pages, because it saves a read sooner. For example, a blocked matrix product reads one matrix
-//! once for each row of blocks, and another matrix only once.
+//! In a loop, a protected page saves one read at each reuse. Protecting pages with a short reuse
+//! distance therefore saves more reads in the same time than protecting other pages. For example, a
+//! blocked matrix product reads one matrix once for each row of blocks, and another matrix only
+//! once.
 
 use interleaf_prefetch::page::Page;
 use std::ops::Range;

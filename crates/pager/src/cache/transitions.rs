@@ -150,7 +150,8 @@ impl Cache {
         actions.push(Action::MoveOut { id, span, is_dirty });
     }
 
-    /// Filling or Ready to absent: frees the frames of an extent that is in no queue.
+    /// Transition from Filling or Ready to absent: frees the frames of an extent that is in no
+    /// queue.
     pub(super) fn remove(&mut self, id: ExtentId) {
         let span = self.residency.remove(id);
         self.pages_with_content -= self.durability.unstored_in(span.pages());

@@ -1,8 +1,9 @@
 //! Tells whether other threads need the CPUs on which the pager's thread runs.
 //!
-//! On an idle CPU, spinning saves the pager's thread the time of a wake-up. On a CPU that another
-//! thread needs, each yield gives the CPU to that thread for a time slice of some milliseconds, and
-//! the scheduler charges the time that was spun, so that the next fault waits for longer.
+//! While the pager's thread spins, it yields the CPU again and again (`sched_yield(2)`). On an idle
+//! CPU, spinning saves the time of a wake-up. On a CPU that another thread needs, each yield gives
+//! the CPU to that thread for a time slice of some milliseconds. The scheduler also charges the
+//! pager's thread for the time that it spun, and runs it later at the next fault.
 
 use interleaf_procfs::{
     cpus::{self, runnable_threads},
@@ -29,7 +30,7 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 /// microseconds.
 const READINGS_MIN: u32 = 2;
 
-/// Minimum duration of a `sched_yield(2)` that shows contention: another thread used its time
+/// A `sched_yield(2)` that takes longer than this shows contention: another thread used its time
 /// slice, or the host of a virtual machine ran another virtual machine. [`LOAD`] does not show the
 /// other thread if the machine has idle CPUs on which the pager's thread may not run.
 const YIELD_MAX: Duration = Duration::from_millis(1);
@@ -45,8 +46,8 @@ const HOLD_YIELD: Duration = Duration::from_secs(1);
 /// Detects when other threads need the CPUs.
 #[derive(Debug)]
 pub(crate) struct CpuContention {
-    /// Number of the machine's CPUs that are online when the pager starts, because [`LOAD`] has the
-    /// threads of the machine.
+    /// Number of online CPUs of the whole machine when the pager starts. CPUs that this process may
+    /// not use count too, because [`LOAD`] counts the threads of the whole machine.
     cpus: u64,
     /// Number of consecutive readings, up to the last one, with more runnable threads than CPUs.
     readings: u32,

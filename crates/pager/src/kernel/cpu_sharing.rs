@@ -130,8 +130,8 @@ impl CpuSharing {
         !self.steps_without_read.is_multiple_of(FAULTS_READ_ONE_IN)
     }
 
-    /// True, once, after the page of the waiting thread was mapped: the CPU should be yielded to
-    /// the thread.
+    /// Returns true once after the page of the waiting thread was mapped: the caller should then
+    /// yield the CPU to this thread.
     pub(crate) const fn has_served(&mut self) -> bool {
         mem::replace(&mut self.has_served, false)
     }

@@ -40,8 +40,8 @@ const PAGE_TRIES: u32 = 100;
 
 /// The move of a page is retried only once if a pinned page was found less than this time ago.
 /// Otherwise the pager would spend [`PAGE_TRIES`] retries on each page of a large transfer. For
-/// example, MPI pins 4 MiB of another rank at a time, and without this limit, ranks with 24 MiB
-/// took a minute instead of 4 s.
+/// example, MPI pins 4 MiB of another rank at a time. Without this limit, a run with 24 MiB for
+/// each rank took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
 /// The error of an unmap: the kernel has pinned pages of the program, for example for a transfer of

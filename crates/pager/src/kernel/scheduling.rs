@@ -1,16 +1,16 @@
 //! Scheduling of the pager's thread.
 //!
 //! The pager's thread needs the CPU for some microseconds at a time, and the program's threads wait
-//! for it. It always has a short time slice. The scheduler (EEVDF) gives every thread a virtual
-//! deadline, which is its time slice after its eligible time, and runs the thread with the earliest
-//! deadline: a short slice shortens the wait for a CPU and leaves the share of the CPU as it is.
-//! Threads set their own slice since Linux 6.12 (`sched_setattr(2)`); earlier kernels ignore the
-//! value.
+//! for it. Therefore the thread always has a short time slice. The scheduler (EEVDF) gives each
+//! thread a virtual deadline: the time from which the thread may run, plus its time slice. The
+//! thread with the earliest deadline runs. A short slice thus shortens the wait for a CPU, and
+//! leaves the thread's share of the CPU as it is. Threads set their own slice since Linux 6.12
+//! (`sched_setattr(2)`); earlier kernels ignore the value.
 //!
 //! While other threads need the CPUs, a short slice is not enough: a fault takes two wake-ups of
-//! the pager's thread, one for the fault and one for the page that was read, where the kernel's own
-//! page fault takes none. The thread then has the lowest real-time priority, if the process may use
-//! it, and runs as soon as it is woken.
+//! the pager's thread, one for the fault and one for the page that was read, while a page fault
+//! that the kernel handles takes none. The pager's thread then has the lowest real-time priority,
+//! if the process may use it, and runs as soon as it is woken.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 
@@ -54,8 +54,9 @@ impl Scheduling {
         Ok(Self { normal, is_realtime: false, may_be_realtime })
     }
 
-    /// Sets whether the thread has real-time priority, and returns whether it has. If the kernel
-    /// refuses it, the thread keeps the policy that it has, and later calls change nothing.
+    /// Sets whether the thread has real-time priority. Returns true if the thread has real-time
+    /// priority after the call. If the kernel refuses the change, the thread keeps its policy, and
+    /// later calls change nothing.
     pub(crate) fn set_realtime(&mut self, is_realtime: bool) -> bool {
         if is_realtime != self.is_realtime && self.may_be_realtime {
             match self.set_policy(is_realtime) {
@@ -74,8 +75,8 @@ impl Scheduling {
             wanted.sched_nice = 0;
             wanted.sched_runtime = 0;
         }
-        // Threads and processes that this thread creates have the normal policy. The flag stays
-        // set, because a thread without privileges may not clear it.
+        // With this flag, threads and processes that this thread creates have the normal policy.
+        // The flag is never cleared, because a thread without privileges may not clear it.
         wanted.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
         set_attributes(&wanted)
     }
@@ -83,7 +84,7 @@ impl Scheduling {
 
 /// The scheduling attributes of the calling thread.
 fn attributes() -> Result<libc::sched_attr, Errno> {
-    // SAFETY: the structure is of integers, for all of which zero is a value.
+    // SAFETY: the structure has only integers, so all zeros is a valid value.
     let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
     let size = mem::size_of_val(&attributes);
     // SAFETY: the kernel writes at most `size` bytes to the structure. Thread 0 is the calling

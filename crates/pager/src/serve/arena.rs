@@ -38,7 +38,8 @@ pub struct Arena {
     used: BTreeMap<usize, (usize, Owner)>,
     /// The start of each slab.
     slabs: BTreeSet<usize>,
-    /// The pages of each block that the program has allocated, keyed by the block's address.
+    /// The pages of each block that the program has allocated (`malloc(3)`), keyed by the block's
+    /// address.
     blocks: BTreeMap<usize, Range<usize>>,
 }
 
@@ -109,8 +110,8 @@ impl Arena {
         occupied
     }
 
-    /// The address of a free range for a region. If `grows` is true, the free range leaves room for
-    /// the region and for the region before it to double their lengths.
+    /// The address of a free range for a region. If `grows` is true, the new region and the region
+    /// before it both have room to double their lengths.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;

@@ -106,7 +106,7 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // If the kernel refuses a short slice, faults are only served later on a busy machine.
+    // A refusal of the short time slice is ignored: faults are then served later on a busy machine.
     let mut scheduling = Scheduling::of_this_thread().ok();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
@@ -385,9 +385,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for. Waits until no extent is left to unmap,
-    /// because prefetches into all freed frames together are longer transfers. Returns true if
-    /// there is work.
+    /// Executes the actions that no thread waits for, but only once no extent is left to unmap:
+    /// prefetches into all freed frames together are longer transfers. Returns true if there is
+    /// work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -397,9 +397,10 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. While no page is pinned, the number of
-    /// pages is limited. A fault that arrives during the call then waits for less time than a fast
-    /// drive takes to read a page. Returns true if any extent was unmapped.
+    /// Unmaps some of the extents that are to be evicted. The number of pages is limited, so that a
+    /// fault that arrives during the call waits for less time than a fast drive takes to read a
+    /// page. While a page is pinned, there is no limit, because the fault server then sleeps
+    /// between two calls. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {

@@ -178,7 +178,8 @@ impl Fork<'_> {
     }
 }
 
-/// The addresses reserved by the pager where the program has mapped nothing else.
+/// The address ranges that the pager reserves, without the addresses at which the program has
+/// mapped other memory.
 fn reserved(arena: &Arena, context: &Context) -> Vec<Range<usize>> {
     let mut reserved: Vec<Range<usize>> = vec![];
     for (piece, owner) in arena.pieces(context.memory.addresses()) {

@@ -15,8 +15,8 @@ const JOINED_MAX: usize = 1 << 20;
 /// from.
 const PIECES: usize = 128;
 
-/// Maximum number of clean pages between two dirty pages that are written together with the dirty
-/// pages. To write these clean pages costs no more than an additional transfer.
+/// Up to this number of clean pages between two dirty pages are written together with the dirty
+/// pages, because an additional transfer would cost at least as much.
 const GAP: usize = 8;
 
 /// An extent that was completely read or written back, or whose transfer failed.

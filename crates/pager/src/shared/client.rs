@@ -101,8 +101,8 @@ impl Client {
     /// Maps in a child the memory that its parent shared at the fork.
     ///
     /// # Errors
-    /// When a range cannot be mapped, or the server refuses the request. The range is then not
-    /// mapped.
+    /// When a range cannot be mapped, or the server refuses the request. This range and the ranges
+    /// after it are then not mapped.
     pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
         let (wire, faults) = connect(&self.path)?;

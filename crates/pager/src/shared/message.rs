@@ -1,10 +1,12 @@
-//! The protocol between a client, a process that shares memory, and the server of shared memory.
+//! The protocol between the server of shared memory and its clients, the processes that share
+//! memory.
 
 use interleaf_poll_server::wire::{Wire, Words};
 use rustix::io::{self, Errno};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A message of the protocol.
+/// A message of the protocol. A `page` is an address in the range that the server has reserved, and
+/// identifies the page for all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// A new client greets the server; the client's userfaultfd is attached.

@@ -1,4 +1,7 @@
-/** Objects in a list and in a map, and an array of numbers; all in order, then some at random. */
+/**
+ * Makes objects in a list and in a map, and an array of numbers. Reads all in order, then some at
+ * random.
+ */
 public class Objects {
     static final class Node {
         final int key;

@@ -1,5 +1,6 @@
-/* A program with its own malloc on top of mmap, like a program that is linked with an allocator. It holds a lock that
-   is not recursive while it calls mmap: an allocation by the pager in that call deadlocks, and is detected. */
+/* A program with its own malloc on top of mmap, like a program that is linked with an allocator. It holds
+   a lock that is not recursive while it calls mmap: an allocation by the pager in that call would
+   deadlock, and fails the test. */
 #include "check.h"
 #include <pthread.h>
 

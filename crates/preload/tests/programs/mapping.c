@@ -36,7 +36,7 @@ static void unmaps(void) {
     for (size_t at = 4 * MIB / 8; at < 28 * MIB / 8; at++)
         if (at * 8 < 10 * MIB + PAGE || at * 8 >= 10 * MIB + 4 * PAGE)
             CHECK(words[at] == word(at, 1));
-    /* A new mapping in the hole. */
+    /* Map new memory in the hole that munmap left. */
     char *hole = all + 10 * MIB + PAGE;
     CHECK(mmap(hole, 3 * PAGE, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == hole);
@@ -115,7 +115,7 @@ static void remaps(void) {
     fill(grown, 30 * MIB, 10);
     CHECK(mremap(grown, 30 * MIB, 16 * MIB, 0) == grown && faults(grown + 16 * MIB, 0));
     CHECK(holds(grown, 16 * MIB, 10));
-    /* To a given address, over an existing mapping. */
+    /* mremap to a given address, over an existing mapping. */
     char *other = map(20 * MIB, PROT_READ | PROT_WRITE, 0);
     memset(other, 1, 20 * MIB);
     CHECK(mremap(grown, 16 * MIB, 18 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
@@ -125,7 +125,7 @@ static void remaps(void) {
         == MAP_FAILED && errno == EINVAL);
     char *left = mremap(other, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     CHECK(left != MAP_FAILED && holds(left, 16 * MIB, 10) && is_zero(other, 16 * MIB));
-    /* From a small mapping to one that is extended. */
+    /* A small mapping grows to a size that is extended. */
     char *small = map(PAGE, PROT_READ | PROT_WRITE, 0);
     fill(small, PAGE, 11);
     char *large = mremap(small, PAGE, 32 * MIB, MREMAP_MAYMOVE);

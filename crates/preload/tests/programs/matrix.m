@@ -1,4 +1,4 @@
-% A product, a decomposition and a sort of matrices.
+% Multiplies, decomposes and sorts matrices.
 side = str2double(argv(){end});
 a = reshape(mod((1:side * side) * 7919, 1000003), side, side) / 1000003;
 b = a * a';

@@ -1,4 +1,4 @@
-# An array by number and by name; all in order, then some at random.
+# Makes an array by number and an array by name. Reads all elements in order, then some at random.
 BEGIN {
     for (at = 0; at < count; at++) {
         text[at] = "node " at

@@ -1,4 +1,5 @@
-// Objects in a slice and in a map, and an array of numbers; all in order, then some at random.
+// Makes objects in a slice and in a map, and an array of numbers. Reads all in order, then some at
+// random.
 package main
 
 import (

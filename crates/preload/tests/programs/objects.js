@@ -1,4 +1,5 @@
-// Small objects in an array and in a map, and an array of numbers; all in order, then some at random.
+// Makes small objects in an array and in a map, and an array of numbers. Reads all in order, then
+// some at random.
 const count = Number(process.argv[2]);
 const nodes = [];
 const table = new Map();

@@ -1,4 +1,4 @@
--- Tables in a list and by name; all in order, then some at random.
+-- Makes tables in a list and by name. Reads all in order, then some at random.
 local count = tonumber(arg[1])
 local nodes, byname = {}, {}
 for at = 1, count do

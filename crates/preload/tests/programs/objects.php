@@ -1,5 +1,5 @@
 <?php
-// Objects in an array and by name; all in order, then some at random.
+// Makes objects in an array and by name. Reads all in order, then some at random.
 ini_set("memory_limit", "-1");
 $count = (int) $argv[1];
 $nodes = [];

@@ -1,4 +1,4 @@
-# Hashes in an array and by name; all in order, then some at random.
+# Makes hashes in an array and by name. Reads all in order, then some at random.
 use strict;
 use warnings;
 my $count = $ARGV[0];

@@ -1,4 +1,4 @@
-# Objects in an array and in a hash; all in order, then some at random.
+# Makes objects in an array and in a hash. Reads all in order, then some at random.
 Node = Struct.new(:key, :text, :left)
 count = ARGV[0].to_i
 nodes = []

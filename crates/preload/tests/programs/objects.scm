@@ -1,4 +1,4 @@
-;; Vectors in a vector and by name; all in order, then some at random.
+;; Makes vectors in a vector and by name. Reads all in order, then some at random.
 (define count (string->number (cadr (command-line))))
 (define nodes (make-vector count #f))
 (define table (make-hash-table count))

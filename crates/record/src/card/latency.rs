@@ -70,7 +70,7 @@ impl IoLatencyDocument {
         }
     }
 
-    /// The percentiles of this document with their names, such as `99.9` (see [`PERCENTILES`]).
+    /// The percentiles of this document with their names, such as `99.90` (see [`PERCENTILES`]).
     pub fn percentiles(&self) -> impl Iterator<Item = (&'static str, f64)> {
         PERCENTILES.iter().map(|(name, _)| *name).zip(self.values())
     }

@@ -27,8 +27,8 @@ pub struct PowerFailureDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPowerFailure {
     pub card: String,
-    /// fio's name of the access pattern of the load: "randwrite"; several patterns are joined by "
-    /// + ".
+    /// fio's name of the access pattern of the load: "randwrite". Several patterns are joined:
+    /// "randread + randwrite".
     pub rw: String,
     pub iodepth: u32,
     #[serde(flatten)]
@@ -44,8 +44,8 @@ pub struct CardPowerFailure {
     pub save_energy_mean_j: Option<f64>,
     /// Minimum energy left in the capacitor after a save, J; null without saves.
     pub energy_left_j: Option<f64>,
-    /// The first harmed blocks of the worst power failure, which is the failure that harms the most
-    /// blocks.
+    /// The first lost or torn blocks of the worst power failure, which is the failure with the most
+    /// such blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<HarmedBlockDocument>,
     /// Faults in the save and in the restore of the worst power failure.
@@ -53,7 +53,7 @@ pub struct CardPowerFailure {
     pub findings: Vec<String>,
 }
 
-/// A block that a power failure harmed.
+/// A block that is lost or torn after a power failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HarmedBlockDocument {
     pub offset_bytes: u64,

@@ -23,7 +23,7 @@ impl CompareDocument {
     }
 
     /// The figure of the differences of all points whose unit is `unit`; `None` without such
-    /// points. `better` is the better direction: more or less.
+    /// points. `better` is the direction of an improvement: "more" or "less".
     fn figure(&self, quantity: &str, unit: &str, better: &str) -> Option<Figure> {
         let all: Vec<&CompareRow> = self.rows.iter().filter(|row| row.unit == unit).collect();
         let rows = largest(&all);

@@ -78,8 +78,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports bandwidths of the whole system, but a point is for the CPUs of one node. So they
-    // are divided evenly among the nodes with CPUs.
+    // MLC reports bandwidths of the whole system, but a point is for the CPUs of one node. The
+    // bandwidths are therefore divided evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -148,8 +148,9 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
     // An ordinary store first reads its line into the cache (write-allocate). The program does not
-    // count these reads, which have as many bytes as its writes. The read share of the traffic is
-    // therefore also the program's part of the traffic. Non-temporal stores have no such reads.
+    // count these reads. They have as many bytes as the writes: with the read share r, the fraction
+    // 1 - r of the traffic. The program counts the rest, the fraction r. Non-temporal stores have
+    // no such reads.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -160,8 +161,8 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     }
 }
 
-/// A record of a machine whose nodes alone are known. `nodes` has the ID of each node, and `true`
-/// for a node with CPUs.
+/// A record of a machine of which only the nodes are known. `nodes` has the ID of each node, and
+/// `true` for a node with CPUs.
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
@@ -187,7 +188,8 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
 /// The loaded-latency curves of the first node in the format of Mess.
 ///
 /// # Errors
-/// When the record has no curve with ordinary stores. The format of Mess has no other stores.
+/// When the record has no curve of reads alone or with ordinary stores. The format of Mess has no
+/// non-temporal stores.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
     let point = |point: &&MeasuredPoint| {
@@ -379,8 +381,8 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // The platform has a tier for each node. In MLC's format a figure is for all nodes
-        // together, so the export added them.
+        // The platform has a tier for each node. In MLC's format a bandwidth is for all nodes
+        // together, so the export adds the bandwidths of the nodes.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         // MLC does not print the number of cores or the capacities.

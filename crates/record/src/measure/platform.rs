@@ -29,14 +29,13 @@ pub struct Exported {
     pub assumed: Vec<String>,
 }
 
-/// A measured node that becomes a tier of the platform: its curves, and the points that they are
-/// made of.
+/// A measured node that becomes a tier of the platform, with its curves.
 struct Tier {
     node: u32,
     has_cpus: bool,
     capacity_bytes: u64,
     curves: Curves,
-    /// A line for each curve from which noisy points were left out.
+    /// A text for each curve from which noisy points were left out.
     left_out: Vec<String>,
 }
 
@@ -77,8 +76,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // The uncore latency of the platform. It is 0: curves measured from a core include the way
-        // to the memory controller.
+        // The uncore latency of the platform is 0, because curves measured from a core already
+        // include the path to the memory controller.
         0.0,
     );
     let mut files = vec![];
@@ -103,7 +102,7 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     Ok(Exported { toml, curves: files, assumed })
 }
 
-/// The comment at the number of cores, if the record does not have it.
+/// The comment in the platform file beside the number of cores, if the record lacks this number.
 const UNKNOWN_CORES: &str =
     "# assumed: the record does not have it. Write the number of cores, and divide the lines by it";
 
@@ -124,8 +123,9 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// Lines that a core had outstanding, by Little's law: the largest number among the points of the
-/// fastest tier's loaded latency, within 1 to 10000.
+/// Outstanding lines of a core, by Little's law: bandwidth times latency, divided by the bytes of a
+/// line and the threads. The result is the maximum over the loaded-latency points of `tier`, within
+/// 1 to 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {
@@ -158,13 +158,13 @@ pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
 
 pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     let name = point.mix.as_deref()?;
-    // A mix that is given by its read share, such as `70%`, has a name that cannot be parsed.
+    // If the name of the mix cannot be parsed, the read share of the point gives the mix.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
     let named: Mix = name.parse().ok().or_else(of_share)?;
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 
-/// The curves of a node, and a line for each curve from which points were left out; `None` when the
+/// The curves of a node, and a text for each curve from which points were left out; `None` when the
 /// node has no loaded-latency points.
 fn curves(
     record: &MeasureDocument,

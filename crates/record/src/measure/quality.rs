@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The serialized quality of a point without interference.
+/// The serialized quality of a point for which no reason for noise was found.
 const GOOD: &str = "good";
 
 /// The beginning of the serialized quality of a noisy point; its reasons follow.
@@ -15,11 +15,12 @@ const NOISY: &str = "noisy: ";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Quality {
-    /// `good`: within the limits of interference.
+    /// `good`: spread, interference, frequency, caches and placement of the pages are within their
+    /// limits.
     Good,
     /// `noisy: ` and the reasons.
     Noisy(String),
-    /// Not assessed, in other words: another tool measured, or nothing was measured yet.
+    /// Any other text: not assessed, because another tool measured or nothing was measured yet.
     Unassessed(String),
 }
 

@@ -8,8 +8,8 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl RunDocument {
-    /// Figures of the control periods, if a policy migrated pages. Otherwise a figure of the share
-    /// of the pages on each node, as requested and as found.
+    /// Figures of the control periods, if a policy steered the pages. Otherwise a figure of the
+    /// share of the pages on each node, as requested and as found.
     pub fn figures(&self) -> Vec<Figure> {
         match &self.balance {
             Some(balance) => balance::figures(&balance.periods),

@@ -146,7 +146,7 @@ impl SimulateDocument {
         }
     }
 
-    /// Speed-ups of all policies, grouped by workload.
+    /// The speed-ups under each policy: a group of bars for each policy, a bar for each workload.
     fn policies(&self) -> Figure {
         let mut policies: Vec<(&str, Vec<f64>)> = vec![(&self.policy, speedups(&self.workloads))];
         let others = self.comparison.iter();
@@ -171,8 +171,8 @@ impl SimulateDocument {
     }
 }
 
-/// The lower end of an axis of percentages that are at least `lowest`: the multiple of ten at or
-/// below it, 0 to 90.
+/// The lower end of an axis of percentages that are at least `lowest`: the largest multiple of ten
+/// that is at least 2 below `lowest`, limited to 0 to 90. For 61 it is 50, for 62 it is 60.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

@@ -322,10 +322,11 @@ type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 /// the title is empty if there is a single figure.
 type Part<'a> = (String, Vec<Line<'a>>);
 
-/// Groups the rows into the parts of a figure, in the order of the file. Of the names that differ
-/// between rows, the first ones distinguish the lines of a part, and the last ones the parts. The
-/// number of each is chosen so that no part has too many lines. If there would be too many parts,
-/// the result is a single part, and each of its lines is a mean over the last names.
+/// Groups the rows into the parts of a figure, in the order of the file. `names` has properties of
+/// rows. Of the properties that differ between rows, the first ones distinguish the lines of a
+/// part, and the last ones the parts. The numbers of first and last properties are chosen so that
+/// no part has too many lines. If there would be too many parts, the result is a single part, and
+/// each of its lines is a mean over the last properties.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));

@@ -12,8 +12,8 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// The uses, by decreasing gain on a machine where they do not work yet. `docs/doctor.md` describes
-/// what each capability is for.
+/// The uses, by the gain that a use brings to a machine where it does not work yet, largest first.
+/// `docs/doctor.md` describes the purpose of each capability.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",
@@ -112,7 +112,8 @@ fn described((capability, of): &(&CapabilityDocument, &str)) -> String {
     format!("{}, for {of}: {remedy}", capability.name)
 }
 
-/// The named capabilities that the machine lacks. A capability of unknown status is not listed.
+/// The named capabilities with the status missing or rival. A capability of unknown status is not
+/// listed.
 fn lacking<'a>(document: &'a DoctorDocument, names: &[&str]) -> Vec<&'a CapabilityDocument> {
     let is_lacking = |it: &&CapabilityDocument| {
         [CapabilityStatus::Missing, CapabilityStatus::Rival].contains(&it.status)

@@ -32,7 +32,8 @@ pub struct Expander {
     pub read_response: u64,
     /// Length of a write response, in hundredths of a slot.
     pub write_response: u64,
-    /// Flit overhead for each line, in each direction, in hundredths of a slot.
+    /// Overhead for each line in each direction (credits, acknowledgements, unused slots), in
+    /// hundredths of a slot.
     pub overhead: u64,
     /// Delay of a message from one end of the link to the other, without its transmission, fs.
     pub delay_fs: u64,
@@ -150,7 +151,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let gigatransfers = reader.number("link.rate", &link.rate, "GT/s", 1.0..=128.0)?;
     let flit = reader.number("link.flit", &link.flit, "B", 1.0..=1024.0)?;
     // `slot` is the number of bytes of a slot on the wire. `part` is the fraction of the wire's
-    // bandwidth that flits can use.
+    // bandwidth that flits can use: the 128b/130b encoding of PCIe 5.0 takes the rest, and flits of
+    // 256 bytes have no such encoding.
     let (slot, part) = match flit as u32 {
         68 => (17.0, 128.0 / 130.0),
         256 => (256.0 / 15.0, 1.0),

@@ -18,7 +18,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The share of writes is an integer from 0 to `PARTS`, which stands for writes only.
+/// The share of writes is stored as an integer: 0 means reads only, `PARTS` means writes only.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
@@ -196,9 +196,9 @@ impl Port {
         }
     }
 
-    /// Takes the next cache line of the stream of `slot`. Returns the index of its sub-channel, and
-    /// the index of the line within the sub-channel. Each stream is sequential, and writes have
-    /// streams of their own, at other addresses.
+    /// Takes the next cache line of the stream to which `slot`, an entry of the host, belongs.
+    /// Returns the index of its sub-channel, and the index of the line within the sub-channel. Each
+    /// stream is sequential, and writes have streams of their own, at other addresses.
     fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];

@@ -11,8 +11,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],
-    /// For each bank: the index, in the served queue, of the oldest request for the bank's open
-    /// row, or [`NONE`].
+    /// For each bank: the index of the oldest request for the bank's open row, or [`NONE`]. The
+    /// index is in the served queue: the read queue, or the write queue during a write drain.
     hit: [u8; BANKS_MAX],
     /// For each bank, the number of accesses since its row was opened.
     accesses: [u32; BANKS_MAX],

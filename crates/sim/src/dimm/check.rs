@@ -38,7 +38,7 @@ use rules::LastCommands;
 /// A command that violates a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule, by JEDEC's name of its limit if one exists.
+    /// The name of the rule: JEDEC's name of the limit, such as `tRCD`, or a few words.
     pub rule: &'static str,
     /// The command from which the rule counts; `None` for rules about one command.
     pub earlier: Option<Command>,
@@ -46,8 +46,8 @@ pub struct Violation {
     pub later: Command,
     /// The clocks of the host between the two commands; 0 for a rule that is not about time.
     pub cycles: u64,
-    /// The minimum number of clocks that the tables demand; for a rule with a latest time, the
-    /// maximum.
+    /// The minimum number of clocks that the tables demand; for a rule with a latest time
+    /// (refresh), the maximum.
     pub limit: u64,
 }
 
@@ -77,8 +77,8 @@ impl fmt::Display for CommandText<'_> {
     }
 }
 
-/// Stands for the later command of the violation that [`Checker::finish`] reports: a refresh that
-/// is overdue at the end of a run has no later command.
+/// A placeholder for the later command of a violation that [`Checker::finish`] reports. A refresh
+/// that is overdue at the end of a run has no later command.
 const END: Command = Command {
     at: 0,
     kind: Kind::RefreshAll,

@@ -3,8 +3,8 @@
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
 //! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
 //! rate corresponds to its injection delay. Writes are posted: a slot waits only until the write
-//! queue has accepted the line. The sub-channels of a machine share such a load evenly, so each
-//! sub-channel has its own part and is simulated separately.
+//! queue has accepted the line. The load of a machine is divided evenly among its sub-channels, so
+//! each sub-channel is simulated separately, with its share of the load.
 
 use super::{
     device::Device,
@@ -96,7 +96,7 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The share of writes is an integer from 0 to `PARTS`, which stands for writes only.
+/// The share of writes is stored as an integer: 0 means reads only, `PARTS` means writes only.
 const PARTS: u64 = 1 << 32;
 
 /// A load in progress, as a source of requests for the controller of a sub-channel.
@@ -117,9 +117,9 @@ pub struct ClosedLoop {
     neighbours: usize,
     /// Mean time between two requests of a slot, in 16ths of a clock; 0 without a rate.
     interval: u64,
-    /// Without a rate, for each free slot in order of time: the clock at which its next request
-    /// arrives at the controller, and the slot. One list has the slots that read last, the other
-    /// those that wrote last.
+    /// Without a rate, for each free slot: the clock at which its next request arrives at the
+    /// controller, and the slot. Slots whose last request was a read are in one list, slots whose
+    /// last request was a write in the other. Each list is therefore in order of time.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,

@@ -10,12 +10,13 @@ pub enum Refresh {
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
     /// One bank of each group at once (REFsb, DDR5): the bank with the same index in each group.
-    /// The indices take turns. A device without this command refreshes all banks.
+    /// Successive refreshes take the indices in turn. A device without this command refreshes all
+    /// banks.
     SameBank,
 }
 
-/// The controller of one sub-channel: all fields are choices of a configuration. Times are in
-/// picoseconds, and are rounded up to clocks of the DRAM.
+/// The configuration of the controller of one sub-channel. Times are in picoseconds, and are
+/// rounded up to clocks of the DRAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
     /// Entries of the read queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
@@ -29,12 +30,12 @@ pub struct Controller {
     /// of these writes is left.
     pub write_low: usize,
     /// Queued writes of a pseudo-channel that start a drain while no read is queued. Each drain
-    /// delays the reads that arrive meanwhile. So with fewer writes the controller waits for more
-    /// of them, up to `read_slice_ps`.
+    /// delays the reads that arrive meanwhile. With fewer queued writes the controller therefore
+    /// waits for more writes, but not longer than `read_slice_ps`.
     pub write_idle: usize,
-    /// Number of queued reads of a sub-channel from which on bandwidth counts as the bottleneck. A
-    /// write drain is then long, down to the low watermark, because a long drain needs fewer bus
-    /// turnarounds for each write.
+    /// With at least this number of queued reads in a sub-channel, bandwidth counts as the
+    /// bottleneck. A write drain is then long, down to the low watermark, because a long drain
+    /// needs fewer bus turnarounds for each write.
     pub read_high: usize,
     /// Number of writes of a short drain, which is used while bandwidth is not the bottleneck (see
     /// `read_high`).
@@ -61,7 +62,7 @@ pub struct Controller {
     pub refresh_together: bool,
 }
 
-/// Maximum number of entries of a queue.
+/// Maximum number of entries of a queue: the index of an entry is a byte.
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {

@@ -83,12 +83,12 @@ pub struct SubChannel {
     /// Requests that wait because their queue is full, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The arrival order, a running number, that the next request gets.
+    /// The arrival order (a running number) of the next request.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
     serving: usize,
-    /// The clock since which a request of the direction that is not served has been waiting.
+    /// The clock since which requests of the direction that is not served have been waiting.
     waits_since: u64,
     write_high: usize,
     write_low: usize,
@@ -234,7 +234,7 @@ impl SubChannel {
     }
 
     /// Adds a request to its queue, or to the waiting requests if the queue is full or other
-    /// requests wait for it.
+    /// requests already wait for this queue.
     fn admit<S: Source>(&mut self, request: Request, source: &mut S) {
         let (number, which) = (usize::from(request.location.pseudo), usize::from(request.write));
         let line = &mut self.waiting[number][which];

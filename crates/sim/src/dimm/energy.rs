@@ -5,7 +5,7 @@
 //!
 //! | component | energy of one device |
 //! | --- | --- |
-//! | standby | IDD2N, and for each open bank its fraction of IDD3N - IDD2N |
+//! | standby | IDD2N, plus (IDD3N - IDD2N) / (number of banks) for each open bank |
 //! | activation and precharge | for tRC: IDD0 less standby, in which one bank is open for tRAS |
 //! | read, write | IDD4R or IDD4W less IDD3N, for a burst |
 //! | refresh | IDD5B less IDD2N, for tRFC; for a same-bank refresh the fraction tREFIsb / tREFI |

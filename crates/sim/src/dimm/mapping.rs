@@ -107,7 +107,7 @@ impl Mapping {
         self.lines
     }
 
-    /// The location of a line, modulo the number of lines.
+    /// The location of the line with index `line`, taken modulo the number of lines.
     #[inline]
     pub fn location(&self, line: u64) -> Location {
         let line = if line < self.lines { line } else { line % self.lines };

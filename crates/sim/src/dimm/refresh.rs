@@ -157,8 +157,8 @@ impl RefreshScheduler {
     /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
-            // A same-bank refresh must keep the distances of an activation to commands of other
-            // banks of the rank.
+            // A same-bank refresh must keep the same distances from commands to other banks of the
+            // rank as an activation.
             banks_in(rank.banks).map(|bank| timing.earliest(ACTIVATE, bank)).max().unwrap_or(0)
         } else {
             timing.precharged(rank.banks)

@@ -110,8 +110,8 @@ struct RefreshTimes {
 pub struct RowChannel {
     geometry: Geometry,
     timing: RowTiming,
-    /// For reads and for writes: clocks between two commands of an access, which is tCCD of one
-    /// bank.
+    /// For reads and for writes, the clocks between two commands of an access: tCCD within a bank
+    /// group.
     strides: [u32; 2],
     /// For reads and for writes: clocks from the command to the end of its data.
     latency: [u64; 2],
@@ -212,7 +212,7 @@ impl RowChannel {
         let stride = self.strides[usize::from(access.write)];
         let bursts = u64::from(access.bursts.max(1));
         let span = (bursts - 1) * u64::from(stride);
-        // The constraints may allow a read before a write that arrived earlier, if it goes to
+        // The constraints may allow a read before a write that arrived earlier, if the read goes to
         // another rank. But the data bus keeps the order of arrival, so the access waits for the
         // last command of the access in front.
         let in_front = self.window[self.next.wrapping_sub(1) % LOOKAHEAD].last + self.slots[1];

@@ -17,8 +17,9 @@ pub enum RowPolicy {
     Open,
     /// The row is closed after its last queued access.
     Closed,
-    /// The history of the bank decides: row hits raise and row conflicts lower a saturating counter
-    /// from 0 to 3; above 1 rows stay open.
+    /// The history of the bank decides, as a saturating counter from 0 to 3: rows stay open while
+    /// it is above 1. A row hit raises the counter, and so does the next activation of a row that
+    /// was closed too early. A row conflict lowers it.
     Adaptive,
 }
 

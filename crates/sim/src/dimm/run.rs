@@ -78,8 +78,8 @@ pub struct LeastRequests {
     pub refresh_ns: f64,
     /// Minimum number of accesses of all sub-channels together.
     pub all: u64,
-    /// The number of accesses of all sub-channels together from which on bandwidths are within
-    /// about half a percent of the bandwidths of long runs.
+    /// Number of accesses of all sub-channels together. With at least this number, bandwidths are
+    /// within about half a percent of the bandwidths of long runs.
     pub steady: u64,
 }
 
@@ -142,9 +142,9 @@ impl Setup {
         LeastRequests { parts, each, refresh_ns, all: each * parts, steady: steady * parts }
     }
 
-    /// Simulates sub-channel `number` under its part of `offered_gbps`; `None` is the maximum load.
-    /// A warm-up fills the queues, then `accesses` accesses are measured. Calls `progress` with the
-    /// number of accesses since its last call.
+    /// Simulates sub-channel `number` under its share of `offered_gbps`; `None` is the maximum
+    /// load. A warm-up fills the queues, then `accesses` accesses are measured. Calls `progress`
+    /// with the number of accesses since its last call.
     pub fn part<O: Observer>(
         &self,
         number: u32,
@@ -167,8 +167,8 @@ impl Setup {
                 .fabric_gbps
                 .map_or(0, |gbps| (bytes * f64::from(self.parts()) / gbps * 1e3) as u64),
             layout: self.layout,
-            // Seeds that are neighbours, or of neighbouring sub-channels, differ in many bits after
-            // the multiplication.
+            // After the multiplication, the seeds of neighbouring sub-channels differ in many bits,
+            // and so do those of runs with neighbouring values of `self.seed`.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);

@@ -7,9 +7,9 @@
 //! | Ramulator | `LD 0x1f40`, `ST 8000`; its first version's `0x1f40 R` | as soon as possible |
 //! | DRAMsim3 | `0x1f40 READ 20` | cycles of the memory's clock since the start |
 //!
-//! Other simulators misread unknown text silently: one takes a word that is not `WRITE` for a read,
-//! another takes an address in another notation for 0. Here each line must match the format
-//! completely, or the trace is refused with the line and the field.
+//! Other simulators misread unknown text silently: one simulator takes each word that is not
+//! `WRITE` for a read, another reads an address in an unknown notation as 0. Here each line must
+//! match the format completely, or the trace is refused with the line and the field.
 //!
 //! A trace is read once from beginning to end and its requests are never all in memory, so long
 //! traces need no more memory.
@@ -57,7 +57,8 @@ impl Format {
         (Self::Dramsim3, "dramsim3"),
     ];
 
-    /// The format that the beginning of a trace shows; text for a trace without requests.
+    /// Detects the format from the beginning of a trace; [`Format::Text`] for a trace without
+    /// requests.
     pub fn of(bytes: &[u8]) -> Self {
         if bytes.starts_with(&binary::MAGIC) { Self::Binary } else { text::format_of(bytes) }
     }
@@ -122,8 +123,8 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     ///
-    /// A trace without requests, or with an unknown format. A later invalid record is an error of
-    /// the iterator.
+    /// A trace without requests, or a binary trace with another version or without
+    /// [`binary::MAGIC`]. A later invalid record is an error of the iterator.
     pub fn new(
         file: &'a str,
         bytes: &'a [u8],

@@ -58,8 +58,8 @@ impl Heat {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation. `visits` converts the share of the accesses that go to a group into the
-    /// number of visits to one page of the group in a sampling interval.
+    /// Ends an aggregation interval. `visits` converts the share of the accesses that go to a group
+    /// into the number of visits to one page of the group in a sampling interval.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,
@@ -68,8 +68,8 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // Most neighbouring groups are equally hot, so the last result of the exponential function
-        // is kept for the next group.
+        // Most groups of a region are equally hot, so the last result of the exponential function
+        // is kept for the next sample.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;

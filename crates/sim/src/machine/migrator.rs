@@ -1,10 +1,11 @@
 //! The migrator: turns target shares into page moves.
 //!
-//! [`MoveQueue`] holds the misplaced page groups of all tasks. *Interleave*: hot groups go to the
-//! tier of their address ([`super::pages::Interleaving`]); cold groups stay, because moving them
-//! gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order, cold
-//! pages of a tier that is nearly full are demoted until its free memory reaches the upper
-//! watermark, as the DMI prototype does with DAMON's `migrate_cold`. Pages of a scope that is not
+//! [`MoveQueue`] holds the misplaced page groups of all tasks. The order of the target ([`Order`])
+//! decides where groups go. *Interleave*: hot groups go to the tier of their address
+//! ([`super::pages::Interleaving`]); cold groups stay, because moving them gains nothing. *Hottest
+//! first*: the hottest regions fill the first tier. With either order, cold pages of a tier that is
+//! nearly full are demoted until its free memory reaches the upper watermark, as the prototype of
+//! dynamic memory interleaving (DMI) does with DAMON's `migrate_cold`. Pages of a scope that is not
 //! steered stay.
 
 use super::{
@@ -16,7 +17,7 @@ use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
 /// A region is hot if at least this fraction of the samples of an aggregation interval found an
-/// access. The DMI prototype interleaves regions at 10 to 100 %.
+/// access. The prototype of dynamic memory interleaving (DMI) interleaves regions at 10 to 100 %.
 const HOT: f64 = 0.1;
 
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).

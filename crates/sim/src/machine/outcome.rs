@@ -304,7 +304,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// The time from which the target stays within 3 percentage points of its last value, s; `None` if
-/// only the target of the last period does.
+/// the target before the last is farther away.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

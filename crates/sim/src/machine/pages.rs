@@ -6,13 +6,14 @@
 //! The tier of a group is a pure function of its address and the shares. Group `i` has the number
 //! `i x 0.618...` modulo 1. The numbers of any range of groups are spread evenly between 0 and 1.
 //! Each tier owns a part of this interval, proportional to its share. Thus any range of addresses
-//! is interleaved in the ratio of the shares, and moving n points of share between two neighbouring
-//! tiers moves only n % of the pages. (The kernel uses the offset modulo the sum of the weights for
-//! the same purpose.)
+//! is interleaved in the ratio of the shares, and moving n percentage points of share between two
+//! neighbouring tiers moves only n % of the pages. (Linux uses the offset modulo the sum of the
+//! weights for the same purpose.)
 
 use interleaf_model::demand::Hotness;
 
-/// The hotness of all groups together, in units of hotness; each group has at least one unit.
+/// The number of units of hotness that is divided among the groups of a task. Each group has a
+/// whole number of units, at least one.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
 /// The address space is divided into blocks of page groups. The number of blocks is the square of

@@ -185,7 +185,8 @@ impl Default for Migration {
 /// Hotness sampling by DAMON, which samples one page of each region in each sampling interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Damon {
-    /// Interval between two samples of a region, ns. Default: 200 ms, as in the DMI prototype.
+    /// Interval between two samples of a region, ns. Default: 200 ms, as in the prototype of
+    /// dynamic memory interleaving (DMI).
     pub sampling_ns: u64,
     /// Interval over which hits are counted, ns. Default: 3 s, as in the DMI prototype.
     pub aggregation_ns: u64,
@@ -353,7 +354,8 @@ impl Scenario {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
             // At each start of a task the threads are counted: of the tasks that start then, and of
-            // the endless tasks that started before. A task that ends may have ended by then.
+            // the endless tasks that started before. A task with a limited number of runs may have
+            // ended by then.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s

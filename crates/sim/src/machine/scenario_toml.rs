@@ -46,7 +46,7 @@ pub struct ScenarioFile {
     devices: Vec<DeviceEntry>,
 }
 
-/// The place from which the demand of a workload is loaded.
+/// The source of a workload's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandSource<'a> {
     /// A built-in workload of this name.

@@ -6,7 +6,8 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// A run is complete if less than this fraction of its work is left: a rounding error.
+/// A run is complete if less than this fraction of its work is left, because so small a rest is a
+/// rounding error.
 const DONE: f64 = 1e-12;
 
 /// The placement of a task's pages.

@@ -26,7 +26,7 @@ pub struct Trial {
     pub settings: Settings,
 }
 
-/// A scenario with the data that all trials share.
+/// A scenario with its best static shares, which all trials on it are compared with.
 pub struct PreparedScenario<'a> {
     scenario: &'a Scenario,
     duration: Duration,

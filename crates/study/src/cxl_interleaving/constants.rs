@@ -3,9 +3,9 @@
 //!
 //! *Page streams* are pages that threads walk one after the other. With few page streams, a tier
 //! occasionally has no outstanding requests. *Coupling* is the bandwidth that DRAM loses for
-//! traffic on CXL, because both cross the same mesh. Few page streams cost bandwidth if both tiers
-//! are near their maximum. Coupling costs bandwidth if DRAM is the limit. The two losses are
-//! largest at different points, so the points determine both constants.
+//! traffic on CXL, because the traffic of both tiers crosses the same mesh. Few page streams cost
+//! bandwidth if both tiers are near their maximum. Coupling costs bandwidth if DRAM is the limit.
+//! The two losses are largest at different points, so the points determine both constants.
 
 use crate::published::weights;
 use interleaf_console::Failure;

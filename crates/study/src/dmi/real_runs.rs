@@ -50,7 +50,8 @@ struct RunRow {
 struct Group<'a> {
     first: &'a RunRow,
     speedups: Vec<f64>,
-    /// Percent of the pages on DRAM; empty if the campaign did not log it.
+    /// For each run, the median percentage of the pages on DRAM. Runs whose campaign did not log
+    /// the percentage are left out.
     ratios: Vec<f64>,
 }
 
@@ -60,8 +61,8 @@ struct SimulatedRun {
     points: f64,
 }
 
-/// Rows of the real runs: simulates one run of each group, and compares its speed-up and its ratio
-/// with the group's medians.
+/// Rows of the real runs: simulates one run of each group, and compares its speed-up and its
+/// percentage of pages on DRAM with the medians of the group.
 pub(super) fn rows(
     platform: &Platform,
     progress: &ProgressBar,

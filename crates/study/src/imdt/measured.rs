@@ -2,9 +2,9 @@
 //! with those that the planner predicts and those that the paper states.
 //!
 //! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
-//! at the others. The run at twice the budget gives compute time, overlap and traffic. The trace of
-//! the workload gives the traffic at other footprints. The budget is constant, because efficiency
-//! depends only on the ratio of footprint to budget.
+//! at other footprints. The run at twice the budget gives compute time, overlap and traffic. The
+//! trace of the workload gives the traffic at other footprints. The budget is constant, because
+//! efficiency depends only on the ratio of footprint to budget.
 
 use super::{
     EFFICIENCY, PublishedEfficiency, figures,

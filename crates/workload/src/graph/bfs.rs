@@ -137,8 +137,8 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// Finds parents of unreached vertices in the frontier, whose bitmap is `front`. Sets `next` to the
-/// bitmap of the vertices reached, and returns the number of these vertices.
+/// For each unreached vertex, searches for a parent in the frontier, whose bitmap is `front`. Sets
+/// `next` to the bitmap of the vertices reached, and returns the number of these vertices.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],

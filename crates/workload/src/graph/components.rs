@@ -25,7 +25,7 @@ const SAMPLE: usize = 1024;
 /// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The label of each vertex: after a round, the least vertex of its component.
+/// The label of each vertex: after a round, the vertex with the lowest number in its component.
 #[derive(Debug)]
 pub(super) struct Components {
     labels: Array,
@@ -62,8 +62,8 @@ fn each(labels: &[AtomicU32], visit: &(impl Fn(u32) + Sync)) {
     });
 }
 
-/// Joins the trees of two vertices: the root with the higher number gets the lower one as its
-/// parent.
+/// Joins the trees of two vertices: the root with the higher number gets the root with the lower
+/// number as its parent.
 fn link(a: u32, b: u32, labels: &[AtomicU32]) {
     let label = |at: u32| labels[at as usize].load(Relaxed);
     let (mut first, mut second) = (label(a), label(b));
@@ -99,8 +99,8 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// For each vertex, the least vertex of its component, found by searches in one thread. `verify`
-/// compares these vertices with the labels.
+/// For each vertex, the vertex with the lowest number in its component, found by searches in one
+/// thread. `verify` compares these vertices with the labels.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

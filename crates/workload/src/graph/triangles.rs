@@ -1,9 +1,9 @@
 //! The number of triangles: pairs of neighbours of a vertex that are neighbours of each other.
 //!
-//! For each edge, the lists of its two vertices are intersected. The lists have only neighbours
-//! with lower numbers, so each triangle is found once. If a few vertices have most edges, the
-//! vertices are renumbered first, by descending degree. Each vertex then has few neighbours with
-//! lower numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite does the same. The
+//! For each edge, the lists of its two vertices are intersected. Only neighbours with lower numbers
+//! are considered, so each triangle is found once. If a few vertices have most edges, the vertices
+//! are renumbered first, by descending degree. Each vertex then has few neighbours with lower
+//! numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite does the same. The
 //! renumbering is part of the round.
 
 use super::{Algorithm, csr::View, wrong};

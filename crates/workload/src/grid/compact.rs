@@ -1,11 +1,11 @@
 //! Compact finite differences of sixth order (Lele, Journal of Computational Physics 1992), as the
 //! solver Xcompact3D takes derivatives. The derivatives along a line of the grid are the solution
-//! of a tridiagonal system, and lines go in three directions.
+//! of a tridiagonal system; there are lines along each of the three axes.
 //!
-//! A round takes the derivative in x, then in y, then in z of a product of sines with periodic
-//! boundaries, from one array into the other and back. The scheme's derivative of a sine is a
-//! cosine times a known factor, and the round divides by this factor. Each element is therefore
-//! known in all rounds, and is verified.
+//! The field is a product of sines with periodic boundaries. A round takes its derivative in x,
+//! then in y, then in z; each derivative is read from one of two arrays and written to the other.
+//! The scheme's derivative of a sine is a cosine times a known factor, and the round divides by
+//! this factor. Each element is therefore known in all rounds, and is verified.
 
 use super::{near, side};
 use crate::{
@@ -195,8 +195,7 @@ impl Compact {
                     *value = factors[at % side] * factors[at / side] * factors[z];
                 }
             });
-            // Touches the pages now, so that the kernel allocates them outside of the measured
-            // rounds.
+            // Touches the pages now, so that Linux allocates them outside of the measured rounds.
             other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
         });
         Ok(compact)

@@ -7,9 +7,9 @@
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
 //! t), where k is its wave number and t is the number of steps.
 //!
-//! Verification: each population of the last step must equal the result of a step in one thread
-//! with other loops, mass and momentum must be as at the start, and velocities must be those of the
-//! decayed flow.
+//! Verification: each population of the last step must equal the result of a second implementation
+//! that runs in one thread, mass and momentum must be as at the start, and velocities must be those
+//! of the decayed flow.
 
 use super::{near, side};
 use crate::{
@@ -118,13 +118,12 @@ impl Lattice {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
                     // By Bernoulli's equation the pressure is lower where the flow is faster. The
-                    // density is three times the pressure, so it is 1 minus `square`, 1.5 times the
-                    // square of the speed.
+                    // density is three times the pressure, so it is 1 minus `square`, which is 1.5
+                    // times the square of the speed.
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });
-            // Touches the pages now, so that the kernel allocates them outside of the measured
-            // rounds.
+            // Touches the pages now, so that Linux allocates them outside of the measured rounds.
             odd.of_mut::<f64>().par_chunks_mut(cells).for_each(|it| it.fill(0.0));
         });
         Ok(lattice)

@@ -103,7 +103,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
         let mut line = vec![];
         match (&mut reader).take(LINE_MAX).read_until(b'\n', &mut line) {
             Ok(_) if line.last() == Some(&b'\n') => {}
-            // The rest of a line that is too long is skipped. The part that was read is no period.
+            // Skip the rest of a line that is too long. Its beginning is reported as unreadable.
             Ok(read) if read as u64 == LINE_MAX => drop(reader.skip_until(b'\n')),
             // A shorter line without a line feed is the last one of a daemon that was killed.
             Ok(_) | Err(_) => return Some(()),

@@ -224,7 +224,7 @@ fn round(
 }
 
 /// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed.
-/// If a repeated run cannot start, the kill is reported.
+/// If a repeated run fails for another reason, the kill is reported.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,

@@ -33,7 +33,7 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
-/// Finds the session that process `pid` started, or the only running session.
+/// Finds the session that has the process `pid`, or the only running session.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
     let base = Session::base().map_err(session_failure)?;
     let mut sessions = Session::all(&base).map_err(session_failure)?;

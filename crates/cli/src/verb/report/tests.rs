@@ -64,8 +64,8 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     };
     match value {
         Value::Array(elements) => {
-            // Take the last of several structs, because structs of an array are compared with those
-            // before them. Take the first of several numbers, because they are alike.
+            // Of several structs take the last, because some checks compare a struct with those
+            // before it in the array. Of several numbers take the first, because they are alike.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));

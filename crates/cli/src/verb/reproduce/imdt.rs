@@ -25,10 +25,11 @@ const QUICK_DRAM: u64 = 24 << 20;
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// With `--quick`, only this number of workloads run, from the first.
+/// The number of workloads with `--quick`: the first ones of [`STUDY_WORKLOADS`].
 const QUICK: usize = 7;
 
-/// Threads in units of the cores. The study has 22, 44 and 88 threads on two sockets of 22 cores.
+/// Numbers of threads, as multiples of this machine's CPUs. The study has 22, 44 and 88 threads on
+/// two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
 /// Time after which a run is ended and no further run begins: half a day. With `--quick` it is
@@ -92,8 +93,8 @@ fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
         true => vec![1],
         false => THREADS.map(|times| times * cores).to_vec(),
     };
-    // `swap` and `mmap` need a control group with a memory limit, and `swap` a swap file. Both need
-    // root.
+    // `swap` and `mmap` need a control group with a memory limit, and `swap` a swap file. Only root
+    // can create a group or a swap file.
     let ways: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],

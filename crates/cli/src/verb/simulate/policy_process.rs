@@ -77,7 +77,7 @@ fn failure(why: PolicyProcessError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// The progress of a job that ends when a policy process fails or a signal arrives.
+/// The progress of a job. The job ends early when a policy process fails or a signal arrives.
 struct Watched<'a> {
     bar: Bar,
     processes: &'a PolicyProcesses,

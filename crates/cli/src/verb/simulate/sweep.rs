@@ -1,5 +1,5 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates every combination of the lists in a sweep
-//! file.
+//! file. A combination is a *case*.
 //!
 //! Rows are computed on all cores and recorded in order of completion, each with the number of its
 //! case. At the end the rows are sorted, so the file does not depend on the number of cores. An

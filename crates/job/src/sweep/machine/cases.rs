@@ -9,7 +9,7 @@ use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, StaticBest, Tr
 use rayon::prelude::*;
 use std::{path::Path, time::Duration};
 
-/// The cases of a sweep, whose scenarios are read and checked.
+/// The cases of a sweep after its scenarios have been read and checked.
 pub struct MachineCases {
     sweep: MachineSweep,
     /// The base cases, in the order of their indices.
@@ -21,7 +21,7 @@ pub struct MachineCases {
 struct BaseCase {
     scenario: Scenario,
     /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
-    /// if no weights are possible.
+    /// if the pages do not fit into the tiers.
     best_static: Option<Option<StaticBest>>,
 }
 

@@ -135,11 +135,11 @@ impl ActuatorKind {
 /// `kernel` is `None` where DAMON's features are not known, because DAMON is missing or another
 /// program holds it.
 ///
-/// `vaddr` is first because its placement is exact and stops once pages are on their target nodes.
-/// For a control group, `move_pages` comes before DAMON on physical memory, because its placement
-/// is exact too. For the machine, `move_pages` is last, because the pages of all processes are too
-/// many to scan. For [`Order::HottestFirst`], `move_pages` is last too, because it does not know
-/// access counts.
+/// `vaddr` is first because it reaches the ratio exactly, and migrates no page that is on its
+/// target node. For a control group, `move_pages` comes before DAMON on physical memory, because
+/// `move_pages` reaches the ratio exactly too. For the machine, `move_pages` is last, because the
+/// pages of all processes are too many to scan. For [`Order::HottestFirst`], `move_pages` is also
+/// last, because it does not know access counts.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let kinds = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {

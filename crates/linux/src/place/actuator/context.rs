@@ -1,8 +1,8 @@
 //! Translates a context of DAMON into writes to DAMON's sysfs files. The functions here are pure.
 //!
-//! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread updates
-//! its statistics without a request. Files that are not written keep the kernel's default, which is
-//! zero for all numbers. Upper limits, therefore, have to be written.
+//! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread can
+//! update its statistics periodically (`refresh_ms`). Files that are not written keep the kernel's
+//! default, which is zero for all numbers. Upper limits, therefore, have to be written.
 
 use crate::{
     machine::damon::{ADMIN, probe::Probed},
@@ -94,7 +94,8 @@ pub struct Quota {
     pub reset_ms: u64,
 }
 
-/// `node_eligible_mem_bp`: the target share of a node in the eligible memory.
+/// The goal `node_eligible_mem_bp`: the target share of a node in the eligible memory, which is the
+/// memory that matches the access pattern of the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EligibleGoal {
     pub node: u32,
@@ -110,8 +111,8 @@ pub enum PageFilter {
     /// Pages of files.
     Files,
     /// Pages of all control groups except these. The groups are named relative to the mount point
-    /// of version 2. Several groups require a kernel with `split_filters`. This filter must be the
-    /// last one of a scheme.
+    /// of version 2. Several groups require a kernel with `split_filters`. A scheme has at most one
+    /// filter of this kind.
     OtherGroups(Vec<String>),
     /// Pages of this control group without its descendants. The group is named relative to the
     /// mount point of version 2.
@@ -232,11 +233,11 @@ impl Scheme {
     }
 }
 
-/// Writes the filters `all` to `folder`. A filter rejects the pages that match the filter, or,
-/// since Linux 6.14 (`can_allow`), allows them. The first filter that a page matches decides about
-/// the page. A page that matches no filter is rejected if the last filter allows. Therefore several
-/// groups are selected by one allowing filter for each group. On kernels whose filters only reject,
-/// only a single group can be selected.
+/// Writes the filters `all` to `folder`. A filter rejects the pages that match the filter. Since
+/// Linux 6.14 a filter can also allow the pages that match it. The first filter that a page matches
+/// decides about the page. A page that matches no filter is rejected if the last filter allows.
+/// Therefore several groups are selected by one allowing filter for each group, after all other
+/// filters. Without `can_allow`, filters only reject, and only a single group can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;

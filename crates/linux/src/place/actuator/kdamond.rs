@@ -183,8 +183,9 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Reserves DAMON for this process. If that is permitted, also switches off NUMA balancing and
-    /// the kernel's DAMON modules.
+    /// Reserves DAMON for this process. With the user's permission (`Setting::leave`), also
+    /// switches off NUMA balancing and the kernel's DAMON modules. Without the permission, a module
+    /// that is enabled is an error.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {

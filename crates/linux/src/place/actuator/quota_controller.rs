@@ -87,7 +87,7 @@ pub struct QuotaController {
     last: Option<(u32, u32, Stats)>,
 }
 
-/// A migration to request.
+/// A migration from one node to another that the controller requests from DAMON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Push {
     /// The source node.

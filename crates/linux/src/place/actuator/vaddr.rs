@@ -51,8 +51,8 @@ const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
 /// The rank of each block. When a node's pages cannot be divided evenly among the blocks, the
-/// blocks with the lowest ranks get an additional page. Blocks with consecutive ranks are far
-/// apart, so these blocks are spread evenly.
+/// blocks with the lowest ranks get an additional page. Consecutive ranks are far apart, so the
+/// additional pages are spread evenly over the hundred pages.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// The actuator `vaddr`, which migrates the pages of processes with DAMON.

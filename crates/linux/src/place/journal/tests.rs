@@ -1,5 +1,5 @@
-//! Tests of the journal: every change is restored, also after a process was killed, and beside
-//! damaged journals.
+//! Tests of the journal: every change is restored, even after a process was killed, and even if
+//! the folder has damaged journals too.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

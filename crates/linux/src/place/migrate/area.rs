@@ -21,7 +21,7 @@ pub(super) struct Area {
     pub(super) page_bytes: u64,
     /// The number of adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
-    /// True for shared memory. Its pages cannot be distinguished from pages of files in `pagemap`.
+    /// True for shared memory and hugetlbfs. `pagemap` marks their pages as pages of a file.
     pub(super) is_shared: bool,
 }
 

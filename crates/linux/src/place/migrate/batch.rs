@@ -17,7 +17,7 @@ const LOCATE_PAGES: usize = 1 << 14;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) address: u64,
-    /// The node of the page; `None` when the page is not resident.
+    /// The node of the page; `None` before the page is located, and if it is not resident any more.
     pub(super) node: Option<u32>,
     /// The index of the area that has the page.
     pub(super) area: usize,

@@ -66,8 +66,9 @@ pub(super) trait Memory {
     /// Writes the node of each page into `status`, negative for a page that is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
-    /// `move_pages(2)` to one node. Returns the number of pages that the kernel did not try, and
-    /// writes into `status` the node of each tried page or a negative error.
+    /// `move_pages(2)` to one node. The call may stop early. Returns the number of pages that a
+    /// stopped call has left, else 0. Writes into `status` the node of each page or a negative
+    /// error, and nothing for the pages that a stopped call has left.
     fn move_to(
         &mut self,
         pid: u32,
@@ -224,7 +225,7 @@ impl Memory for Live {
         node: u32,
         status: &mut [i32],
     ) -> io::Result<u64> {
-        // No node has an ID above `i32::MAX`. The ID becomes -1, which the kernel refuses.
+        // No node has an ID above `i32::MAX`. Such an ID becomes -1, which the kernel refuses.
         let node = i32::try_from(node).unwrap_or(-1);
         syscall::move_pages(pid, addresses, Some(&vec![node; addresses.len()]), status)
     }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// A rate limiter. Pages migrate in portions, one call at a time. A portion of `n` bytes is paid
-/// for `n` / rate after its start, and the next portion waits until then. Idle time gives no credit
-/// for later portions.
+/// A rate limiter. Pages migrate in portions, one call at a time. After the start of a portion of
+/// `n` bytes, the next portion waits for `n` / rate seconds. A pause without migration does not
+/// raise the rate afterwards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// Bytes per second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// The time, on the caller's clock, from which the next portion may begin: all bytes so far are
-    /// then paid for at the rate.
+    /// The time, on the caller's clock, from which the next portion may begin without exceeding the
+    /// rate.
     done: Duration,
 }
 

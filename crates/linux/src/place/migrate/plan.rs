@@ -109,7 +109,8 @@ pub enum PageLocation {
     /// The unit is not resident: never touched, or swapped out.
     NotResident,
     OnNode(u32),
-    /// The unit is on this node, and an attempt to migrate it has failed.
+    /// The unit is on this node and cannot migrate: an attempt has failed, or other processes map
+    /// the unit too.
     Unmovable(u32),
 }
 
@@ -147,8 +148,8 @@ pub struct Planner {
     /// for each size of units.
     fresh: Sequence,
     /// For each size of units, in base pages, the sequence of nodes at its present position. Huge
-    /// pages and base pages do not share a sequence: units of one size would then make up for the
-    /// rounding remainder of the other size, and a window may have too few of them.
+    /// pages and base pages do not share a sequence. Otherwise base pages would have to make up for
+    /// the rounding remainder of huge pages, and a window may have too few base pages for that.
     turns: BTreeMap<u32, Sequence>,
 }
 

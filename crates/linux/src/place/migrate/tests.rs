@@ -57,8 +57,8 @@ fn huge_pages_are_asked_for_once() {
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
-    // At both ends only a part of a folio is mapped. Its pages look like base pages in `smaps`, but
-    // migrate as one.
+    // At both ends only a part of a folio is mapped. The pages of such a part are requested one by
+    // one, as base pages, but all of them migrate with the first.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
     assert!(fake.requests < 1000, "{} asked for", fake.requests);

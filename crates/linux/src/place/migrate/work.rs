@@ -2,8 +2,8 @@
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - The call stops at the first group of pages that it cannot move as a whole, and reports nothing
-//!   about the pages after this group. These pages are requested again until a call makes no
-//!   progress.
+//!   about the pages of this group and the pages after it. These pages are requested again until a
+//!   call makes no progress.
 //! - When a node is full, the call returns an error, even if it has moved pages before.
 //! - A page of a large folio (THP) migrates with the whole folio. If other pages of the folio are
 //!   also requested, the call reports them as busy. Therefore only the first address of a huge page
@@ -31,7 +31,8 @@ use std::{
 };
 
 /// A batch is processed once it has at least this many pages. Memory is read in slices: ranges of
-/// addresses in one area. A slice has at least this many base pages, except at the end of an area.
+/// addresses in one area. A slice has at least this many base pages, except the first and the last
+/// slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The number of units in the planner's largest window. The length of a slice is a multiple of this
@@ -53,14 +54,15 @@ const IDLE_ROUNDS_MAX: u32 = 3;
 /// limit ends the work if another program keeps moving the pages back.
 const MOVES_MAX_FACTOR: u64 = 3;
 
-/// Maximum number of calls for the same pages: pages that the kernel did not try are requested
-/// again.
+/// Maximum number of calls for the same pages: pages about which a call reported nothing are
+/// requested again.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait between two checks of the stop request.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The status of a page that the kernel did not try.
+/// The status of a page before a call. It stays if the call stops and reports nothing about the
+/// page.
 const NOT_TRIED: i32 = i32::MIN;
 
 /// The reason why work on a process ends early.
@@ -342,8 +344,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 
     /// Requests the migration of pages to the node `to`. `pages` are indices in the batch. Pages
-    /// that the kernel did not try are requested again. Returns the status of each page, and true
-    /// when the node is full.
+    /// about which a call reported nothing are requested again. Returns the status of each page,
+    /// and true when the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
         let mut statuses = vec![NOT_TRIED; pages.len()];
@@ -473,8 +475,8 @@ fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
         _ if status == NOT_TRIED && is_full => None,
-        // The page is in use, or the kernel did not try it. In the second case the status is
-        // `NOT_TRIED` (`i32::MIN`), for which `checked_neg` returns `None`.
+        // The page is in use, or the kernel reported nothing about it. In the second case the
+        // status is `NOT_TRIED` (`i32::MIN`), for which `checked_neg` returns `None`.
         None | Some(libc::EBUSY) => Some(Reason::Busy),
         Some(libc::EACCES) => Some(Reason::Shared),
         Some(libc::EFAULT | libc::ENOENT) => None,

@@ -24,9 +24,9 @@ const LATENCY_SPREAD: f64 = 0.03;
 /// the bandwidth of the tier divided by the bandwidth of its curve.
 const FACTOR_SPREAD: f64 = 0.2;
 
-/// The prior of the compute time between the arrival of a line and the next request, ns, and the
-/// standard deviation of its logarithm. The range is from 20 ns (a loop that only copies) to about
-/// 1 us.
+/// The prior of the compute time between the arrival of a line and the next request: its median,
+/// ns, and the standard deviation of its logarithm. Most of the prior is between 20 ns (a loop that
+/// only copies) and about 1 us.
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
@@ -38,7 +38,8 @@ const CIRCULATING_SPREAD: f64 = 1.0;
 /// Tiers with a smaller share of the traffic (0 to 1) do not enter the fit.
 const LEAST_SHARE: f64 = 0.02;
 
-/// The first and the last step of the search for the best fit, in logarithms of the parameters.
+/// The step of the search for the best fit, at its start and at its end: a difference of natural
+/// logarithms of a parameter. A step of 0.25 is a factor of 1.28.
 const STEPS: (f64, f64) = (0.25, 0.002);
 
 /// Observed traffic at some shares.

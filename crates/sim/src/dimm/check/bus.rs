@@ -42,7 +42,7 @@ impl CommandBus {
 struct Burst {
     command: Command,
     write: bool,
-    /// The clock of the host that begins the clock of the DRAM in which the command was issued.
+    /// The host's clock at the start of the DRAM clock in which the command was issued.
     clock: u64,
     /// Host clocks from `clock` to the data.
     latency: u64,
@@ -64,8 +64,8 @@ impl DataBus {
                 Some(gap) => gap,
                 None => continue,
             };
-            // The minimum distance between the two commands, if there must be a gap of `gap`
-            // between their data.
+            // The minimum distance between the two commands, so that their data are at least `gap`
+            // apart on the bus.
             let limit = (earlier.latency + rules.burst + gap).saturating_sub(burst.latency);
             let cycles = burst.clock.saturating_sub(earlier.clock);
             if burst.start() < earlier.start() + rules.burst + gap {

@@ -120,8 +120,7 @@ impl Rank {
         }
     }
 
-    /// Checks tFAW: a fifth activation must not come within this window from the first of the last
-    /// four.
+    /// Checks tFAW: a fifth activation must not come within tFAW after the first of the last four.
     pub(super) fn four_activations(
         &self,
         rules: &Rules,

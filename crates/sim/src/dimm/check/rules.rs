@@ -1,5 +1,5 @@
-//! The timing tables as rules: the minimum distance between two commands, and the level of the
-//! rule.
+//! The timing tables as rules. A rule is the minimum distance between two commands, and the level
+//! at which it holds: bank, bank group or rank.
 
 use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{

@@ -38,7 +38,8 @@ fn commands_add_their_measured_energy() {
     counts.command(&command(Kind::WriteAuto, 200, 0));
     counts.command(&command(Kind::RefreshAll, 1000, 0));
     let energy = counts.energy(3200).expect("its currents are known");
-    // 4800 MT/s: a burst of 3.333 ns, tRAS 77 and tRC 116 clocks of 0.41667 ns.
+    // The currents were measured at 4800 MT/s: with a burst of 3.333 ns, and tRAS of 77 and tRC of
+    // 116 clocks of 0.41667 ns.
     let burst = 3.333e-9;
     close(energy.read, 10.0 * burst * ((318.0 - 142.0) * 1.1e-3 + 2.0 * 1.8e-3));
     close(energy.write, 10.0 * burst * ((0.345 - 0.142) * 1.1 + (0.036 - 0.007) * 1.8));

@@ -99,8 +99,8 @@ proptest! {
     }
 }
 
-/// Row accesses as requests for single bursts, for the full simulator ([`SubChannel`]). All are
-/// queued from the start.
+/// Row accesses as requests for single bursts, for the full simulator ([`SubChannel`]). All
+/// requests arrive at clock 1.
 struct Bursts {
     mapping: Mapping,
     next: u64,

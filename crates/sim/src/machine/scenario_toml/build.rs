@@ -190,7 +190,8 @@ fn domain(
     name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
 }
 
-/// The index of `name` among `names`; `what` is the word for their kind in the error.
+/// The index of `name` among `names`. The error message calls a name of the list a `what`: "tier"
+/// or "domain".
 fn named(
     toml: &TomlText<'_>,
     field: &str,

@@ -16,7 +16,7 @@ use toml::Spanned;
 /// The longest stall of a thread on a moving page, s.
 const STALL_MAX_S: f64 = 1.0;
 
-/// The smallest and the largest page, bytes: the sizes of the smallest and the largest mapping.
+/// The smallest and the largest page, bytes: a base page and the largest huge page of x86-64.
 const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 
 /// Minimum sampling and aggregation intervals, s. Shorter intervals would cost simulation time,

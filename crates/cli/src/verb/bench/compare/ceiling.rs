@@ -17,7 +17,7 @@ use interleaf_workload::{
 /// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. The time of a
 /// round is the larger of two times: the loops on DRAM, and the drive's transfer of the bytes that
 /// optimal replacement moves. `measured` is the best fio rate of the earlier rounds. This function
-/// runs fio once more.
+/// measures with fio again, and keeps the better rate in `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -59,7 +59,8 @@ pub(super) fn find(
 }
 
 /// Returns the largest peak memory of the runs with extended memory (pager, swap, mapped files), at
-/// least the budget. With this memory, optimal replacement transfers the fewest bytes.
+/// least the budget. With this memory, optimal replacement transfers no more bytes than any of the
+/// runs.
 fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
     let extended = rows.iter().filter(|row| row.way != "dram");

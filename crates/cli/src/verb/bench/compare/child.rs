@@ -146,8 +146,8 @@ impl<'a> Comparison<'a> {
         };
         let run = PlannedRun { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
-            // A run without swap changes no setting of the kernel, so it needs no journal and no
-            // root.
+            // A run without swap changes no setting of the kernel, so it needs no journal. (Only
+            // root can write a journal.)
             return self.in_group(&run, group.as_ref());
         }
         let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;

@@ -50,8 +50,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // Advice (`madvise`) is not tried again if its run failed, because the run would fail
-        // again.
+        // If all runs of the first round failed, none is repeated, because it would fail again.
         self.best().into_iter().collect()
     }
 

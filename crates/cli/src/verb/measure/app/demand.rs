@@ -37,7 +37,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the TOML comments for a reader of the demand file.
+/// Returns the TOML comments at the head of the demand file: its origin, and what is assumed.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();

@@ -28,7 +28,8 @@ use std::path::Path;
 
 /// The available sources, besides `/proc`.
 pub(super) struct Sources<'a> {
-    /// Counts traffic by domain and by tier of this source. `None` in a dry run.
+    /// Counts traffic by domain and by tier of this source. `None` if no source exists, and in a
+    /// dry run without `--replay`.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
     /// Counts the command's traffic for all tiers together, if no source counts traffic by tier.
     pub(super) monitor: Option<Monitor<'a>>,
@@ -42,9 +43,9 @@ pub(super) struct Sources<'a> {
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source of traffic (`None` in a dry run, and if there is no source), the index in
-/// [`Sources::tiers`] of each of its tiers, and the quantities bandwidth and latency as they appear
-/// in the document.
+/// A source of traffic, as in [`Sources::traffic`]. `tier_of` has the index in [`Sources::tiers`]
+/// of each tier of the source. `quantities` are the entries of the document for bandwidth and
+/// latency.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -159,8 +160,8 @@ fn monitor<'a>(
     }
 }
 
-/// Tells by how many hardware counters `plan` measures the bandwidth and the memory latency, and
-/// which counters are missing.
+/// Describes with how many hardware counters `plan` measures the bandwidth and the memory latency,
+/// and which counters are missing.
 fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// too.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
-/// Samples take at most 1 / `SAMPLE_COST` of the command's time. The limit exists because samples
-/// of the placement can stall the command, and samples of the processes use a CPU.
+/// Samples of the placement take at most 1 / `SAMPLE_COST` of the command's time, because they can
+/// stall the command. The same limit holds for samples of the processes, which use a CPU.
 const SAMPLE_COST: u32 = 20;
 
 /// Interval between writes of the interim record.

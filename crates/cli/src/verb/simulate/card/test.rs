@@ -42,8 +42,8 @@ pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
     Ok(if document.passed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Simulates a power cycle of a card. Returns if the card keeps its content, and the time of the
-/// save and the restore together, s. A card that needs no save keeps its content in no time.
+/// Simulates a power cycle of a card. Returns whether the card keeps its content, and the time of
+/// the save and the restore together, s. A card that needs no save keeps its content in 0 s.
 fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);

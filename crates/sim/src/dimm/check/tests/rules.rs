@@ -61,8 +61,8 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // This module shows the rules alone: its activations occupy one slot of the command bus, and
-    // tFAW is longer than four tRRD_S.
+    // On this module no other rule hides tRRD and tFAW: its activations occupy one slot of the
+    // command bus, and tFAW is longer than four tRRD_S.
     hold(
         "ddr4-3200-2r",
         vec![
@@ -134,8 +134,9 @@ fn a_bank_that_closes_by_itself_is_closed_in_time() {
     hold(
         "rdimm-6400-2r",
         vec![
-            // The precharge must also wait for tRAS: the next activation is 103 + 52 clocks after
-            // the activation, and the read was at 52.
+            // The precharge must also wait until tRAS (103) after the activation at clock 0, and
+            // the next activation waits for tRP (52) more. The limit counts from the read, at clock
+            // 52.
             ("tRP", vec![act, command(ReadAuto, 52, 0, 0)], act, 103 + 52 - 52),
             ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], act, 24 + 52),
             ("tRP", vec![act, command(WriteAuto, 52, 0, 0)], act, 50 + 8 + 96 + 52),
@@ -254,7 +255,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
     let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
     assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
-    // The distances between refreshes are allowed, but each is later than due, and at the end more
+    // The refreshes are close enough to each other, but each is later than due, so at the end more
     // than four are postponed.
     let mut slow = Checker::new(&device);
     for turn in 1..=2 {

@@ -1,5 +1,5 @@
 //! A slow and simple source of commands: each command is chosen at random and issued at the first
-//! clock that the checker allows, without any other rule.
+//! clock that the checker allows. There is no other scheduling policy.
 
 use super::*;
 
