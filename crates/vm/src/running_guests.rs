@@ -7,32 +7,30 @@ use std::{
     thread,
 };
 
-/// The capacity of a CPU of the host, in the units of [`GuestClock::cost`].
-const PER_CPU: usize = 3;
-
 /// The clock of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuestClock {
     /// The host's clock. The guest sleeps for most of the time.
     Host,
     /// A clock that counts instructions and skips idle time. The guest computes all the time. More
-    /// guests than CPUs would evict each other's code and page tables from the CPU's caches: with
-    /// three guests for each CPU, a guest took a third more processor time.
+    /// such guests than CPUs would evict each other's code and page tables from the CPU's caches:
+    /// with three guests for each CPU, a guest took a third more processor time.
     Virtual,
 }
 
 impl GuestClock {
-    /// The units of capacity that a guest takes.
-    fn cost(self) -> usize {
+    /// The number of guests with this clock that may run at the same time on each CPU of the host.
+    fn guests_per_cpu(self) -> usize {
         match self {
-            Self::Host => 1,
-            Self::Virtual => PER_CPU,
+            Self::Host => 3,
+            Self::Virtual => 1,
         }
     }
 }
 
-/// The capacity that the running guests of this process take.
-static TAKEN: Mutex<usize> = Mutex::new(0);
+/// The numbers of guests of this process that run: those with the host's clock, and those with a
+/// virtual clock.
+static RUNNING: Mutex<[usize; 2]> = Mutex::new([0; 2]);
 
 /// Signals that a guest has ended.
 static ENDED: Condvar = Condvar::new();
@@ -41,24 +39,25 @@ static ENDED: Condvar = Condvar::new();
 pub(crate) struct GuestPermit(GuestClock);
 
 impl GuestPermit {
-    /// Waits until there is capacity for another guest.
+    /// Waits until fewer guests with this clock run than the limit.
     pub(crate) fn acquire(clock: GuestClock) -> Self {
-        let max = PER_CPU * thread::available_parallelism().map_or(1, usize::from);
-        let is_full = |taken: &mut usize| *taken + clock.cost() > max;
-        let taken = ENDED.wait_while(taken(), is_full);
-        *taken.unwrap_or_else(PoisonError::into_inner) += clock.cost();
+        let cpus = thread::available_parallelism().map_or(1, usize::from);
+        let is_full =
+            |running: &mut [usize; 2]| running[clock as usize] >= clock.guests_per_cpu() * cpus;
+        let running = ENDED.wait_while(running(), is_full);
+        running.unwrap_or_else(PoisonError::into_inner)[clock as usize] += 1;
         Self(clock)
     }
 }
 
 impl Drop for GuestPermit {
     fn drop(&mut self) {
-        *taken() -= self.0.cost();
-        // Several guests with the host's clock may fit into the capacity of one other guest.
+        running()[self.0 as usize] -= 1;
+        // A single thread that is woken may wait for a guest with the other clock.
         ENDED.notify_all();
     }
 }
 
-fn taken() -> MutexGuard<'static, usize> {
-    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn running() -> MutexGuard<'static, [usize; 2]> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
