@@ -133,7 +133,7 @@ pub struct Session {
     pub ledger: Arc<BudgetLedger>,
     /// The open file `kept`, which is locked as long as this process is a keeper. `None` if this
     /// process is not a keeper.
-    keeper_lock: Option<File>,
+    keeper_lock: Option<FileLock>,
 }
 
 impl Session {
@@ -177,7 +177,8 @@ impl Session {
                 false => Self::make(&folder, settings),
             }?;
             let kept = open_lock(&folder, KEPT)?;
-            flock(&kept, FlockOperation::LockShared).map_err(system_error(&folder))?;
+            let kept = FileLock::take(kept, FlockOperation::LockShared);
+            let kept = kept.map_err(system_error(&folder))?;
             return Ok(Self { keeper_lock: Some(kept), ..session });
         }
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
@@ -345,20 +346,40 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// Locks the session until the returned file is dropped: no other process can begin, join or end
-/// the session. `None` when the folder was removed.
-fn lock(folder: &Path) -> Result<Option<File>, SessionError> {
-    let file = open_lock(folder, LOCK)?;
-    flock(&file, FlockOperation::LockExclusive).map_err(system_error(folder))?;
-    let (ours, there) = (file.metadata(), fs::metadata(folder.join(LOCK)));
+/// A lock of a file (flock(2)). Dropping it unlocks the file before it closes the file: if another
+/// thread forks, the child has a copy of the descriptor until exec, and closing alone would leave
+/// the lock with the child.
+#[derive(Debug)]
+struct FileLock(File);
+
+impl FileLock {
+    fn take(file: File, operation: FlockOperation) -> io::Result<Self> {
+        flock(&file, operation)?;
+        Ok(Self(file))
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        // Unlocking an open file succeeds.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Locks the session until the result is dropped: no other process can begin, join or end the
+/// session. `None` when the folder was removed.
+fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
+    let lock = FileLock::take(open_lock(folder, LOCK)?, FlockOperation::LockExclusive);
+    let lock = lock.map_err(system_error(folder))?;
+    let (ours, there) = (lock.0.metadata(), fs::metadata(folder.join(LOCK)));
     let is_in_place = ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()));
-    Ok(is_in_place.then_some(file))
+    Ok(is_in_place.then_some(lock))
 }
 
 /// True if the session of a folder has a keeper.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
-    flock(&kept, FlockOperation::NonBlockingLockExclusive).is_err()
+    FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
 fn open_lock(folder: &Path, name: &str) -> Result<File, SessionError> {
@@ -428,8 +449,11 @@ mod tests {
         assert_eq!((&found.settings, found.ledger.budget()), (&settings(), 16384));
         assert!(found.is_running());
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
+        // A child that another thread has forked has a copy of the keeper's descriptor until exec.
+        let copy = session.keeper_lock.as_ref().unwrap().0.try_clone().unwrap();
         assert_eq!(session.end(), []);
         assert!(!folder.exists() && !found.is_running());
+        drop(copy);
     }
 
     #[test]
