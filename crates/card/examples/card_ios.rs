@@ -1,4 +1,4 @@
-//! Runs a number of I/Os of 4 KB and nothing else, to count instructions:
+//! Runs a number of I/Os of 4 KiB and nothing else, to count instructions:
 //!
 //! ```text
 //! cargo build --release -p interleaf-card --example card_ios

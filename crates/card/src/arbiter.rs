@@ -3,7 +3,8 @@
 
 use crate::settings::{Arbitration, Priority};
 
-/// Arbitration among submission queues. With round robin all queues are in the urgent class.
+/// Arbitration among submission queues. Each class serves its queues in turn, so with round robin
+/// all queues are in one class, the urgent class.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     /// The indices of the queues in each class. The classes are, by descending priority: urgent,
@@ -52,8 +53,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // The first pass finds nothing if each class with commands has sent as many as its weight
-        // in this round. A second pass then begins a new round.
+        // The first pass finds nothing if each class with commands has already sent as many
+        // commands as its weight allows in this round. A second pass then begins a new round.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

@@ -14,8 +14,8 @@
 //! leaves the capacitor at V, the fraction Vt / V reaches the terminals. The converter stops when
 //! the terminals are at V2.
 //!
-//! Example: 12.5 F from 5.0 V to 2.5 V deliver 117 J. A load behind a converter with an efficiency
-//! of 85 % gets 99 J.
+//! Example without ESR: 12.5 F from 5.0 V to 2.5 V deliver 117 J. A load behind a converter with an
+//! efficiency of 85 % gets 100 J.
 //!
 //! # Ageing
 //!

@@ -89,7 +89,7 @@ pub struct NvmeSpec {
     pub vectors: u32,
     /// Maximum number of commands that arbitration takes from a queue at once.
     pub arbitration_burst: u32,
-    /// The number of completions of a queue that share one interrupt.
+    /// Maximum number of completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
     /// The longest time for which a completion waits for others that share its interrupt, fs; 0 for
     /// no coalescing.
@@ -121,7 +121,7 @@ pub struct ControllerSpec {
     pub ecc_fs: u64,
 }
 
-/// The point of a write from which a written byte survives a power failure.
+/// The stage of a write from which a written byte survives a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     /// A written byte survives once it is in DRAM, because a power failure saves the DRAM to NAND

@@ -9,8 +9,8 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// The layout of addresses: neighbouring row segments are in different banks of a rank, and the
-/// segment after the last bank of a rank is in the next rank.
+/// The layout of the addresses of one channel: neighbouring row segments are in different banks of
+/// a rank, and the segment after the last bank of a rank is in the next rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
@@ -36,7 +36,7 @@ impl Transfer {
     }
 }
 
-/// Converts between femtoseconds and clocks of the DRAM by multiplication with a fixed-point
+/// Converts between femtoseconds and clocks of the memory by multiplication with a fixed-point
 /// factor. At every time that 64 bits of femtoseconds can express (at most 5 hours), the error is
 /// less than one clock.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,8 @@ impl Memory {
     }
 
     /// Reads or writes `bytes` bytes from the byte `offset` on, within one row segment
-    /// (`SEGMENT_BYTES`). The transfer may begin at the time `at`, fs.
+    /// (`SEGMENT_BYTES`). The transfer begins at the time `at` (fs) or later: it waits for its bank
+    /// and for the data bus.
     #[inline]
     pub(crate) fn transfer<O: Observer>(
         &mut self,

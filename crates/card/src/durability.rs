@@ -127,8 +127,8 @@ pub struct Timeline {
     /// The damage of blocks: each entry is a block, and the span of time in which a power failure
     /// damages the block. Sorted by the start of the span.
     intervals: Vec<DamageInterval>,
-    /// Element `i` is the latest end of the damage intervals `0..=i`. It never falls, so a binary
-    /// search finds the intervals that have not ended.
+    /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
+    /// order, so a binary search finds the intervals that have not ended.
     latest_ends: Vec<u64>,
     /// For each write, the moment from which FLUSH or FUA promises its durability, fs.
     promised: Vec<u64>,
@@ -179,8 +179,8 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the timeline at `limit` fs. It is needed if some writes that reach the memory after
-    /// this time are not known.
+    /// Ends the timeline at `limit` fs. The call is needed if some writes are not added, such as
+    /// writes without completion: `limit` must be before the first data of such a write arrive.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
@@ -260,7 +260,8 @@ fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec
 }
 
 impl Timeline {
-    /// The survival condition and the atomic write unit of the run's card.
+    /// The rules of the run's card: the condition under which written data survive a power failure,
+    /// and the atomic write unit.
     pub fn rules(&self) -> Rules {
         self.rules
     }
@@ -290,8 +291,8 @@ impl Timeline {
     /// All blocks that a power failure at `moment` (fs) would lose or tear.
     pub fn damage_at(&self, moment: u64) -> Vec<DamageInterval> {
         let begun = self.intervals.partition_point(|interval| interval.from <= moment);
-        // `latest_ends` never falls. So a binary search finds `first`: all intervals before it have
-        // ended by `moment`.
+        // `latest_ends` is in ascending order, so a binary search finds `first`: all intervals with
+        // a lower index have ended by `moment`.
         let first = self.latest_ends.partition_point(|end| *end <= moment).min(begun);
         self.intervals[first..begun]
             .iter()

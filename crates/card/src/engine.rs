@@ -85,7 +85,7 @@ pub trait WriteObserver {
     }
 
     /// Returns true if [`memory`](Self::memory) is to be called for each command of a memory
-    /// channel. The calls do not say which channel it is.
+    /// channel. The calls do not name the channel.
     fn observes_memory(&self) -> bool {
         false
     }
@@ -251,8 +251,8 @@ pub struct Engine {
     /// Commands whose DMA engines have chunks left to request, in round robin. The first queue has
     /// reads and writes of zeroes, which need no read tags; the second has writes.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` that had its turn last: it got a burst, or had no command. The other
-    /// index is served first next.
+    /// The index in `active` of the queue that had its turn last: it got a burst, or was empty. The
+    /// next call of `request_data` serves the other queue first.
     turn: usize,
     buffers: Pool,
     tags: Pool,

@@ -28,9 +28,9 @@ pub(crate) struct EventQueue {
     lanes: [Ring; LANES],
     /// The time of each lane's first event.
     first: [u64; LANES],
-    /// The nodes of the tournament tree. A node has the lane with the earlier event of the two
-    /// lanes that it compares: node 1 is the root, and node `LANES / 2 + i` compares the lanes `2
-    /// i` and `2 i + 1`.
+    /// The nodes of the tournament tree. A node has the lane with the earliest event of all lanes
+    /// below the node. Node 1 is the root, the children of node n are 2n and 2n + 1, and the lanes
+    /// 2i and 2i + 1 are below node `LANES / 2 + i`.
     winners: [u8; LANES],
 }
 

@@ -116,7 +116,7 @@ pub struct FioOptions {
     pub ramp_ns: Option<u64>,
     /// Time of the measurement, ns.
     pub runtime_ns: Option<u64>,
-    /// The part of the card that a job covers, from its first byte on (`size`).
+    /// The part of the card, from the card's first byte on, that a job covers (`size`).
     pub size: Option<Size>,
     /// True for random offsets without fio's map of used blocks. With the map, every block is used
     /// once before any block is used twice.
@@ -155,7 +155,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options, except that an option that `over` sets has the value of `over`.
+    /// These options, with the values of `over` for the options that `over` sets.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),

@@ -58,8 +58,8 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
 pub(crate) struct Packets {
     max_payload: u32,
     boundary: u32,
-    /// The mean number of bytes of DLLPs with which the other direction answers one TLP, in units
-    /// of 1/256 byte.
+    /// The mean number of bytes of DLLPs that answer one TLP, in units of 1/256 byte. The direction
+    /// opposite to that of the TLP sends these DLLPs.
     answers: u64,
 }
 
@@ -133,7 +133,7 @@ impl Direction {
         self.free
     }
 
-    /// Sends, from the time `at` on, the DLLPs that answer `packets` packets of the other
+    /// Sends, from the time `at` on, the DLLPs that answer `packets` packets of the opposite
     /// direction. `of` gives the bytes of these DLLPs.
     #[inline]
     pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {

@@ -21,8 +21,8 @@
 //! its bank. All requests pass one direction of the link, so their order on the link is the order
 //! at the memory channel.
 //!
-//! Not modelled: a core has only 10 to 16 line fill buffers. A real processor could not run a load
-//! whose threads each have more outstanding lines than that (`outstanding * bytes / 64`).
+//! Not modelled: the 10 to 16 line fill buffers of a core. In a real processor they limit the
+//! outstanding lines of a thread (`outstanding * bytes / 64`); the simulation has no such limit.
 
 mod run;
 
@@ -144,7 +144,8 @@ pub struct MemoryOutcome {
     /// The measurements of stores. A latency is the time from the store until its write-combining
     /// buffer is free.
     pub stores: DirectionResult,
-    /// Latencies of reads that make stores persistent.
+    /// Latencies of read-backs ([`MemoryLoad::persist_every`]). The data of a read-back return once
+    /// all earlier stores are persistent.
     pub persists: Latencies,
     /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,

@@ -11,7 +11,8 @@
 //!          |<-------- step ------------>|                  step = max(T + tPROG, dies x T)
 //! ```
 //!
-//! With a tPROG of 1.3 ms, 8 dies of 2 planes of 8 KiB program 95 MB/s: 1 GiB needs 11 s.
+//! With a tPROG of 1.3 ms and a T of 0.08 ms, 8 dies of 2 planes of 8 KiB on 4 channels program 95
+//! MB/s: 1 GiB needs 11 s.
 //!
 //! # Blocks that fail
 //!

@@ -29,8 +29,9 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(total: u32, limited: bool) -> Self {
-        // Each return has at least one unit, so there are never more than `total` returns, and the
-        // ring never grows. Only a pool of more than 4096 units begins with a smaller ring.
+        // Each return has at least one unit, so at most `total` returns wait at once, and a ring of
+        // `total` entries never grows. A pool of more than 4096 units begins with a ring of 4096
+        // entries, which grows if necessary.
         let returns = Ring::new(total.min(4096) as usize);
         let (held, waited, waits_since) = (0, 0, None);
         Self { total, free: total, returns, held, waited, waits_since, limited }

@@ -19,9 +19,9 @@
 //!
 //! [`PowerFailures`] evaluates moments of one observed run ([`crate::durability`]). A result has
 //! the number of acknowledged writes, the lost and torn writes with their blocks, and the energy
-//! and time of the save. Some losses the card itself reports: energy exhausted, no good block,
-//! uncorrectable page. Other losses are found only by a comparison with the acknowledged writes.
-//! [`Cause`] distinguishes the two kinds.
+//! and time of the save. The card itself reports a loss if the capacitor is empty, if the NAND has
+//! no good block, or if a page is uncorrectable. Only a comparison with the acknowledged writes
+//! finds the other losses. [`Cause`] distinguishes reported and unreported losses.
 
 mod failure;
 mod file;

@@ -79,7 +79,7 @@ impl Contents for FileContents {
 }
 
 /// A volatile write cache in front of durable contents. Writes stay in the cache until a flush, in
-/// units that a power failure does not tear.
+/// units that a power failure does not tear. A write with force unit access bypasses the cache.
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
@@ -95,7 +95,7 @@ impl WriteBack {
         Self { durable, unit: unit.into(), cached: BTreeMap::new() }
     }
 
-    /// Bytes that a power failure would lose.
+    /// Bytes in the cache: the most that a power failure can lose.
     #[must_use]
     pub fn volatile_bytes(&self) -> u64 {
         self.cached.len() as u64 * self.unit

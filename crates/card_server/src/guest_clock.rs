@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! server -> plugin   connection 'D'   1 byte: the guest rang a doorbell; the plugin answers 1 byte
-//!                                     when its timer is set, so that it reports the time next
+//!                                     once it has set the timer of its next report, which is due
+//!                                     at once
 //! plugin -> server   connection 'C'   8 bytes: the guest's time, ns; the server answers 8 bytes,
-//!                                     the time of the next report (all ones: after a doorbell),
+//!                                     the time of the next report (all ones: no report before
+//!                                     the next doorbell),
 //!                                     2 bytes with the number of MSI-X vectors to raise now, and
 //!                                     2 bytes for each vector
 //! ```
@@ -85,8 +87,8 @@ impl GuestClock {
     }
 
     /// Accepts connections of plugins. Returns at the first connection after `ends` is set, so the
-    /// caller sets `ends` and then connects once. `tell` receives each time that the guest reports,
-    /// and returns the answer to this report.
+    /// caller sets `ends` and then connects once. `tell` gets the guest's time of each report, and
+    /// returns the answer to this report.
     pub(crate) fn serve(
         self: &Arc<Self>,
         listener: &UnixListener,

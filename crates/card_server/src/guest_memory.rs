@@ -25,7 +25,7 @@ pub struct GuestMemory {
 impl GuestMemory {
     /// Adds the range of `bytes` bytes from the bus address `address` on, whose memory is the part
     /// of `file` from `offset` on. Removes older ranges that share a byte with the new range.
-    /// Ignores a range that is empty or ends beyond 2^64.
+    /// Ignores a range that is empty, or whose end does not fit in 64 bits.
     pub fn map(&mut self, address: u64, bytes: u64, file: File, offset: u64) {
         if bytes == 0 || address.checked_add(bytes).is_none() || offset.checked_add(bytes).is_none()
         {

@@ -175,8 +175,8 @@ impl Pacer {
         if self.outstanding.is_empty() {
             return None;
         }
-        // Only a copy of the engine runs ahead: a command that is submitted until then may change
-        // the next completion, so the engine itself must not pass that time.
+        // Run a copy of the engine ahead to its next completion. The engine itself must not pass
+        // the present time, because the guest may still submit commands before that completion.
         let mut ahead = self.engine.clone();
         ahead.next_completion(u64::MAX, &mut ())?;
         Some(start + self.of_clock(ahead.now()))

@@ -268,8 +268,8 @@ impl Plugin {
         };
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
-        // The plugin has two connections. The server's answer to this report shows that it handles
-        // both.
+        // The server accepts connections in order. Its answer on the second connection therefore
+        // shows that it has accepted the first.
         assert_eq!(plugin.tell(), None);
         plugin
     }

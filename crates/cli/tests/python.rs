@@ -1,8 +1,8 @@
 //! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
 //! module of this build. A check whose tool is not installed is skipped with a note, or fails under
 //! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or else `python3`. The tools are
-//! modules of the interpreter, in the versions of `python/requirements-test.txt`.
-//! `tests/python-sweeps` tests distributed engines.
+//! modules of the interpreter, in the versions of `python/requirements-test.txt`. Sweeps on Dask,
+//! Ray and process pools are not tested here, but by the script `tests/python-sweeps`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -196,7 +196,8 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
     registry
 }
 
-/// The kernel's counters of migrated pages since boot, read at each scrape.
+/// The kernel's counters of pages that migrated, and of pages whose migration failed, since boot.
+/// They are read at each scrape.
 struct Kernel {
     root: Mutex<Root>,
 }

@@ -28,7 +28,8 @@ use std::{collections::BTreeMap, panic::resume_unwind, thread};
 /// The method that places pages according to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By the kernel's weighted interleaving, with its weights set.
+    /// By the kernel's interleaving, weighted unless all weights are equal. The caller sets the
+    /// kernel's weights before and restores them afterwards.
     Kernel,
     /// Page by page, at the first touch.
     Pages,

@@ -36,8 +36,9 @@ const BLOCKS_MAX: usize = 32;
 /// Maximum number of unexplained faults that are remembered for a thread.
 const UNEXPLAINED_MAX: usize = 16;
 
-/// Maximum number of threads with unexplained faults, and of regions with a known pitch. When one
-/// of these tables is full, all of its entries are forgotten.
+/// Maximum number of threads with remembered unexplained faults (faults that no stream and no block
+/// predicted), and of regions with a known pitch (bytes from row to row of the matrix). When one of
+/// these tables is full, all of its entries are forgotten.
 const KNOWN_MAX: usize = 256;
 
 /// Possible pitches, bytes. Accesses to rows of less than two pages touch every page, so

@@ -4,7 +4,7 @@
 //! ```text
 //! vCPU                     plugin                      card server (crates/card_server)
 //!   doorbell write   ─────────── vfio-user ──────────▶ register
-//!   blocked in it          timer at once         ◀──── "doorbell" (1 byte)
+//!   blocked in the write   timer at once         ◀──── "doorbell" (1 byte)
 //!                          ─────────────────────────▶  "armed" (1 byte)
 //!   next instruction ◀────────── vfio-user ──────────  reply
 //!   timer is due     ────▶ clock: "it is T" (8 bytes) ▶ fetches commands at T, completes those due

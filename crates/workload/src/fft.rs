@@ -194,7 +194,8 @@ impl Transform {
     }
 }
 
-/// A buffer in which the lines of a plane are contiguous.
+/// A buffer for a transposed plane, in which each column of the plane is contiguous, and the
+/// scratch memory of the transform.
 struct Buffer {
     lines: Vec<Number>,
     scratch: Vec<Number>,

@@ -48,9 +48,9 @@ const TLP_OVERHEAD: f64 = 24.0;
 /// Data bytes of a TLP with data.
 const TLP_PAYLOAD: f64 = 256.0;
 
-/// Bytes on the link for an I/O without its data. They are in six TLPs: the request for the
-/// command, the command (64 B), its completion entry (16 B), the interrupt and both doorbells (4 B
-/// each).
+/// Bytes on the link for an I/O without its data. They are in six TLPs: the read request for the
+/// command, the command (64 B), its completion entry (16 B), and the interrupt and two doorbells (4
+/// B each).
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
@@ -59,7 +59,8 @@ const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 /// The currents of the part are not public, so they are assumed. The standby current is that of
 /// DDR3 (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3 times 1066 / 1600, the
 /// ratio of the transfer rates in MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of
-/// 8 bytes in 7.5 ns. Sensing a cell takes 1 pJ, which adds 4 mA to the cycle of a row of 64 bytes.
+/// 8 bytes in 7.5 ns. Sensing a cell takes 2 pJ, which adds 4 mA to the cycle (165 ns) of a row of
+/// 64 bytes.
 pub const fn stt_mram_currents() -> Currents {
     Currents {
         vdd_mv: 1500,

@@ -88,8 +88,8 @@ pub struct Prices {
 pub struct CardPrice {
     /// The currency of the prices.
     pub currency: String,
-    /// The parts of the card for which the file has a price, each with the price of its amount in
-    /// the card.
+    /// The parts of the card for which the file has a price, each with the price of its GB or
+    /// pieces in the card: 8 USD/GB and 2 GB give 16 USD.
     pub parts: Vec<(Item, f64)>,
     /// The price of all `parts` together, divided by the capacity of the card in GB.
     pub per_gb: f64,

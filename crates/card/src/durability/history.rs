@@ -35,13 +35,13 @@ pub(super) struct Piece {
     pub(super) write: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// The moment at which the piece begins to reach the memory, fs. A power failure before this
-    /// moment leaves nothing of the piece.
+    /// The moment from which a power failure leaves data of the piece, fs: the first data of the
+    /// piece are in the memory, or the whole piece survives (`whole`) if that is earlier.
     pub(super) begun: u64,
     /// The moment from which a power failure leaves the whole piece, fs.
     pub(super) whole: u64,
-    /// The position of the piece in the order in which the memory writes all pieces: a piece with a
-    /// higher number overwrites one with a lower number.
+    /// The time at which the last segment of the piece reaches the memory, fs. A piece with a later
+    /// time overwrites a piece with an earlier time.
     pub(super) order: u64,
 }
 
@@ -95,10 +95,10 @@ impl Piece {
 
 /// The kinds of events that change the content of a block, or a promise about the content.
 ///
-/// - `Begun`: a piece begins to reach the memory.
+/// - `Begun`: from now on, a power failure leaves data of a piece.
 /// - `Acknowledged`: the write of a piece is acknowledged.
 /// - `Promised`: a completed FLUSH or FUA promises the durability of the write.
-/// - `Whole`: a piece is whole in the memory.
+/// - `Whole`: from now on, a power failure leaves the whole piece.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Begun,
@@ -112,9 +112,9 @@ enum Change {
 ///
 /// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
 /// are the moments from which a flush covers each write. The content of the block is the last piece
-/// whose transfer to the memory has begun. The block has lost data if a newer write has been
-/// acknowledged, that is, a write that was submitted after the write of the content was
-/// acknowledged.
+/// that has begun (`Piece::begun`). The block has lost data if a newer write W has been
+/// acknowledged. W is newer than the content if the write of the content was acknowledged before W
+/// was submitted: two outstanding writes have no order.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],

@@ -150,8 +150,8 @@ fn data_that_never_arrive_are_never_whole() {
 }
 
 /// A write of the property test: first block, number of blocks, time of submission, four delays,
-/// and FUA. The delays lead to the arrival in the buffer, in the array, in the durable state, and
-/// to the acknowledgement.
+/// and FUA. The delays are: submission to buffer, buffer to array, array to durable, and buffer to
+/// acknowledgement.
 type Plan = (u64, u32, u64, [u64; 4], bool);
 
 fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {

@@ -27,8 +27,8 @@ impl Engine {
             }
             let queues = &self.queues;
             let next = self.arbiter.next(burst.min(room), |queue| {
-                // The ring of a queue has its entries in two pieces if they pass its end. One read
-                // of host memory fetches only the entries up to the end.
+                // Entries that wrap around the end of the ring are in two ranges of host memory.
+                // One read of host memory fetches only the entries up to the end of the ring.
                 let Some(queue) = queues.get(queue) else { return 0 };
                 queue.visible.min(entries - queue.head)
             });

@@ -146,9 +146,10 @@ impl Engine {
     }
 
     /// The length of the next burst of a command, at most `bytes`. If the command is a write of
-    /// more than `unit` bytes, its bursts end at the end of an atomic write unit. The reason is
-    /// that the buffers are certain to hold only one unit for each DMA engine: a burst that also
-    /// needs buffers for the next unit might never get them.
+    /// more than `unit` bytes, and an atomic write unit ends within the burst, the burst is cut at
+    /// the end of the last such unit. The reason is that the buffers are certain to hold only one
+    /// unit for each DMA engine: a burst that also needs buffers for a part of the next unit might
+    /// never get them.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -299,8 +300,8 @@ impl Engine {
         });
     }
 
-    /// The time at which a write can be completed, fs. All data of the write are in the memory
-    /// channel.
+    /// The time at which a write can be completed, fs. To be called once the memory channel has
+    /// scheduled all segments of the write.
     fn acknowledges_at(&self, slot: u32) -> u64 {
         if self.settings.acknowledge_early {
             return self.now;

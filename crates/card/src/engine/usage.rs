@@ -16,7 +16,7 @@ pub struct Usage {
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited for credits.
     pub waited: [u64; Component::ALL.len()],
-    /// Bytes on the link with all packets, from the card and to the card.
+    /// Bytes of TLPs, with their headers and without DLLPs, from the card and to the card.
     pub link_bytes: [u64; 2],
     /// TLPs from the card and to the card.
     pub link_packets: [u64; 2],
@@ -35,7 +35,7 @@ pub struct Utilisation {
 /// A server is the bottleneck if its utilisation is at least this fraction.
 const BOUND: f64 = 0.97;
 /// A pool is the bottleneck if requests wait for its units for at least this fraction of the time.
-/// Pools are checked only if no server reaches `BOUND`.
+/// Pools are checked only if no server reaches `BOUND`; credits have a condition of their own.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {

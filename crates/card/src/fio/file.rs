@@ -136,7 +136,8 @@ impl Section {
     fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        // Aliases set the same option: "rwmixwrite" sets "rwmixread".
+        // `lines` has the line of an alias under the name that errors use: "rwmixread" for
+        // "rwmixwrite".
         let word = match name {
             "rwmixwrite" => "rwmixread",
             "blocksize" => "bs",

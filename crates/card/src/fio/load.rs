@@ -71,7 +71,7 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
 }
 
 /// Checks that the card has an I/O queue for each job. Linux then gives each job a queue of its
-/// own, whose depth is the `iodepth` of the job. Jobs that share a queue are refused.
+/// own, which holds the `iodepth` outstanding I/Os of the job. Jobs that share a queue are refused.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

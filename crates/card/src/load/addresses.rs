@@ -9,14 +9,14 @@ use rand_pcg::{
 /// neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
-/// Replaces `seed` by the next number of a linear congruential generator (Knuth, MMIX), and returns
-/// it: threads of a load get seeds of their own.
+/// Replaces `seed` by the next number of a linear congruential generator (with the multiplier of
+/// Knuth's MMIX), and returns the new number. Each thread of a load gets one of these seeds.
 pub(crate) fn next_seed(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
     *seed
 }
 
-/// The rule by which a sequence of block indices goes on.
+/// The order in which a thread accesses its blocks.
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
     /// Blocks in the order of their indices.

@@ -25,8 +25,8 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        // The constructor refuses only invalid bounds. Valid are low >= 1, high >= 2 low, and at
-        // most 5 digits, as here.
+        // The constructor refuses only invalid bounds. These bounds are valid, because low >= 1,
+        // high >= 2 * low, and there are at most 5 digits.
         let histogram = Histogram::new_with_bounds(1, NS_MAX, DIGITS);
         let histogram = histogram.unwrap_or_else(|_| unreachable!("the bounds are valid"));
         Self { histogram, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }

@@ -189,7 +189,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Requests from the card the row segment at `address`, for a load or a read-back.
+    /// Sends the card the read requests for the row segment at `address`, for a load or a
+    /// read-back.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -207,8 +208,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Writes to the card the row segment at `address` of a store. The write waits until credits
-    /// for all its packets are free.
+    /// Sends the card the row segment at `address` of a store. The first packet waits until credits
+    /// for all packets of the segment are free.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {

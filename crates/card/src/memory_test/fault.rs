@@ -240,8 +240,8 @@ fn bit(text: &str) -> Option<bool> {
     }
 }
 
-/// Parses a fault of the kind `kind` from `rest`, the text behind the colon; `None` if it is not of
-/// the form of this kind.
+/// Parses a fault from `kind`, the text before the colon, and `rest`, the text behind the colon.
+/// Returns `None` if `rest` does not have the syntax of this kind ([`FORMS`]).
 fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     let (place, value) = rest.split_once('=').unwrap_or((rest, ""));
     let cells = || {

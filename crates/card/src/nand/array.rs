@@ -114,7 +114,7 @@ pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -
 }
 
 impl NandArray {
-    /// Parts as they come from the factory; `seed` decides which blocks are bad.
+    /// New NAND parts; `seed` decides which blocks are factory bad blocks.
     pub fn new(spec: &NandSpec, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6E61_6E64);
         let planes = spec.pages_in_parallel() as usize;
@@ -327,8 +327,8 @@ impl ProgrammedImage {
         self.pages - self.missing().count() as u64
     }
 
-    /// A position in the image before which every page was programmed: no missing page is in front
-    /// of it.
+    /// A lower bound of the position of the first missing page: all pages before the bound were
+    /// programmed.
     fn missing_from(&self) -> u64 {
         let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
         steps.saturating_mul(self.lanes).min(self.pages)

@@ -12,7 +12,8 @@ fn micron() -> NandSpec {
     }
 }
 
-/// Two channels of two dies of two planes: 8 pages at a time; a block has 4 pages.
+/// NAND with two channels of two dies of two planes, so that 8 pages are programmed at a time. A
+/// block has 4 pages.
 fn small() -> NandSpec {
     NandSpec {
         channels: 2,

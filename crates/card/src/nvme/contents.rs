@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// An address of a host memory access that the controller cannot reach.
+/// A failed access to the host's memory: the controller cannot reach all of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory of the host at {address:#x}")]
 pub struct Outside {
@@ -57,8 +57,8 @@ pub trait Contents {
     /// The bytes cannot be written.
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault>;
 
-    /// Makes `bytes` bytes from the byte `offset` on zero; `durable` has the same meaning as in
-    /// [`Self::write`].
+    /// Sets `bytes` bytes to zero, beginning with the byte `offset`; `durable` has the same meaning
+    /// as in [`Self::write`].
     ///
     /// # Errors
     ///

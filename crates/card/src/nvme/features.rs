@@ -69,8 +69,8 @@ impl Features {
         }
     }
 
-    /// Weights of the high, medium and low priority classes, commands a round, 1 to 256. The fields
-    /// HPW, MPW and LPW are 0's based.
+    /// Weights of the high, medium and low priority classes: the commands of a class in a round, 1
+    /// to 256. The fields HPW, MPW and LPW of the feature are 0's based.
     pub(super) fn arbitration_weights(&self) -> [u32; 3] {
         let value = self.values[usize::from(ARBITRATION)];
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)

@@ -18,9 +18,9 @@ pub(super) struct Segment {
 
 /// Lists a transfer's segments in `segments`, which is cleared first.
 ///
-/// [`NvmeStatus::InvalidPrpOffset`] for an offset that is not allowed, or for a chain with more
-/// lists than the pages of the transfer can need. [`NvmeStatus::DataTransferError`] for a list
-/// outside the memory.
+/// Returns [`NvmeStatus::InvalidPrpOffset`] if an offset is not allowed, or if the chain has more
+/// lists than the pages of the transfer can need. Returns [`NvmeStatus::DataTransferError`] if a
+/// list is outside the memory.
 pub(super) fn segments(
     prp1: u64,
     prp2: u64,

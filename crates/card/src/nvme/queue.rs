@@ -52,9 +52,8 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// The number of commands that wait and may be fetched now: at most so many that the
-    /// outstanding commands of the queue do not exceed its entries. This bounds the memory that a
-    /// host's commands take.
+    /// The number of waiting commands that may be fetched now. A queue never has more outstanding
+    /// commands than entries, which bounds the memory that a host's commands take.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()

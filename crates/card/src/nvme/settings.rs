@@ -64,7 +64,7 @@ pub struct NvmeSettings {
     pub write_cache: bool,
 }
 
-/// Settings that no controller can have.
+/// A field of [`NvmeSettings`] has a value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} = {value}: {allowed}")]
 pub struct SettingsError {

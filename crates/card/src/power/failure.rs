@@ -57,7 +57,7 @@ pub struct PowerFailure {
     pub outstanding_writes: u64,
     /// The number of acknowledged writes of which a block is lost.
     pub lost_writes: u64,
-    /// The number of blocks of acknowledged writes that are lost.
+    /// The number of lost blocks, whose writes were acknowledged.
     pub lost_blocks: u64,
     /// The number of writes of which a piece is torn.
     pub torn_writes: u64,

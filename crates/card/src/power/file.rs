@@ -94,7 +94,8 @@ pub(crate) struct PowerSections<'a> {
 /// The memory of the card whose file is read.
 pub(crate) struct PoweredMemory<'a> {
     pub(crate) device: &'a Device,
-    /// True if a power failure saves the memory; false if the memory keeps precharged rows.
+    /// True if the card saves the memory at a power failure; false if the memory keeps the data of
+    /// precharged rows without power.
     pub(crate) is_saved: bool,
     pub(crate) capacity: u64,
     /// Bytes of an access to one row.
@@ -165,7 +166,7 @@ impl PowerSections<'_> {
     }
 }
 
-/// The time from the first data of a row to the end of its precharge, fs.
+/// The time from the first data written to a row to the end of its precharge, fs.
 fn row_fs(device: &Device, segment_bytes: u32) -> u64 {
     let t = &device.timing;
     let bursts = segment_bytes.div_ceil(device.burst_bytes());

@@ -70,11 +70,12 @@ pub struct SaveSpec {
 pub enum PowerSpec {
     /// The card saves its memory to NAND.
     Save(Box<SaveSpec>),
-    /// The memory keeps precharged rows. The controller works for `hold_up` fs after the failure.
+    /// The memory keeps the data of precharged rows without power. The controller works for
+    /// `hold_up` fs after the failure.
     Precharge {
         /// Time from the failure to the stop of the controller, fs.
         hold_up: u64,
-        /// Time from the first data of a row to the end of its precharge, fs.
+        /// Time from the first data written to a row to the end of its precharge, fs.
         row_fs: u64,
     },
 }

@@ -207,8 +207,8 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         let (image, outcome) = save.save(cycle);
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
-            // The failed save had a plane with too few good blocks. Before it this plane had at
-            // most one block to spare: only one more block was made bad by the save itself.
+            // The save failed because a plane has too few good blocks. When the save began, this
+            // plane had at most one spare block: a failed program of the save uses up one block.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);

@@ -127,10 +127,11 @@ pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
 }
 
 impl Signals {
-    /// Registers handlers of the signals in `SIGNALS`, which hold these signals back from now on.
+    /// Registers handlers of the signals in `SIGNALS`, except signals that this process ignores.
+    /// From now on these signals do not end the process; they are reported as an [`Event`].
     ///
     /// # Errors
-    /// When the system refuses to register handlers of the signals.
+    /// When a handler cannot be registered, or the thread that receives the signals cannot start.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
         // A signal that this process ignores stays ignored, as nohup requests. The command ignores

@@ -58,8 +58,9 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
 }
 
 /// True when all threads of a process are exiting or have exited, so the process executes no more
-/// of its program. The files of an exiting process may be closed some time before wait(2) reports
-/// its end. False when the process does not exist.
+/// of its program. The kernel closes the descriptors of an exiting process before wait(2) reports
+/// its end: this function tells whether a process whose pipe was closed is ending. False when the
+/// process does not exist.
 ///
 /// # Errors
 /// When its threads cannot be read.

@@ -35,8 +35,8 @@ pub(super) struct Window {
     /// The placement of each scope's pages in the last sample: bytes on each tier; `None` if it was
     /// not sampled.
     placements: Vec<Option<Vec<u64>>>,
-    /// Bytes that migrated since the placement last changed. They are summed over samples, because
-    /// a machine may sample the placement less often than it counts migrations.
+    /// Bytes that migrated since a sample last showed a changed placement. Several samples are
+    /// summed, because a machine may sample the placement less often than it counts migrations.
     since_bytes: u64,
     /// The placement at the last decision, if that decision migrates pages; else empty. A later
     /// sample with another placement shows that the migration has begun.

@@ -48,9 +48,9 @@ pub struct System<'a> {
     extrapolated: Vec<Vec<Option<String>>>,
 }
 
-/// The traffic of all loads on all tiers. [`System::solve_from`] starts its iteration from a
-/// `LoadTraffic`, and replaces it by the result. The result of one problem is a good start for a
-/// similar problem.
+/// The traffic of all loads on all tiers. With several loads, [`System::solve_from`] starts its
+/// iteration from a `LoadTraffic`, and replaces it by the result. The result of one problem is a
+/// good start for a similar problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
     /// `bandwidth_gbps[i][j]` is the bandwidth of load `i` on tier `j`, GB/s.
@@ -155,9 +155,10 @@ impl<'a> System<'a> {
         Equilibrium { loads: solved, extrapolated: self.reasons(loads) }
     }
 
-    /// Like [`System::solve`], but starts from `traffic`, the result of a similar problem, and
-    /// replaces `traffic` by the new result. With several loads, the iteration ends when no load
-    /// changes by more than the fraction `tolerance`.
+    /// Like [`System::solve`], but several loads are solved from `traffic`, the result of a similar
+    /// problem, which is replaced by the new result. The iteration ends when no load changes by
+    /// `tolerance` (a fraction) or more, or after a maximum number of rounds. A single load does
+    /// not use the old `traffic`, and leaves no usable result in it.
     pub fn solve_from(
         &self,
         loads: &[Load],

@@ -223,8 +223,8 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
     }
 
-    /// Returns the value of `field` if it is 0 or above, and at most `limit`; `hint` describes the
-    /// value.
+    /// Returns the value of `field` if it is 0 or above, and at most `limit`. Otherwise the error
+    /// shows `hint`: what to write instead.
     ///
     /// # Errors
     /// If the value is out of this range.

@@ -47,8 +47,9 @@ pub(super) struct Local<'a> {
     pub(super) extrapolated: Vec<String>,
 }
 
-/// The prediction of one behaviour for given weights. Speed-up and traffic gain are relative to the
-/// first tier alone.
+/// The prediction of one behaviour for given weights. `speedup` is the performance divided by that
+/// with all pages on the first tier. `traffic_gain` is the bandwidth divided by the bandwidth with
+/// all pages on the first tier.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,

@@ -1,5 +1,6 @@
-//! Faults: a fault on a resident page is served at once, a fault on an absent page as soon as a
-//! frame is free.
+//! Faults: a fault on a mapped or ready page is served at once. A fault on a page that is being
+//! read or evicted waits for the end of that. A fault on an absent page waits for a frame, and then
+//! for the read.
 
 use super::{
     Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
@@ -11,8 +12,8 @@ use interleaf_prefetch::{advice::Advice, page::Page};
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
-    /// Counts a fault. Serves the fault at once if the page is resident, else queues the fault
-    /// until a frame is free.
+    /// Counts a fault. Serves the fault at once if the page is mapped or ready, else queues the
+    /// fault.
     pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
         let page = fault.page;

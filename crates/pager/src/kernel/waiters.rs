@@ -50,9 +50,9 @@ struct WaiterSlot {
     address: AtomicUsize,
 }
 
-/// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), fault not read by the
-/// server yet (`QUEUED`), fault read by the server (`READ`), page mapped (`DONE`), address in no
-/// region (`DENIED`).
+/// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), fault queued for the
+/// fault server (`QUEUED`), fault read by the fault server (`READ`), page mapped (`DONE`), address
+/// in no region (`DENIED`).
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;

@@ -43,7 +43,8 @@ pub const COLUMNS: [Column; 26] = [
 /// dash.
 const LINES_MAX: [usize; 2] = [8, 16];
 
-/// A load of a case; its fields are the columns. Bandwidth and power are of all channels.
+/// A row of the file: the result of a case at one mix and one offered load. The fields are the
+/// columns. Bandwidth and power are sums over all channels.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DimmSweepRow {
     /// The 0-based number of the case.

@@ -42,7 +42,8 @@ pub struct Controller {
     pub write_batch: usize,
     /// The longest time for which reads are served while a write waits, ps.
     pub read_slice_ps: u64,
-    /// The longest time of a write drain while a read waits, ps.
+    /// The longest time of a write drain, while a read waits, until the bus turnaround is decided,
+    /// ps. Writes go on for the time of preparation after the decision.
     pub write_slice_ps: u64,
     /// The time from the decision on a bus turnaround to the turnaround, ps. During this time
     /// accesses continue, and rows are opened for the next direction.

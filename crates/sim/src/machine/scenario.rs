@@ -353,9 +353,9 @@ impl Scenario {
     fn check_cores(&self) -> Result<(), ScenarioError> {
         for (at, domain) in self.platform.domains.iter().enumerate() {
             let own = || self.tasks.iter().filter(|task| task.domain == at);
-            // At each start of a task the threads are counted: of the tasks that start then, and of
-            // the endless tasks that started before. A task with a limited number of runs may have
-            // ended by then.
+            // At each start of a task, add the threads of the tasks that start at this time and of
+            // the endless tasks that started earlier. Earlier tasks with a limited number of runs
+            // are left out, because they may have ended.
             for starting in own() {
                 let runs = |task: &&Task| {
                     task.start_s == starting.start_s

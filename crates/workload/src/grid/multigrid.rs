@@ -67,8 +67,8 @@ pub struct Multigrid {
     pool: ThreadPool,
 }
 
-/// All grids, the finest first, and the vectors of the iterations. The right side of the finest
-/// grid is the residual of the iterations.
+/// All grids, the finest first, and the vectors of the conjugate gradients. Their residual is
+/// stored as the right side of the finest grid, which the preconditioner solves for.
 #[derive(Debug)]
 struct Hierarchy {
     grids: Vec<Grid>,

@@ -14,19 +14,19 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
-    // The other direction sends 8 bytes of ACK and 8 bytes of UpdateFC for every two packets. On
-    // average this is 8 bytes for each packet.
+    // A direction of the link also sends the answers to packets of the opposite direction: 8 bytes
+    // of ACK and 8 bytes of UpdateFC for every two packets. On average this is 8 bytes per packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
-        // To the card: data, the command (one read fetches several, which share a header), and a
-        // doorbell for each submission. The doorbells of completions, less than one for each, are
-        // left out. To the host, 11 packets to answer: 8 reads of data, the read of the command,
-        // the completion entry, an interrupt.
+        // To the card: data, the command, and a doorbell for each submission. The command counts
+        // with a whole header, although commands that one read fetches share headers. The doorbells
+        // of completions, less than one for each I/O, are left out. From the card come 11 packets
+        // to answer: 8 reads of data, the read of the command, the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
-        // To the host: data, the read of the command, the entry with 16 bytes, an interrupt
-        // (address of 32 bits, 4 bytes). To the card, 3 packets to answer: the command, two
-        // doorbells.
+        // To the host: data, the read of the command, the completion entry of 16 bytes, and an
+        // interrupt (address of 32 bits, 4 bytes). From the host come 3 packets to answer: the
+        // command, two doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)

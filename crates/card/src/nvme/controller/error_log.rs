@@ -90,8 +90,8 @@ impl AsyncEvents {
         self.reported = false;
     }
 
-    /// Removes the Asynchronous Event Request with this command identifier, because the host aborts
-    /// it, and returns it; `None` if none with this identifier waits.
+    /// Removes and returns the Asynchronous Event Request with this command identifier, which the
+    /// host aborts. Returns `None` if no request with this identifier waits.
     pub(super) fn remove(&mut self, identifier: u16) -> Option<SubmissionEntry> {
         let at = self.requests.iter().position(|entry| entry.identifier == identifier)?;
         self.requests.remove(at)
@@ -115,8 +115,8 @@ impl NvmeController {
         self.report(attached);
     }
 
-    /// Reports an event to the host, unless events are suppressed until the host reads the log
-    /// page.
+    /// Reports an event to the host as soon as a request waits. Drops the event if an earlier event
+    /// still waits, or if the host has not read the log page since the last report.
     pub(super) fn raise(&mut self, event: EventKind, attached: &mut Attachments<'_>) {
         if !self.events.reported {
             self.events.pending.get_or_insert(event);
@@ -147,9 +147,9 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Takes an Asynchronous Event Request that waits for an event out of the count of outstanding
-    /// commands. Otherwise waiting requests could use up the number of commands that may be fetched
-    /// from a short admin queue.
+    /// Stops counting an Asynchronous Event Request as outstanding while it waits for an event. The
+    /// admin queue fetches no command when as many are outstanding as it has entries, so waiting
+    /// requests could block a short queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

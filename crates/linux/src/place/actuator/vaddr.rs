@@ -62,7 +62,7 @@ pub struct Vaddr<'a> {
     kdamond: Kdamond<'a>,
     goal: Option<Goal>,
     /// Processes in the order of DAMON's targets. A process that joins takes the slot of a process
-    /// that left, so that DAMON keeps the regions of the other processes.
+    /// that left, so that DAMON keeps the regions of most other processes ([`replace`]).
     processes: Vec<Process>,
     scan: Scan,
     sampler: PlacementSampler,
@@ -129,8 +129,9 @@ impl<'a> Vaddr<'a> {
     }
 }
 
-/// Removes the processes `gone` and adds the processes `joined`, into the vacated slots first, so
-/// that DAMON keeps the regions of the other processes.
+/// Removes the processes `gone` and adds the processes `joined`. DAMON keeps regions by slot, so as
+/// few slots as possible change: a joined process takes the slot of one that left. If more left
+/// than joined, the last process is moved into the free slot and loses its regions.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();

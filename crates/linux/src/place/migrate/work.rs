@@ -35,8 +35,9 @@ use std::{
 /// slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
-/// The number of units in the planner's largest window. The length of a slice is a multiple of this
-/// window, so a slice consists of whole windows.
+/// Number of units (pages or huge pages that migrate as one) in the planner's window, for units
+/// above 32 KiB; for smaller units the window is 2 MiB. Each slice, except the first and the last
+/// of an area, consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
 /// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU lists of all
