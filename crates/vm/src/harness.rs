@@ -86,6 +86,11 @@ pub fn guest_record_changed(
     }
 }
 
+/// A change for [`guest_record_changed`]: the guest has as many processors as its topology says.
+pub fn with_all_processors(boot: &mut Boot<'_>) {
+    boot.has_single_processors = false;
+}
+
 /// Runs a test for each kernel, all in parallel. `running_guests.rs` limits the number of guests.
 ///
 /// # Panics

@@ -18,7 +18,8 @@ const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 /// booted here. Checks that the probe leaves no kdamond behind.
 fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
-    let record = harness::guest_record(series, topology, &steps)?;
+    let change = &harness::with_all_processors;
+    let record = harness::guest_record_changed(series, topology, &steps, change)?;
     let document =
         |step: &str| serde_json::from_str(&harness::shown(&record, step).join("\n")).unwrap();
     let kdamonds = record.step(KDAMONDS).unwrap();
@@ -55,7 +56,7 @@ fn two_nodes(series: Series, weighted: bool, automatic: bool) -> Option<[Value; 
     let [show, doctor, _] = &all;
     let [dram, cxl] = &show["nodes"].as_array().unwrap()[..] else { panic!("{show}") };
     assert_eq!((&dram["node"], &cxl["node"]), (&0.into(), &1.into()));
-    assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0".into(), &"".into()));
+    assert_eq!((&dram["cpus"], &cxl["cpus"]), (&"0-1".into(), &"".into()));
     assert_eq!((&dram["near"], &cxl["near"]), (&"0".into(), &"0".into()));
     // The topology has 500 and 200 GiB/s; the output is in GB/s.
     assert_eq!((&dram["read_gbps"], &cxl["read_gbps"]), (&536.871.into(), &214.748.into()));

@@ -6,8 +6,8 @@
 
 use interleaf_guest::report::Ending;
 use interleaf_vm::{
-    Boot, Series,
-    harness::{guest_record, guest_record_changed, on_each, shown, step},
+    Series,
+    harness::{guest_record, guest_record_changed, on_each, shown, step, with_all_processors},
     outcome::Record,
 };
 use serde_json::Value;
@@ -101,8 +101,7 @@ fn weights_are_exact(series: Series, method: &str) {
          {SMALL} --json"
     );
     let steps = with_readings(&run);
-    let two_processors = |boot: &mut Boot<'_>| boot.has_single_processors = false;
-    let record = guest_record_changed(series, "two-nodes-hmat", &steps, &two_processors);
+    let record = guest_record_changed(series, "two-nodes-hmat", &steps, &with_all_processors);
     let Some(record) = record else { return };
     let document = document(&record, &run);
     let points = points(&document, "interleave");
