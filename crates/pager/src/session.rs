@@ -176,9 +176,7 @@ impl Session {
                 true => Self::open(&folder).and_then(|found| found.if_same(settings)),
                 false => Self::make(&folder, settings),
             }?;
-            let kept = open_lock(&folder, KEPT)?;
-            let kept = FileLock::take(kept, FlockOperation::LockShared);
-            let kept = kept.map_err(system_error(&folder))?;
+            let kept = lock_file(&folder, KEPT, FlockOperation::LockShared)?;
             return Ok(Self { keeper_lock: Some(kept), ..session });
         }
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
@@ -369,8 +367,7 @@ impl Drop for FileLock {
 /// Locks the session until the result is dropped: no other process can begin, join or end the
 /// session. `None` when the folder was removed.
 fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
-    let lock = FileLock::take(open_lock(folder, LOCK)?, FlockOperation::LockExclusive);
-    let lock = lock.map_err(system_error(folder))?;
+    let lock = lock_file(folder, LOCK, FlockOperation::LockExclusive)?;
     let (ours, there) = (lock.0.metadata(), fs::metadata(folder.join(LOCK)));
     let is_in_place = ours.is_ok_and(|ours| there.is_ok_and(|there| ours.ino() == there.ino()));
     Ok(is_in_place.then_some(lock))
@@ -382,16 +379,17 @@ fn has_keeper(folder: &Path) -> bool {
     FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
-fn open_lock(folder: &Path, name: &str) -> Result<File, SessionError> {
+/// Opens the file `name` of the folder, which is created if it does not exist, and locks it.
+fn lock_file(
+    folder: &Path,
+    name: &str,
+    operation: FlockOperation,
+) -> Result<FileLock, SessionError> {
     let path = folder.join(name);
     let mut options = fs::OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(system_error(&path))
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(&path).map_err(system_error(&path))?;
+    FileLock::take(file, operation).map_err(system_error(folder))
 }
 
 fn folders(base: &Path) -> Result<Vec<PathBuf>, SessionError> {

@@ -177,13 +177,11 @@ impl Topdown {
             open_all(&mut plan, |kind, events| open(kind, events, user_only))
                 .map(|groups| (groups, user_only))
         };
-        let opened = open_in(false);
-        let (groups, user_only) = match opened {
-            Err((_, why)) if is_refused(&why) => {
-                open_in(true).map_err(|(event, why)| refused(&event, why, root))?
-            }
-            opened => opened.map_err(|(event, why)| refused(&event, why, root))?,
+        let opened = match open_in(false) {
+            Err((_, why)) if is_refused(&why) => open_in(true),
+            opened => opened,
         };
+        let (groups, user_only) = opened.map_err(|(event, why)| refused(&event, why, root))?;
         Ok(Self { plan, groups, user_only })
     }
 
