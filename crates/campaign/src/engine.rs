@@ -352,8 +352,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Returns the load of a team of threads, one on each of `cpus`, that access memory with
-    /// `traffic`.
+    /// Returns the settings of a team of loading threads: one thread on each of `cpus`, all with
+    /// the mix `traffic`.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);

@@ -34,7 +34,7 @@ const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
 /// The size of the chase and of the memory per thread with --quick. A large last-level cache raises
-/// all default sizes.
+/// this size, `CHASE_BYTES` and `BUFFER_BYTES`.
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// By default, the chase and all buffers together take at most the available memory divided by
@@ -59,7 +59,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) allowed: Option<IdList>,
     /// The CPUs on which measuring threads run, one entry for each node; never empty.
     pub(crate) from: Vec<NodeCpus>,
-    /// The nodes whose memory is measured, nearest to the first CPUs first; never empty.
+    /// The nodes whose memory is measured, sorted by their distance from the node of `from[0]`;
+    /// never empty.
     pub(crate) memory: Vec<u32>,
     /// The text of the option `--nodes`, if given.
     pub(crate) named: Option<String>,
@@ -76,12 +77,13 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// `last_level` is the size of the last-level cache of the chasing CPU, `last_level_per_thread`
-    /// the share of a loading thread in a last-level cache. `None` if the kernel does not report
-    /// caches.
+    /// `last_level` is the size of the last-level cache of the chasing CPU. `last_level_per_thread`
+    /// is the part of a last-level cache that one loading thread can use, because the threads share
+    /// the cache. In bytes; `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// A warning for each deviation of the measurement from the options.
+    /// Warnings for the record: sizes that were reduced or that caches hold, and missing huge
+    /// pages.
     pub(crate) warnings: Vec<Warning>,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) enum Task {
     /// Idle latency: by a pointer chase in local order (block after block), and in random order.
     Idle { from: usize, memory: u32 },
-    /// Idle latency by size of the memory.
+    /// Idle latency as a function of the size of the chased memory, which shows the caches.
     Sweep { from: usize, memory: u32 },
     /// Bandwidth of one mix.
     Bandwidth { from: usize, memory: u32, traffic: Traffic },

@@ -96,8 +96,9 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
     done
 }
 
-/// Adds to `put_back` the outcome of each setting in `undone` that was restored. An earlier entry
-/// with the same path and outcome is removed.
+/// Adds to `put_back` the outcomes in `undone`, each for a setting that was to be restored. An
+/// earlier entry with the same path and outcome is removed, so that a repeated outcome appears
+/// once.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);

@@ -24,7 +24,7 @@ use std::{
 /// The smallest `options.dram_bytes`: two huge pages of 2 MiB.
 const DRAM_MIN: u64 = 4 << 20;
 
-/// The default of `options.address_bytes`, bytes.
+/// The default of `options.address_bytes`: 1 TiB of virtual addresses for all regions.
 const ADDRESSES: u64 = 1 << 40;
 
 /// An open pager: `interleaf_pager` in C.

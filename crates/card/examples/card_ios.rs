@@ -1,4 +1,5 @@
-//! Runs a number of I/Os of 4 KiB and nothing else, to count instructions:
+//! Simulates a given number of I/Os of 4 KiB on a card and does nothing else, so that `perf stat`
+//! counts the instructions of the simulation:
 //!
 //! ```text
 //! cargo build --release -p interleaf-card --example card_ios

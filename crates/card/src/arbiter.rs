@@ -3,8 +3,8 @@
 
 use crate::settings::{Arbitration, Priority};
 
-/// Arbitration among submission queues. Each class serves its queues in turn, so with round robin
-/// all queues are in one class, the urgent class.
+/// Arbitration among submission queues. Each priority class serves its queues in turn. Plain round
+/// robin is therefore the special case in which all queues are in one class, the urgent class.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     /// The indices of the queues in each class. The classes are, by descending priority: urgent,

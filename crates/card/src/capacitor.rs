@@ -9,10 +9,10 @@
 //! ```
 //!
 //! less the energy that its series resistance (ESR) and the converter dissipate. Let V be the inner
-//! voltage, R the ESR and Vt the voltage at the terminals. A load of constant power P draws the
-//! current I = P / Vt, and Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2. Of the energy that
-//! leaves the capacitor at V, the fraction Vt / V reaches the terminals. The converter stops when
-//! the terminals are at V2.
+//! voltage (before the ESR), R the ESR and Vt the voltage at the terminals. A load of constant
+//! power P draws the current I = P / Vt, and Vt = V - I R, hence Vt = (V + sqrt(V^2 - 4 P R)) / 2.
+//! Of the energy that leaves the capacitor at V, the fraction Vt / V reaches the terminals. The
+//! converter stops when the terminals are at V2.
 //!
 //! Example without ESR: 12.5 F from 5.0 V to 2.5 V deliver 117 J. A load behind a converter with an
 //! efficiency of 85 % gets 100 J.
@@ -50,13 +50,14 @@ pub struct CapacitorSpec {
     pub leakage_a: f64,
 }
 
-/// Fraction of the capacitance that is lost at the end of the life.
+/// Fraction of the capacitance that is lost at the end of the life (see "Ageing" above).
 const CAPACITANCE_LOSS: f64 = 0.3;
 
-/// Fraction by which the ESR has grown at the end of the life.
+/// Growth of the ESR up to the end of the life, as a fraction of the new ESR (see "Ageing" above).
 const ESR_GROWTH: f64 = 1.0;
 
 /// Number of voltage steps in which [`CapacitorSpec::usable_j`] integrates the delivered energy.
+/// With 256 steps the error is below 0.1 % (test `resistance_costs_energy_with_power`).
 const STEPS: u32 = 256;
 
 impl CapacitorSpec {

@@ -58,8 +58,9 @@ impl Clock {
     /// be this edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // Without the shift, the product of the factor and a time of 64 bits would not fit in 128
-        // bits. After the shift, the factor is the number of clocks per femtosecond times 2^64.
+        // After the first shift, the factor is the number of clocks per femtosecond times 2^64. The
+        // product of this factor and a time therefore has the number of clocks in its upper 64
+        // bits.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 

@@ -3,10 +3,10 @@
 //! # The problem
 //!
 //! A card acknowledges a write when it has queued the completion. From then on, NVMe makes a
-//! promise for a card without a volatile write cache. A read returns these data, or data of a later
-//! write, even after a power failure (NVM Express 1.4, section 5.15.2.2, VWC bit 0). Whether a card
-//! keeps the promise depends on the moment of the failure, to the nanosecond. A run of a second has
-//! more moments than can be simulated one by one.
+//! promise for a card without a volatile write cache: even after a power failure, a read returns
+//! the data of this write or of a later write (NVM Express 1.4, section 5.15.2.2, VWC bit 0).
+//! Whether a card keeps the promise depends on the moment of the failure, to the nanosecond. A run
+//! of a second has more moments than can be simulated one by one.
 //!
 //! # The method
 //!
@@ -137,7 +137,7 @@ pub struct Timeline {
     end: u64,
 }
 
-/// The writes of a run up to a moment.
+/// The numbers of acknowledged and of outstanding writes at a moment of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
     /// The number of writes that were acknowledged up to the moment.
@@ -180,7 +180,7 @@ impl TimelineBuilder {
     }
 
     /// Ends the timeline at `limit` fs. The call is needed if some writes are not added, such as
-    /// writes without completion: `limit` must be before the first data of such a write arrive.
+    /// writes without completion: `limit` must be before the first data of these writes arrive.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
@@ -266,8 +266,8 @@ impl Timeline {
         self.rules
     }
 
-    /// The last moment of the run, fs: the time of the last change of the content or
-    /// acknowledgement, but at most the limit of [`TimelineBuilder::end_at`].
+    /// The last moment of the run, fs: the time of the last acknowledgement, or the later time at
+    /// which the last piece survives as a whole; at most the limit of [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -315,8 +315,8 @@ impl Timeline {
     }
 
     /// Divides the medium into ranges of `bytes` bytes. Returns, for each range that the run
-    /// writes, its 0-based index and the moment (fs) at which its first data reach the memory,
-    /// sorted by index.
+    /// writes, its 0-based index and the first moment (fs) from which a power failure leaves data
+    /// of the run in it, sorted by index.
     pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
         let mut firsts = std::collections::BTreeMap::new();
         for piece in &self.pieces {

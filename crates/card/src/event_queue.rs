@@ -1,11 +1,11 @@
 //! The events of the engine, in order of time.
 //!
 //! Most events follow from an earlier event after a constant delay, or after a server that works in
-//! order of arrival. Therefore the events of one kind are created almost in order of time. Each
-//! kind has a *lane*: a queue in order of time, in which an event that is earlier than the last
-//! entry moves the later entries back. Such events are rare. A tournament tree over the lanes has
-//! the lane with the earliest event at its root. An event costs some tens of instructions, however
-//! many events are pending.
+//! order of arrival. Therefore the events of one kind (such as "a doorbell arrives at the card")
+//! are created almost in order of time. Each kind has a *lane*: a queue in order of time, in which
+//! an event that is earlier than the last entry moves the later entries back. Such events are rare.
+//! A tournament tree over the lanes has the lane with the earliest event at its root. An event
+//! costs some tens of instructions, however many events are pending.
 
 use crate::ring::Ring;
 

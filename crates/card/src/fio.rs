@@ -75,7 +75,7 @@ pub const DEPTH_MAX: u32 = 65_535;
 /// 1.4, 5.21.1.7).
 pub const JOBS_MAX: u32 = 65_535;
 
-/// The highest rate that a job can have, I/Os per second: one each nanosecond.
+/// The highest rate that a job can have, I/Os per second: one each nanosecond, far above any card.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl core::str::FromStr for Access {

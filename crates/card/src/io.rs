@@ -21,7 +21,7 @@ pub enum Operation {
 /// A command in a submission queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCommand {
-    /// The number by which the sender of the command identifies it.
+    /// The number by which the sender identifies the command.
     pub tag: u32,
     /// Index of the I/O queue pair, 0-based.
     pub queue: u16,

@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | framing and sequence number | 4: the STP token (8 GT/s and faster), or STP, END and 2 bytes |
+//! | framing and sequence number | 4: the STP token; below 8 GT/s, STP (1), number (2), END (1) |
 //! | header | 12 with an address of 32 bits and for completions, 16 with an address of 64 bits |
 //! | LCRC | 4 |
 //!
@@ -80,9 +80,9 @@ impl Packets {
         bytes.div_ceil(self.max_payload)
     }
 
-    /// The number of completions for a read of `bytes` from `address`. The first completion ends at
-    /// a read completion boundary. Each later completion has the maximum payload, except that the
-    /// last may be shorter.
+    /// The number of completions for a read of `bytes` from `address`. If `address` is not at a
+    /// read completion boundary, the first completion ends at the next boundary. Each other
+    /// completion has the maximum payload, except that the last may be shorter.
     #[inline]
     pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
         let head = (self.boundary - address % self.boundary) % self.boundary;

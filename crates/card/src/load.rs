@@ -4,9 +4,9 @@
 //! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one of
 //! its I/Os completes, or at a given rate. Several groups run at once.
 //!
-//! Times as fio defines them: *slat* is from the thread's decision to submit to the doorbell,
-//! *clat* from the doorbell to the completion in the host, and *lat* is their sum. I/Os that
-//! complete in the ramp time are not counted.
+//! Times as fio defines them: *slat* is the time from the thread's decision to submit an I/O until
+//! the doorbell, *clat* the time from the doorbell until the completion in the host, and *lat* the
+//! sum of the two. I/Os that complete in the ramp time are not counted.
 
 pub(crate) mod addresses;
 mod measure;
@@ -165,7 +165,7 @@ impl std::error::Error for LoadError {}
 /// Maximum number of threads of a load.
 const JOBS_MAX: u32 = 4096;
 
-/// The longest ramp time or run time, fs: an hour.
+/// The longest ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX: u64 = 3_600_000_000_000_000_000;
 
 /// The option of fio whose time is above [`TIME_MAX`], if one is: `ramp_time` or `runtime`.

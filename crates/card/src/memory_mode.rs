@@ -21,8 +21,9 @@
 //! its bank. All requests pass one direction of the link, so their order on the link is the order
 //! at the memory channel.
 //!
-//! Not modelled: the 10 to 16 line fill buffers of a core. In a real processor they limit the
-//! outstanding lines of a thread (`outstanding * bytes / 64`); the simulation has no such limit.
+//! Not modelled: the 10 to 16 line fill buffers of a core. In a real processor these buffers limit
+//! the outstanding lines of a thread (`outstanding * bytes / 64`); in the simulation no buffers
+//! limit them.
 
 mod run;
 

@@ -18,10 +18,9 @@
 //!
 //! The manufacturer marks *factory* bad blocks. More blocks grow bad when an erase or a program
 //! fails. The pages of a plane are placed in its good blocks in order. A page whose program fails
-//! is programmed again in the next good block of its plane. The pages that were programmed in the
-//! failed block before stay readable until the restore. Each page carries the number of the save
-//! and its own number. A restore therefore finds missing pages without a table, which could itself
-//! fail.
+//! is programmed again in the next good block of its plane. The pages that the failed block already
+//! contains stay readable until the restore. Each page carries the number of the save and its own
+//! number. A restore therefore finds missing pages without a table, which could itself fail.
 //!
 //! A codeword with more bit errors than the ECC corrects is uncorrectable. The restore then reports
 //! the page.

@@ -90,8 +90,8 @@ impl WriteObserver for WriteRecorder {
             Operation::Flush => {
                 self.builder.flush(FlushTimes { submitted, acknowledged: at });
             }
-            // A read changes no content. A deallocated block may have any content afterwards, so no
-            // content counts as damage.
+            // A read changes no content. A deallocated block may have any content afterwards, so
+            // its content is never counted as damage.
             Operation::Read | Operation::Deallocate => {}
         }
     }

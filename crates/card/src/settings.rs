@@ -62,7 +62,8 @@ pub enum Component {
     Buffers,
     /// Tags of outstanding read requests.
     ReadTags,
-    /// Flow control credits of the host's port.
+    /// Flow control credits of the port that receives data: the host's port for NVMe commands, the
+    /// card's port for stores to the BAR.
     Credits,
     /// The memory channels.
     Memory,

@@ -27,8 +27,8 @@ const FUNCTION_RESET: u16 = 1 << 15;
 /// (01h) (PCI Code and ID Assignment Specification).
 const CLASS: [u8; 3] = [0x02, 0x08, 0x01];
 
-/// The device identifier of the built-in cards. It is assumed: no product of the vendor has this
-/// identifier.
+/// The device identifier of the built-in cards. The value is invented, on the assumption that no
+/// product of the vendor has it.
 const DEVICE: u16 = 0x4e56;
 
 /// The configuration space of a card.
@@ -155,7 +155,7 @@ impl ConfigSpace {
     }
 }
 
-/// The indices, in the configuration space, of the bytes of an access. They saturate at
+/// The indices, in the configuration space, of the bytes of an access. The indices saturate at
 /// `usize::MAX`, which is outside of the space.
 fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);

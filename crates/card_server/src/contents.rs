@@ -163,8 +163,8 @@ impl Contents for WriteBack {
         Ok(())
     }
 
-    /// Zeroes the range in the durable contents at once, because a discarded range can be larger
-    /// than the cache.
+    /// Zeroes the range in the durable contents at once: a discarded range can be as large as the
+    /// card, and its zeros would take as much memory in the cache.
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         self.durable.zero(offset, bytes, true)?;
         self.drop_range(offset, bytes);

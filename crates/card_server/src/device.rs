@@ -1,7 +1,7 @@
 //! The requests of a connection, applied to the controller.
 //!
 //! No request is answered by an error: the error reply of the crate `vfio_user` has no error
-//! number, and QEMU takes such a reply for a short read. As on a PCI bus, reads outside of all
+//! number, and QEMU mistakes such a reply for a short read. As on a PCI bus, reads outside of all
 //! registers return ones, and writes outside of all registers are ignored.
 
 use std::{

@@ -11,11 +11,12 @@
 //!                                     2 bytes for each vector
 //! ```
 //!
-//! Both connections come to one socket. The first byte of a connection is its kind, and each
-//! connection has one request at a time. Numbers are little-endian. The card acts on a doorbell
-//! only when the guest's time of the doorbell is known. Until then the guest executes no
-//! instruction: QEMU first waits for the reply to the write of the doorbell (`x-no-posted-writes`),
-//! and then for the server's answer to the report of the time.
+//! Both connections come to one socket. The first byte that the plugin sends on a connection is `D`
+//! or `C` and names the use of the connection. Each connection has one request at a time. Numbers
+//! are little-endian. The card acts on a doorbell only when the guest's time of the doorbell is
+//! known. Until then the guest executes no instruction: QEMU first waits for the reply to the write
+//! of the doorbell (`x-no-posted-writes`), and then for the server's answer to the report of the
+//! time.
 
 use std::{
     io::{self, Read, Write},
@@ -123,7 +124,8 @@ impl GuestClock {
     }
 }
 
-/// Time limit of the first byte of a connection.
+/// Time limit of the first byte of a connection. The plugin sends this byte at once, so 5 s suffice
+/// even on a busy machine.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time limit for the plugin to set its timer, long enough for a busy machine. It is half of the

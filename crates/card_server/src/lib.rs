@@ -3,7 +3,7 @@
 //! ```text
 //! guest: nvme driver           QEMU: vfio-user-pci           this crate
 //!   write of a doorbell    ->    message REGION_WRITE    ->    Device: NvmeController.fetch
-//!                                                              pacer: when is it complete?
+//!                                                              pacer: time of completion
 //!   memory of the guest    <-    memory-backend-memfd    <->   GuestMemory: reads, writes
 //!   interrupt              <-    eventfd of the vector   <-    NvmeController.complete
 //! ```
@@ -13,7 +13,7 @@
 //! file, a command fails, and there is no `SIGBUS`.
 //!
 //! The server serves one connection after another. The contents outlive connections: a guest that
-//! reboots, or a new QEMU, finds the data of the earlier ones.
+//! reboots, or a new QEMU, finds the data of earlier connections.
 //!
 //! - [`server`]: the socket, and connections. Start here.
 //! - [`device`]: a connection's requests, applied to the controller.

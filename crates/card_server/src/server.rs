@@ -202,8 +202,8 @@ impl Drop for CardServer {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::SeqCst);
         self.shared.wake();
-        // A thread waits for connections to each socket. Connect to the socket, so that its thread
-        // wakes and ends. Both calls fail if another process has removed the socket.
+        // For each socket, a thread waits for connections. Connect to the socket, so that this
+        // thread wakes and ends. Both calls fail if another process has removed the socket.
         for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
             let _ = UnixStream::connect(socket);
             let _ = fs::remove_file(socket);

@@ -250,7 +250,7 @@ fn a_paced_card_completes_all_commands() {
 }
 
 /// A substitute for QEMU's plugin that reports the guest's clock. The clock advances by 1 us at
-/// each doorbell, and skips the time to the next completion.
+/// each doorbell, and then jumps to the time of each next completion.
 struct Plugin {
     doorbells: UnixStream,
     clock: UnixStream,
@@ -362,8 +362,8 @@ fn faults_of_the_guest_are_reported() {
     let mut driver = bench.connect();
     assert_eq!(driver.read(CONFIG, 8) >> 8, 0x01_0802);
     driver.enable();
-    // Ring a doorbell without a new entry. If the guest's memory is not shared, the server sees
-    // exactly this.
+    // Ring a doorbell without a new entry. If the guest's memory is not shared, the server sees the
+    // same: a doorbell, and zeros in the queue.
     driver.register(0x1000, 1);
     assert_eq!([bench.event(), bench.event()], [Event::Connected, Event::MemoryNotShared]);
     driver.create_queues();
@@ -387,7 +387,7 @@ fn faults_of_the_guest_are_reported() {
 #[test]
 fn malformed_messages_do_not_end_the_server() {
     let bench = Bench::new(Latency::None);
-    // A header has an identifier, a command, the size, flags, an error.
+    // The header of a vfio-user message: identifier, command, size, flags and error.
     let header = |command: u16, bytes: u32| {
         let words = [u32::from(command) << 16, bytes, 0, 0];
         words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()

@@ -418,9 +418,9 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// Returns the built-in scenario `name`, or the scenario in the file at this path. The time is the
-/// duration that the scenario file gives, if any. The platform is `asked`, or else the platform
-/// that the scenario names.
+/// Returns the built-in scenario `name`, or the scenario in the file at this path. Also returns the
+/// duration that the scenario file gives, if any. The scenario runs on the platform `asked`, or
+/// else on the platform that its file names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),

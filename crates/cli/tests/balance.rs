@@ -88,8 +88,8 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // The first node has 256 MiB. The bytes to migrate are the share of this memory that the
-        // advice gives to the second node.
+        // The process `solver` has 256 MiB, all on the first node. The bytes to migrate are the
+        // share of this memory that the advice gives to the second node.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
@@ -98,8 +98,8 @@ fn advice_changes_nothing() {
     }
 }
 
-/// The policy is a command. It gives advice, with the gain that the curves predict for its
-/// decision.
+/// `--advise` with a shell script as the policy (`exec:COMMAND`): the advised weights are those
+/// that the script answers, with the gain that the curves predict for them.
 #[test]
 fn a_process_advises() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,8 +207,8 @@ fn a_record_of_periods_is_added_to() {
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
 }
 
-/// The CPU is known, but the machine has no PMU that counts its traffic. The error names
-/// alternatives.
+/// On a captured server whose PMUs (`sys/bus/event_source`) are removed, advice fails. The error
+/// names other sources of the traffic.
 #[test]
 fn missing_pmus_are_reported_with_alternatives() {
     let folder = tempfile::tempdir().unwrap();

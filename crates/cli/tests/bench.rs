@@ -187,8 +187,8 @@ fn fio_is_looked_for_first() {
     assert!(output.stdout.is_empty());
 }
 
-/// `bench compare` restores the machine. A comparison with swap needs root: without root, it fails
-/// with a hint and changes nothing.
+/// `bench compare` restores swap settings and removes its files. A comparison with swap needs root:
+/// without root, it fails with a hint and changes nothing.
 #[test]
 fn comparing_restores_the_machine() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -291,7 +291,8 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
         (String::from_utf8_lossy(&output.stderr).into_owned(), output)
     };
     let (mut told, mut output) = compared();
-    // A run that the OOM killer has ended is not repeated here, because its swap file stays in use.
+    // If the OOM killer ends a run, `bench compare` cannot repeat the run, because the swap file of
+    // the first attempt stays in use. Repeat the whole comparison instead.
     for _ in 0..4 {
         if told.contains("the kernel killed it") {
             fs::remove_file(&gate).unwrap();
@@ -341,8 +342,8 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Two runs are reported, and the swap file of the third exists. The record has the first round
-    // already.
+    // Wait until two runs are reported and the third run has its swap file. The record then has the
+    // first round at least.
     for _ in 0..2 {
         let reported = |line: &String| line.starts_with("seq at 2 x on swap-tuned");
         let line = lines.by_ref().map_while(Result::ok).find(reported).unwrap();

@@ -13,8 +13,9 @@ use std::{
 };
 
 /// A command that prints its metric: the value of COST, with a noise below 1 % that is the same at
-/// each execution of the tests. The file COUNT has the number of earlier runs. (With noise from
-/// process IDs, the values sometimes formed two groups, and the first look decided nothing.)
+/// each execution of the tests. The file COUNT has the number of earlier runs. Process IDs are not
+/// used as the noise: their digits may form two groups of values, so that the first look does not
+/// end the comparison.
 const PRINTS: &str = "n=$(cat $COUNT); echo $((n + 1)) > $COUNT; echo cost=$COST.$((n * 7 % 10))";
 
 /// The pattern of the metric.
@@ -69,12 +70,13 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!(text.contains("stopped after 6 rounds: each comparison has an answer"), "{text}");
 }
 
-/// The peak memory of a command that has less memory than `interleaf` is not known.
+/// Compares peak memory of commands with 100 and 200 MB. A command with less memory than
+/// `interleaf` is rejected, because the kernel's figure for it may be the peak of `interleaf`.
 #[test]
 fn memory_is_compared_where_it_is_known() {
     let options = ["--a", "env:N=100", "--b", "env:N=200", "--quantity", "memory", "--rounds", "3"];
     let options = [&options[..], &["--json"]].concat();
-    // `tail` keeps all bytes that it may have to write.
+    // `tail -c` keeps as many bytes in memory as it is to write, so that its peak memory is known.
     let keeps = "head -c ${N}000000 /dev/zero | tail -c ${N}000000 > /dev/null";
     let found = document(&compare(&options, keeps));
     let results = &found["workloads"][0]["results"];
@@ -115,7 +117,7 @@ fn configurations_reach_the_command() {
     assert_eq!(value(0), format!("11{nice}").parse::<f64>().unwrap());
     assert_eq!(value(1), format!("12{}", (nice + 7).min(19)).parse::<f64>().unwrap());
     assert_eq!(found["configurations"][1]["prefix"][5], "nice", "{found}");
-    // Memory on a single node needs no setting of the machine.
+    // Weights on a single node need no kernel setting, and therefore no root.
     let placed = ["--a", "plain", "--b", "weights=1,nodes=0", "--rounds", "3"];
     let script = "grep -c interleave:0 /proc/self/numa_maps | sed s/^/cost=1/";
     let found = document(&compare(&[&placed[..], &options[4..]].concat(), script));
@@ -163,7 +165,8 @@ fn a_comparison_is_recorded_and_reported() {
 /// kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
-    // In the first case the fifth run waits for a signal, in the second case the second run.
+    // The script waits for the signal in its fifth run, which is in the second round after two
+    // warm-up runs, or in its second run, which is a warm-up run.
     for (waits, rounds, status) in [(5, 1, "1 round"), (2, 0, "nothing is known")] {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();

@@ -175,8 +175,9 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
-/// A child that cannot open a file gets no pager. Such a child must not see zeros in place of its
-/// data.
+/// A program forks children with low limits of open files. A child that cannot open its files has
+/// no pager: it is killed by SIGSEGV when it touches extended memory, and never sees zeros in place
+/// of its data.
 #[test]
 fn a_child_without_a_pager_never_reads_zeros() {
     let folders = TestFolders::new();
@@ -187,8 +188,8 @@ fn a_child_without_a_pager_never_reads_zeros() {
     assert!(!said.contains("wrong"), "{said}{told}");
 }
 
-/// A second process gets a share of the first process's budget. When the second has ended, the
-/// first gets this share back.
+/// Two commands share a session with a budget of 16 MiB: each process gets half. When the second
+/// command has ended, the first process gets the whole budget back.
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
@@ -386,7 +387,8 @@ fn programs_with_device_memory_are_refused() {
     }
 }
 
-/// Each missing feature or permission is named, with its remedy.
+/// A limit of addresses (`ulimit -v`) and a store in memory (tmpfs) are rejected with a remedy.
+/// `--estimate` of a program that does not exist still measures the drive, and names the problem.
 #[test]
 fn refusals_of_the_system_are_reported() {
     let folders = TestFolders::new();
@@ -468,8 +470,8 @@ fn a_static_program_gets_swap_that_is_steered() {
     assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
-/// The tool is killed while its program runs. `--restore` moves the program out of the control
-/// group and its pages out of swap, and the program continues.
+/// `interleaf extend` is killed while its static program runs on steered swap. `--restore` moves
+/// the program out of the control group and its pages out of swap, and the program continues.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let folders = TestFolders::new();
@@ -564,8 +566,8 @@ fn memory_outside_the_budget_is_reported() {
     let (stats, said) = run(&["--min-alloc", "64MiB"], "2", "62914560");
     let process = &stats["processes"][0];
     assert_eq!(stats["evicted_pages"], 0, "{stats}");
-    // The C library adds a header of 16 bytes to a block and maps whole pages. The program can use
-    // the rest of the last page.
+    // `left_bytes` counts the bytes that the program can use. The C library adds a header of 16
+    // bytes to each block and maps whole pages, of which the program can use the rest.
     assert_eq!(process["left_bytes"], 2 * ((60 << 20) + 4096 - 16), "{stats}");
     let left = "120 MiB are in allocations of 128 KiB and more from before their sum reached 64 \
                 MiB: a lower --min-alloc extends them";

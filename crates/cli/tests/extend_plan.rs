@@ -65,10 +65,11 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 67108864,", 1)).unwrap();
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // The run has 1 s of work and 4 s of stalls. In the forecast, an eighth of the budget holds no
-    // used pages. So of the footprint of 64 MiB, 36 MiB do not fit with a budget of 32 MiB, and 22
-    // MiB with a budget of 48 MiB. The number of transfers is proportional to the size that does
-    // not fit. The time of one transfer is proportional to the square root of this size.
+    // The run has 1 s of work and 4 s of stalls. In the forecast, an eighth of the budget is free
+    // or holds prefetched pages. So of the footprint of 64 MiB, 36 MiB do not fit into a budget of
+    // 32 MiB, and 22 MiB do not fit into 48 MiB. The number of transfers is proportional to the
+    // size that does not fit. The time of one transfer is proportional to the square root of this
+    // size.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -83,7 +84,8 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
         // An efficiency of 90 % allows 0.11 s of stalls. With a budget just below the footprint,
         // the 8 MiB that do not fit take 0.4 s. So only the whole footprint is enough.
         assert_eq!(document["enough"][0]["share"], 1.0);
-        // Four Optane drives are faster than the drive of the run, which has 84 MB/s.
+        // Four Optane drives are faster than the drive of the run, which has 84 MB/s. So a smaller
+        // budget is enough with them.
         let enough = document["enough"].as_array().unwrap();
         assert_eq!(enough[1]["drive"], "p4800x-4");
         assert!(enough[1]["dram_bytes"].as_u64() < enough[0]["dram_bytes"].as_u64());

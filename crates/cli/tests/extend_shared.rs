@@ -33,7 +33,8 @@ fn shared_memory_is_extended_on_request() {
     assert!(count("dram_bytes") <= 16 << 20, "{server}");
 }
 
-/// A process with shared memory can outlive the command and the session's keeper.
+/// A process that shares memory outlives the command and `interleaf extend`. The server stays, and
+/// serves the pages of this process until it ends.
 #[test]
 fn remaining_processes_are_served_to_the_end() {
     let folders = TestFolders::new();

@@ -97,7 +97,8 @@ fn pipes_of_a_shell_are_read() {
     assert!(message(&output).contains("-: it is larger than 256 MiB"), "{}", message(&output));
 }
 
-/// Spreadsheets and some editors begin a file with a byte order mark.
+/// A byte order mark at the beginning of a file, as spreadsheets and some editors write it, is
+/// skipped.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_text() {
     let folder = tempfile::tempdir().unwrap();

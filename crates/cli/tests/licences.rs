@@ -108,8 +108,9 @@ fn every_licence_and_source_is_allowed() {
     assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
 }
 
-/// Unwinding runs the destructors that restore changed settings. Unwinding needs no symbols, and
-/// symbols would take most of the size of the installed files.
+/// The release profile unwinds on panic, so that destructors restore changed settings. It strips
+/// symbols, which unwinding does not need and which would be most of the size of the installed
+/// files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =

@@ -125,7 +125,8 @@ fn a_record_is_reported_and_compared() {
         let text = fs::read_to_string(at(name)).unwrap();
         assert!(text.contains(has), "{name}");
     }
-    // Set the figures of an idle machine, so that interference on this machine has no effect.
+    // Replace the quality, the spread and the bandwidth of each point by figures of an idle
+    // machine, so that interference on this machine has no effect.
     let mut first = read(Path::new(&record));
     for point in first["points"].as_array_mut().unwrap() {
         (point["quality"], point["spread"]) = ("good".into(), 0.01.into());
@@ -249,8 +250,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The default buffers are at least four times as large as the last-level cache, so that memory is
-/// measured. A smaller buffer is used only on request.
+/// By default, the chase and the buffers are at least four times as large as the last-level cache,
+/// so that memory is measured and not the cache. A smaller size is used only on request.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;

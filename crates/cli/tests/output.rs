@@ -272,7 +272,8 @@ fn tables_of_predictions_fit_the_width_of_columns() {
     }
 }
 
-/// A single choice of weights is not called best. Weights in a warning have a row in the table.
+/// A single choice of weights is not called best. The table has a row for the weights that a
+/// warning names.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

@@ -26,9 +26,9 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
-/// The table has the best published speed-ups, of the white paper with eight expanders and of the
-/// report with MRDIMMs. If bandwidth is the limit, memory with more bandwidth wins by about these
-/// factors.
+/// Demands that the bandwidth of RDIMMs limits: memory with more bandwidth wins by about the
+/// published factor. The table has the best published speed-ups with eight expanders (CXL white
+/// paper CCM004-676576390-11778) and with MRDIMMs.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -57,7 +57,8 @@ fn more_bandwidth_is_not_bought_where_none_is_needed() {
     assert_eq!(document["recommended"], "rdimm-6400");
 }
 
-/// Two thirds of the channels have two thirds of the speed at full load, at a lower cost.
+/// A server with modules in 8 of 12 channels has two thirds of the speed at full load, at a lower
+/// cost.
 #[test]
 fn fewer_modules_are_slower_and_cheaper() {
     let document =
@@ -79,8 +80,8 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // With `--goal cost`, the server with the drive would be recommended. With `--goal speed`, the
-    // recommendation depends on the memory that the demand needs.
+    // Plan again with `--goal speed`, because the cheapest server, with the drive, is slow. The
+    // recommendation then depends on the memory that the demand needs.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();
@@ -119,7 +120,8 @@ fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     assert!(found > 0, "{document}");
 }
 
-/// A demand file with the keys of the workload `name`, whose own name is replaced by `lines`.
+/// Writes a demand file: a copy of the workload `name` in which `lines` replace the line of the key
+/// `name`. Returns its path.
 fn demand_file(folder: &Path, name: &str, lines: &str) -> String {
     let workload = format!("{}/../../workloads/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(workload).unwrap();
@@ -145,7 +147,7 @@ fn several_demands_print_their_speeds_beside_the_combined_one() {
 }
 
 /// Each demand has the same prediction as in a plan for this demand alone. The combined speed and
-/// energy follow from the shares.
+/// energy are those of the demands, weighted by their shares of time on the baseline.
 #[test]
 fn the_combined_figures_follow_from_those_of_the_demands() {
     let both = plan(&["--demand", "hpcg=0.6,cloverleaf=40%", MODULES]);

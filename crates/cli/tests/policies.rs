@@ -26,7 +26,8 @@ const DURATION: Duration = Duration::from_secs(600);
 /// which resource limits it (docs/model.md).
 const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
-/// Enough page groups to resolve 0.1 % of the shares, but few enough to be fast.
+/// Number of groups of pages that the simulated machine migrates as a whole: enough to resolve 0.1
+/// % of the shares, but few enough to be fast.
 const PAGE_GROUPS: usize = 4096;
 
 fn read(path: &str) -> Result<String, String> {
@@ -98,8 +99,8 @@ fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Returns the speed-up of the task over all pages on the first tier: the ratio of the runtimes of
-/// its first run, or, if this run did not end, the ratio of the work that was done.
+/// Returns the speed-up of the task over the same task with all pages on the first tier: the ratio
+/// of the runtimes. If the first run of the task did not end, the ratio of the work that was done.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
@@ -120,8 +121,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // While the policy searches for its target, the runtime is longer. For lbm, whose run is
-        // short, the search takes a fifth of the runtime.
+        // The regret includes the time in which the policy searches for its target, and the task is
+        // slower. The run of lbm is short, so the search may make it longer by a fifth.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
@@ -250,7 +251,7 @@ fn demand_that_shifts_is_followed() {
     }
 }
 
-// --- Agreement of the runners -------------------------------------------------------------------
+// --- The same run in two ways -------------------------------------------------------------------
 
 #[test]
 fn the_arena_and_a_trial_have_the_same_outcome() {

@@ -26,7 +26,8 @@ fn script(folder: &Path, body: &str) {
     executable::write(&folder.join("policy"), format!("#!/bin/sh\n{body}\n"));
 }
 
-/// The command that simulates 60 s in `folder`, of the workload lbm or of the scenario in `args`.
+/// Returns a command with the working directory `folder` that simulates 60 s of the workload lbm,
+/// or of the scenario that `args` names.
 fn simulate(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.current_dir(folder).args(["simulate", "machine", "--duration", "60s", "--json"]);
@@ -115,7 +116,8 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     ];
     let (default, short): (&[&str], &[&str]) = (&[], &["--policy-limit", "500ms"]);
     let cases = cases.map(|(body, problem)| (body, problem, default));
-    // The limit includes the start of the shell, so this process answers not even the first line.
+    // The limit of 0.5 s includes the start of the shell, which may be slow. This policy never
+    // answers, so the error is about its first line however slow the start is.
     let late = ("exec sleep 100", "has not written line 1 of its stdout after 0.5 s", short);
     for (body, problem, limit) in cases.into_iter().chain([late]) {
         script(folder.path(), body);

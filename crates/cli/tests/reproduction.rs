@@ -57,8 +57,8 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // The coverage of the 90 % intervals has no error if it is from 0.86 to 0.94. The coverage
-        // that is computed with each workload left out in turn is in this range.
+        // The error of a coverage of 90 % intervals is its distance from the range of 0.86 to 0.94.
+        // The coverage that is computed with each workload left out in turn is in this range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -207,7 +207,7 @@ fn a_report_needs_nothing_else() {
     assert!(!html.contains(" src=") && !html.contains("<link "), "it loads something");
     assert!(!html.contains("<script"), "it runs something");
     assert_eq!(html.matches("<figure id=\"cxl-interleaving-").count(), 3);
-    // A report from the record does not run the study again.
+    // `report` renders the same page from the record, without running the study again.
     let again = path("again.html");
     interleaf(&["report", &record, "-o", &again]);
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());

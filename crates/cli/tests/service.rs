@@ -13,8 +13,8 @@ use std::{
     process::Command,
 };
 
-/// Limit of the exposure level of `systemd-analyze security`, in tenths. A unit without hardening
-/// has 100.
+/// Limit of the exposure level of `systemd-analyze security`, in tenths: from 0 for a hardened unit
+/// to 100 for an exposed one.
 const EXPOSURE_MAX: &str = "30";
 
 fn in_tree(path: &str) -> String {
@@ -26,7 +26,7 @@ fn unit() -> String {
     fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
 }
 
-/// The commands in the documentation install every file that the unit names.
+/// The commands in `docs/operate.md` install each page that the unit names as its documentation.
 #[test]
 fn the_documentation_that_the_unit_names_is_installed() {
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();

@@ -38,8 +38,9 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The command in the record of a user's module gives the same result when it runs again. A run
-/// with a single load has no line fitted to power over bandwidth.
+/// The document of a module in a user's file has the command of the run. This command gives the
+/// same document again. With a single load, no line of power over bandwidth is fitted, so
+/// `tier_power` is null.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,7 +155,7 @@ fn a_short_run_has_a_note_and_no_null_numbers() {
     }
 }
 
-/// A trace with a single request gives a valid run.
+/// In the document of a trace with a single request, only the offered load is null.
 #[test]
 fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,8 +169,9 @@ fn a_trace_of_one_request_has_no_null_numbers() {
     }
 }
 
-/// The default number of outstanding lines is the documented one for every module. The document has
-/// the number. The command in the record has the option only if the number is not the default.
+/// Without `--outstanding`, each channel has 288 outstanding lines, as documented, for every
+/// module. The document has the number for all channels. The command in the document has the option
+/// only if the number is not the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -187,8 +189,8 @@ fn all_modules_have_the_same_default_of_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().contains(" --outstanding 480 "), "{more}");
 }
 
-/// Each socket has its own figure, with a single quantity on the axis and the socket's best
-/// weights.
+/// The page has a figure for each socket: the share of the socket's accesses on its DRAM over time,
+/// the target, and the best static weights of the socket.
 #[test]
 fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();

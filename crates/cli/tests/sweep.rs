@@ -103,7 +103,8 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The record has the header, one row for each of 8 cases, and two rows for each of 8 cases.
+    // The record has the header, one row for each of the 8 cases of `lbm`, and two rows for each of
+    // the 8 cases of `pair`.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
@@ -245,8 +246,8 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     assert!(said(&output).starts_with(&first), "{}", said(&output));
 }
 
-/// Each value of a tier's parameter gives a further platform, so that each case has a platform of
-/// its own.
+/// Each pair of values of `tier.cxl.count` and `tier.dram.capacity` gives a platform, so that each
+/// case has a platform of its own.
 #[test]
 fn a_sweep_has_parameters_of_tiers() {
     let folder = Folder::new();

@@ -24,8 +24,8 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes `text` for a reader to stdout. Lines that are wider than the terminal are wrapped between
-/// words.
+/// Writes a text for people, such as a table, to stdout. Lines that are wider than the terminal are
+/// wrapped between words.
 pub fn text(text: &str) -> Result<(), Failure> {
     let width = terminal_width(|name| std::env::var(name).ok());
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
@@ -153,7 +153,7 @@ pub fn print_failure(failure: Failure) -> ExitCode {
     }
 }
 
-/// Copies the stderr of a child to stderr.
+/// Writes `bytes`, which a child wrote to its stderr, to the stderr of this process.
 pub fn forward_stderr(bytes: &[u8]) {
     // A failed write is ignored, because it cannot be reported.
     let _ = io::stderr().lock().write_all(bytes);

@@ -60,7 +60,7 @@ pub fn check_no_input(target: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The number of names of the file `target` in the words of a command line. A word may be a name,
+/// Counts how often the words of a command line name the file `target`. A word may be a name,
 /// `--option=NAME`, `-oNAME`, a list of names, `NAME:PARAMETERS` or `NAME=SHARE`. Links to the file
 /// count too.
 fn names_of(target: &Path, words: &[String]) -> usize {

@@ -8,8 +8,8 @@
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
-/// A block in the cache. `next` is the index of its next access, counted on into the next pass of
-/// the trace. `is_dirty` is true if the block was written since it was read.
+/// A block in the cache. `next` is the index of its next access; indices continue into the next
+/// pass of the trace. `is_dirty` is true if the block was written since it was read.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     next: usize,

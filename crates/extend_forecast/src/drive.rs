@@ -23,7 +23,7 @@ use serde::Deserialize;
 /// The schema of a drive file.
 pub const SCHEMA: &str = "interleaf.drive/1";
 
-/// Bytes of a page, the unit of [`Drive::pages`].
+/// Bytes of a page: the size of the reads whose latency [`Drive::pages`] gives.
 pub const PAGE_BYTES: f64 = 4096.0;
 
 /// The largest allowed figure of a drive file: GB/s, microseconds, or queue depth.

@@ -73,8 +73,8 @@ pub struct CpuTime {
 impl Run {
     /// Seconds with all data in DRAM: `dram_s`, or an estimate if `dram_s` was not measured. The
     /// estimate is the elapsed time minus the mean stall of a thread. If the CPU time is known, the
-    /// system time is subtracted too, but not below the user time. The user time is summed over
-    /// threads and may be longer than the first difference, which is then the estimate.
+    /// system time is subtracted too, but not below the user time. The user time of several threads
+    /// may exceed the elapsed time minus the stall; then no system time is subtracted.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;
@@ -391,8 +391,8 @@ mod tests {
             let run = Run { demand_reads: demand, ..run(seconds) };
             let model = Model::of_run(&run, &curve, &drive);
             let found = model.forecast(&curve, &drive, true, run.budget_bytes).seconds;
-            // The model cannot reproduce a run that is faster than its compute time or its drive
-            // allows: it predicts at least the run's time.
+            // At the limits of the model (the run took less than the transfer time of the drive, or
+            // the overlap is complete), the forecast may be longer than the run, but not shorter.
             let limit = model.drive_scale < 1.0 || model.overlap >= 1.0;
             prop_assert!((found / seconds - 1.0).abs() < 1e-9 || limit && found >= seconds);
         }

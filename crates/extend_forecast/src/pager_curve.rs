@@ -36,9 +36,9 @@ const RESERVE_DIVISOR: u64 = 16;
 const RESERVE_MAX: u64 = 64 * MIB;
 
 /// The maximum size of the prefetched, unused pages is the budget divided by `PREFETCHED_DIVISOR`.
-/// This maximum is not below `PREFETCHED_MIN` bytes, or the budget divided by
-/// `PREFETCHED_MIN_DIVISOR` if that is less, and not above `PREFETCHED_MAX` bytes
-/// (`cache/prefetch_queue.rs` of the pager).
+/// It is at least the smaller of `PREFETCHED_MIN` bytes and the budget divided by
+/// `PREFETCHED_MIN_DIVISOR`, and at most `PREFETCHED_MAX` bytes (`cache/prefetch_queue.rs` of the
+/// pager).
 const PREFETCHED_DIVISOR: u64 = 16;
 const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;

@@ -139,7 +139,8 @@ pub fn compare(
     Ok((document, end?))
 }
 
-/// The document before the first run.
+/// Returns the document of a comparison before its first run: the machine, the configurations and
+/// the workloads, without runs.
 fn document(
     options: &CompareOptions,
     machine: MeasuredMachine,
@@ -398,8 +399,8 @@ impl Comparer<'_> {
     }
 
     /// Waits for the end of a command. If the command does not end within [`GRACE`] after a signal,
-    /// its processes are killed. Processes without children are killed first, so that wrappers
-    /// still restore the settings that they changed.
+    /// the processes of its tree that have no children are killed at each [`TICK`]. A wrapper is
+    /// not killed before its child, so that it can still restore the settings that it changed.
     fn wait_for_end(&self, running: &mut Running<'_>) {
         let mut interrupted: Option<Instant> = None;
         let mut shown = self.log.shown();

@@ -80,7 +80,7 @@ pub struct PagedProcess {
 }
 
 impl PagedProcess {
-    /// The session; `None` outside `interleaf extend`.
+    /// Returns the session of this process; `None` outside `interleaf extend`.
     pub fn find() -> Option<Self> {
         let session = Session::open(Path::new(&env::var_os(VARIABLE)?)).ok()?;
         Some(Self { session })

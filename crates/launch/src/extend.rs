@@ -77,7 +77,7 @@ pub struct ExtendOptions {
     pub dram: Option<Dram>,
     /// The stores: folders and block devices.
     pub stores: Vec<PathBuf>,
-    /// Minimum size of an extended allocation; `None` for a fraction of the budget.
+    /// Minimum size of an extended allocation; `None` for an eighth of the budget, at most 64 MiB.
     pub min_alloc: Option<Bytes>,
     /// The treatment of child processes: they share the budget, have budgets of their own, or are
     /// not extended.
@@ -150,10 +150,10 @@ pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), 
     Ok(())
 }
 
-/// Runs the command unless a check failed.
+/// Runs the command unless a check refuses it.
 ///
 /// # Errors
-/// When a check failed, or the session cannot begin.
+/// When a check refuses the command, or the session cannot begin.
 pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Failure> {
     refuse(options, &prepared.plan.checks)?;
     if steered_swap::is_static(options) {

@@ -67,8 +67,8 @@ pub struct PlacedCommand<'a> {
 pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
 /// Changes the kernel settings that the placement needs, runs the command under the placement, and
-/// restores the settings. `document` lists the settings, and receives the exit status, the memory
-/// and the restored settings.
+/// restores the settings. `document` lists the settings, and receives the exit status, the audited
+/// memory and the restored settings.
 ///
 /// # Errors
 /// When a setting cannot be changed or restored, or the command cannot be started.

@@ -41,8 +41,8 @@ use std::{
 /// time, so that they do not distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The assumed standard deviation of the values of runs with the same weights, as a fraction of
-/// their mean. It is used until repeated runs with the same weights give the deviation.
+/// The assumed standard deviation of the metric among runs with the same weights, as a fraction of
+/// its mean. It is used until repeated runs with the same weights show the real deviation.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
@@ -70,7 +70,8 @@ pub struct TuneOptions {
     pub platform: Option<String>,
     /// Maximum number of runs, not counting warm-up runs.
     pub runs: usize,
-    /// Minimum improvement over all pages on the first tier for which other weights are chosen.
+    /// Weights are chosen only if they improve the metric by at least this, compared with all pages
+    /// on the first tier.
     pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,

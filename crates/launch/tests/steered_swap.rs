@@ -64,8 +64,9 @@ fn a_static_program_computes_the_same() {
     assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
 }
 
-/// Runs the program with steered swap: its output, the number of pages that the kernel was asked to
-/// read ahead, and to swap out. `None` if the OOM killer has ended the program.
+/// Runs the program with steered swap. Returns its output, the number of pages that hints asked the
+/// kernel to read ahead, and the number that hints asked it to swap out. `None` if the OOM killer
+/// has ended the program.
 fn steered(store: &Path, program: &Path) -> Option<(Output, u64, u64)> {
     let root = Root::live();
     let (mut journal, _) = Journal::open(&root).unwrap();

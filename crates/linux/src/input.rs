@@ -91,7 +91,9 @@ fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// Reads a file as a whole. A file of more than `limit` bytes is not read at all.
+/// Reads a file as a whole; fails above `limit` bytes. If the size in the inode is above `limit`
+/// already, nothing is read. The size of a pipe or of a file of procfs is 0, so such a file is read
+/// up to the limit.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -278,8 +280,8 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Symlinks that stay in `top` can be opened, and symlinks that lead out of `top` are refused.
-    /// The rule holds with `openat2` and without it.
+    /// Symlinks that stay in `top` can be opened, and symlinks that lead out of `top` are refused,
+    /// by the function with `openat2` and by the one without.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

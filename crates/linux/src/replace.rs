@@ -284,7 +284,6 @@ impl AsFd for Folder {
 }
 
 impl Folder {
-    /// Opens a folder.
     fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
@@ -352,7 +351,7 @@ impl Folder {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 
-    /// The names in the folder, in order.
+    /// The names in the folder, sorted.
     ///
     /// # Errors
     /// When the folder cannot be listed.

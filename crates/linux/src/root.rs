@@ -155,13 +155,13 @@ impl Root {
     /// A captured machine below `path`. Writes are recorded and not carried out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // Do not confine the root `/`. It is the running machine in a dry run, whose `/proc` has
-        // magic links.
+        // Do not confine the root `/`. It is the running machine in a dry run: its `/proc` has
+        // magic links, which a confined root refuses.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
-    /// True when writes are carried out.
+    /// True when writes are carried out, by the kernel or by the function of a test.
     pub fn is_live(&self) -> bool {
         !matches!(self.writes, Writes::Noted(_))
     }
@@ -281,7 +281,7 @@ impl Root {
         self.value(path, "a whole number", |text| text.parse().ok())
     }
 
-    /// The names in a folder, in order; empty when the folder does not exist. [`Self::capture`]
+    /// The names in a folder, sorted; empty when the folder does not exist. [`Self::capture`]
     /// copies the names.
     ///
     /// # Errors

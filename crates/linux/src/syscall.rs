@@ -1,5 +1,5 @@
-//! The system calls that no crate wraps: the only `unsafe` of this crate. Each function states its
-//! preconditions, and returns the kernel's answer.
+//! The system calls that no crate wraps. All `unsafe` code of this crate is in this file; the
+//! `SAFETY` comments say why each call is sound.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 

@@ -73,7 +73,7 @@ fn strings(words: &[&str]) -> Vec<String> {
 }
 
 /// The DAMON features of a kernel release that matter to actuators, from `docs/kernels.md`; `None`
-/// for 6.1, which has no DAMON.
+/// for 6.1, which Debian builds without DAMON.
 fn kernel(release: &str) -> Option<Probed> {
     let old = Probed {
         operations: strings(&["vaddr", "fvaddr", "paddr"]),
@@ -285,14 +285,15 @@ const GROUPS: [(&str, &str); 7] = [
     ("proc/44/stat", "44 (server) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0"),
 ];
 
-/// The control group with this name on a machine below `folder`.
+/// The scope of the control group `name` on a machine below `folder`.
 fn group(folder: &Path, name: &str) -> Scope {
     let root = Root::captured(folder);
     let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
     Scope::Cgroup(tree.group(name))
 }
 
-/// The writes of an actuator on a machine with control groups, some protected.
+/// The writes of an actuator for `scope` without the protected scope, on a machine with control
+/// groups. `protected` gets the folder of the machine and returns the protected scope.
 fn planned_without(
     kind: ActuatorKind,
     scope: Scope,
@@ -485,7 +486,8 @@ fn settings_that_other_processes_hold_are_refused() {
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
 
-/// Another running process of Interleaf holds DAMON. The error names this process.
+/// The journal of another running process of Interleaf shows that this process uses DAMON. The
+/// error names the process.
 #[test]
 fn another_process_of_interleaf_is_named() {
     let count = format!("{ADMIN}nr_kdamonds");
@@ -606,7 +608,8 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
-/// A control group is removed after the scan. The actuator drops the group, and returns no error.
+/// A protected control group is removed just before the first attempt to start DAMON's thread,
+/// which the kernel then refuses. The actuator tries again without the group, and returns no error.
 #[test]
 fn a_group_that_is_removed_during_setup_is_left_out() {
     let folder = machine(&GROUPS);
@@ -648,7 +651,8 @@ fn proc_is_read_once_per_scan() {
     assert_eq!(root.reads() - before, u64::from(count) + 4);
 }
 
-/// A stop is requested. A scan of `/proc` then ends early.
+/// The stop flag is set before a goal is set. The scan of `/proc` then ends after a few reads, and
+/// no setting is written.
 #[test]
 fn a_scan_is_stopped_early() {
     let folder = machine(&[GROUPS[0]]);

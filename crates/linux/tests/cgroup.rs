@@ -49,7 +49,8 @@ impl Machine {
     }
 }
 
-/// Versions and mount points of the memory and cpuset controllers, as `1 /sys/fs/cgroup/memory; -`.
+/// The version and mount point of the memory controller, then of the cpuset controller. Example,
+/// where `-` means not mounted: `1 /sys/fs/cgroup/memory; -`.
 fn mounted(files: &[(&str, &str)]) -> String {
     let machine = Machine::new(files);
     let Some(trees) = Trees::read(&machine.root).unwrap() else { return "nobody tells".into() };

@@ -1,4 +1,4 @@
-//! Reads the state of DAMON, and probes DAMON; the probe restores the state.
+//! Tests of reading the state of DAMON, and of the probe, which restores this state.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -18,7 +18,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// The counters that are present in a `/proc/vmstat`.
+/// The counters that are present in a `/proc/vmstat` with the content `text`.
 fn counted(text: &str) -> Vec<(&'static str, u64)> {
     let folder = folder(&[("proc/vmstat", text)]);
     let counters = vmstat::of_machine(&Root::captured(folder.path())).unwrap().unwrap();

@@ -8,7 +8,8 @@ use interleaf_linux::{
     root::{Root, RootError},
 };
 
-/// Memory that the machine, or a control group, cannot give.
+/// The reason why requested memory is refused: the machine, its nodes or a control group have too
+/// little, or their free memory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AvailabilityError {
     /// Less memory is available than requested.
@@ -86,7 +87,8 @@ impl AvailabilityError {
     }
 }
 
-/// Checks that `bytes` in pages of the kind `pages` are available on the nodes of `policy`.
+/// Checks that `bytes` of memory are available on the nodes of `policy`: as free 2 MiB pages of
+/// hugetlbfs for [`Pages::Reserved`], else as usable memory.
 ///
 /// # Errors
 /// When the memory is not available, or `/proc` and `/sys` cannot be read.
@@ -126,7 +128,7 @@ pub fn check(
     })
 }
 
-/// Free hugetlbfs pages of 2 MiB on `nodes`.
+/// Free hugetlbfs pages of 2 MiB on `nodes`; on all nodes for `None`.
 fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let needed = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));

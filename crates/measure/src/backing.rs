@@ -6,7 +6,7 @@ use interleaf_linux::{
 };
 use std::ops::Range;
 
-/// The pages behind some address ranges: how many bytes are huge, and how many are on each node.
+/// The pages of some address ranges: their bytes in huge pages, and their bytes on each node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backing {
     /// Bytes of all ranges.

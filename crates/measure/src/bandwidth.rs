@@ -18,8 +18,9 @@ use std::{
 pub struct Windows {
     /// The time before the first window: caches fill, and cores reach their frequency.
     pub warm_up: Duration,
-    /// The length of a window. It is long against the interval between two updates of a thread's
-    /// counter (some 10 us) and against a timer tick, and short against typical disturbances.
+    /// The length of a window. A window is much longer than the interval between two updates of a
+    /// thread's counter (some 10 us) and than the handling of a timer tick, but so short that a
+    /// disturbance affects few windows.
     pub window: Duration,
     pub count: usize,
 }
@@ -41,9 +42,9 @@ pub struct Bandwidth {
     pub sums: Vec<Checksums>,
 }
 
-/// The points of a matrix of nodes: every pair of a node with CPUs and a node with memory. A pair
-/// has the CPUs of its first node that are in `allowed` ([`crate::team::allowed_cpus`]). A node
-/// without CPUs occurs only as the node with memory.
+/// The points of a matrix measurement: every pair of a node with CPUs and a node with memory. Each
+/// pair comes with those CPUs of its first node that are in `allowed`
+/// ([`crate::team::allowed_cpus`]). A node without such CPUs occurs only as the node with memory.
 pub fn pairs(nodes: &[Node], allowed: &[u32]) -> Vec<(Vec<u32>, Binding)> {
     let cpus_of = |node: &Node| -> Vec<u32> {
         node.cpus.iter().filter(|cpu| allowed.contains(cpu)).collect()

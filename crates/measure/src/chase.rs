@@ -33,13 +33,13 @@ pub const BLOCK_BYTES: usize = 256 << 10;
 /// spatial prefetcher fetches the other line of an aligned pair of 128 bytes.
 const NEIGHBOURS_BYTES: usize = 128;
 
-/// Length of a slice, the part of a chase that is timed as a whole. A slice is long against the two
-/// readings of the clock, and short against the time between disturbances (a scheduler tick comes
-/// every 1 to 10 ms).
+/// Length of a slice, the part of a chase that is timed as a whole. A slice takes much longer than
+/// the two readings of the clock, and mostly less than the time between disturbances (a scheduler
+/// tick comes every 1 to 10 ms).
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// The number of undisturbed slices, during which no other thread ran on the CPU, that suffice for
-/// a result. With fewer, the disturbed slices are used as well.
+/// A result needs at least this number of undisturbed slices, during which no other thread ran on
+/// the CPU. If there are fewer, the disturbed slices are used as well.
 const ALONE_MIN: usize = 3;
 
 /// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this

@@ -12,8 +12,8 @@ use std::{
 /// has an error below a microsecond, so the error of the counter's rate is below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// The number of tries of a comparison. The best is taken, because the thread may lose its CPU
-/// between the readings of the two clocks.
+/// The number of tries of one comparison. The try that takes the least time is used, because the
+/// thread may lose its CPU between the readings of the two clocks.
 const COMPARISONS: usize = 16;
 
 /// Reads the time-stamp counter. Its rate does not depend on the core's frequency: for `rdtsc` if

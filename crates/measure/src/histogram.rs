@@ -105,7 +105,7 @@ pub struct Timer {
 /// field that comes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
-    /// An interrupt came between the two readings of the time-stamp counter.
+    /// An interrupt came during the load, or between the load before and this load.
     pub interrupted: u64,
     /// The thread was moved to another CPU.
     pub moved: u64,
@@ -211,8 +211,8 @@ fn sound_mean(batch: &[u32]) -> f64 {
 }
 
 /// The step of the time-stamp counter in ticks, from sorted samples: the greatest common divisor of
-/// the distances between neighbours. Only the lower nine tenths of the samples are used, because
-/// they are dense there.
+/// the distances between neighbours. The slowest tenth of the samples is left out, because these
+/// samples are sparse and may have been interrupted.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -226,7 +226,7 @@ fn step(sorted: &[u32]) -> u32 {
 }
 
 /// Continues the chase by one timed load for each element of `stamps`. `spin` delays some of the
-/// loads; `number` is the index of the first load since the measurement began.
+/// loads; `number` is the index of the first of these loads, counted since the measurement began.
 fn walk(
     chase: &mut Chase,
     spin: Option<Spin>,

@@ -32,12 +32,12 @@ const SIZE_SPAN: Duration = Duration::from_millis(30);
 /// run"). At most a quarter of the accesses hit the cache then.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
-/// The minimum of the sweep's largest size: four times the largest private cache of current
-/// processors.
+/// The sweep covers sizes up to at least this one, bytes: four times a private cache of 4 MiB,
+/// which is more than current server processors have.
 const LARGEST_BYTES_MIN: u64 = 16 << 20;
 
-/// The maximum of the sweep's largest size: four times the largest shared cache of current
-/// processors.
+/// The sweep covers sizes up to at most this one, bytes: four times a shared cache of 1 GiB, which
+/// is more than current server processors have.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,8 +194,8 @@ pub struct SizeSweep {
     pub levels: Levels,
 }
 
-/// Measures the latency for memory sizes from a page to `largest` bytes, in the local order of the
-/// chase ([`Order::Local`]).
+/// Measures the latency for memory sizes from a page, or two strides if these are longer, to
+/// `largest` bytes, in the local order of the chase ([`Order::Local`]).
 ///
 /// # Errors
 /// The errors of [`idle`].

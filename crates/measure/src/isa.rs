@@ -18,7 +18,8 @@ pub enum Isa {
     Sve,
 }
 
-/// All sets with their names, within an architecture the narrowest first.
+/// All instruction sets with their names. Those of one architecture are in the order of their
+/// vector width, the narrowest first.
 const NAMED: [(Isa, &str); 5] = [
     (Isa::Sse2, "sse2"),
     (Isa::Avx2, "avx2"),

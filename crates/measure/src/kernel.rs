@@ -47,9 +47,9 @@ use std::fmt;
 /// The access pattern of a traffic kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Pages accessed in parallel.
+    /// Pages accessed in parallel: a line of each page in turn.
     pub pages: usize,
-    /// Consecutive lines of each page in a unit.
+    /// Consecutive lines of each page that one iteration of the loop accesses.
     pub lines: usize,
     /// True if stores go to one page at a time although loads go to several pages in parallel.
     pub flat_stores: bool,
@@ -127,8 +127,8 @@ pub struct Kernel {
     scatter: Touch,
 }
 
-/// Bytes of the pages among which a unit of lines is divided: 4 KiB, the smallest pages of all
-/// architectures.
+/// Bytes of each of the [`Shape::pages`] that are accessed in parallel: 4 KiB, the smallest pages
+/// of all architectures.
 const PAGE_BYTES: usize = 4096;
 
 /// In random order, the number of lines that one call of `gather` or `scatter` accesses.
@@ -149,8 +149,8 @@ impl Kernel {
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
-    /// The fastest known kernels of an instruction set, one for each kind of access and of stores;
-    /// empty if this machine lacks the instruction set.
+    /// The fastest known kernels of an instruction set, one for each kind of access with ordinary
+    /// and with non-temporal stores; empty if this machine lacks the instruction set.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
@@ -179,9 +179,9 @@ impl Kernel {
         self.shape.lines * self.shape.pages
     }
 
-    /// Lines of a block. If a unit has lines of one page, a block is one unit. Otherwise, a block
-    /// has all lines of the pages that are accessed in parallel. A buffer has a whole number of
-    /// blocks.
+    /// Lines of a block; a buffer has a whole number of blocks. If the loop accesses one page at a
+    /// time, a block has the lines of one iteration (a unit). Otherwise, a block has all lines of
+    /// the pages that are accessed in parallel.
     const fn block_lines(&self) -> usize {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }

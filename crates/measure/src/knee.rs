@@ -21,10 +21,12 @@
 const POWER_FALLS: f64 = 0.05;
 
 /// Two pauses can be told apart if they differ by more than this time, ns, and by more than the
-/// fraction [`PAUSE_STEP`]. The time is some ns, because a group of lines takes 100 ns and more.
+/// fraction [`PAUSE_STEP`]. A group of lines takes 100 ns or more, so a change of the pause by 4 ns
+/// changes the bandwidth by at most 4 %.
 const PAUSE_STEP_NS: f64 = 4.0;
 
-/// The least relative difference of two pauses that can be told apart: see [`PAUSE_STEP_NS`].
+/// The least difference of two pauses that can be told apart, as a fraction of the longer pause:
+/// see [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
 /// The measurement under one load.
@@ -100,8 +102,9 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns. `None` when the points are as close as `resolution` requires, or
-/// have reached its maximum number. Invalid points are ignored.
+/// The pause to measure next, ns. `None` if the points are as close as `resolution` requires, if
+/// their pauses are too similar to measure between them, or if there are `points_max` points. The
+/// values of invalid points are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -147,7 +150,7 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
 
 /// The pause for a bandwidth of `target_gbps`, ns. It is interpolated between the points on both
 /// sides, or extrapolated from the two nearest points. `None` if no point has this bandwidth or
-/// more, or with fewer than two points.
+/// more, with fewer than two points, or if bandwidth does not rise between the two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -177,9 +180,9 @@ pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
     all
 }
 
-/// Isotonic regression, the least-squares fit by rising values. Neighbours that fall get their mean
-/// (Ayer et al., "An empirical distribution function for sampling with incomplete information",
-/// 1955).
+/// Isotonic regression: the least-squares fit by values that never fall. Neighbouring values that
+/// fall are replaced by their mean (Ayer et al., "An empirical distribution function for sampling
+/// with incomplete information", 1955).
 fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
     // The sum of each pool, and the number of its values.
     let mut pools: Vec<(f64, usize)> = vec![];

@@ -141,7 +141,8 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     }
     let (first, mut last) = best?.1;
     // The plateau may begin on the slope before the level, where latencies are lower. Extend its
-    // end to all points within the limit of its median latency.
+    // end to all following points with a latency of at most `RISE_MAX` times the latency of its
+    // middle point.
     let middle_ns = latency(&points[first..=last]);
     while last + 1 < points.len() && points[last + 1].latency_ns <= RISE_MAX * middle_ns {
         last += 1;
@@ -149,7 +150,8 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// The latency of the middle point of `run`, a plateau that is not empty, ns.
+/// The latency of a plateau, ns: that of its middle point. `run` has the points of the plateau, at
+/// least one.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }

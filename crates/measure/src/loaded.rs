@@ -144,7 +144,7 @@ impl Step {
 /// A measured curve of latency over bandwidth.
 #[derive(Clone, Debug)]
 pub struct LoadSweep {
-    /// Latency before the threads started.
+    /// The idle latency, measured before the loading threads started.
     pub idle: Slices,
     /// The measured loads, in the order of their measurement.
     pub steps: Vec<Step>,
@@ -435,7 +435,9 @@ mod tests {
         }
     }
 
-    /// The latency rises with the load, so the pauses that are tried first are wrong.
+    /// Searches the pauses for several bandwidths on a simulated machine. Its latency rises with
+    /// the load, so the first interpolated pauses miss the bandwidth, and the search needs several
+    /// tries.
     #[test]
     fn a_bandwidth_is_approached() {
         let mut measure = |pause: Duration| {

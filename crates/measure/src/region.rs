@@ -62,7 +62,7 @@ impl RegionError {
     }
 }
 
-/// Mapped memory, completely touched; unmapped on drop.
+/// Mapped memory whose pages have all been touched, so they are resident; unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     address: *mut u8,
@@ -114,8 +114,8 @@ impl Region {
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
-        // Check the sum as well as the parts: the parts may fit on their nodes while a control
-        // group does not allow their sum.
+        // Check the whole memory as well as the memory of each node: each node may have enough free
+        // memory while a control group does not allow the sum.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
         availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
@@ -237,8 +237,8 @@ impl Region {
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
     }
 
-    /// The whole mapping, including the bytes before and after the aligned part, because a memory
-    /// policy is for whole pages.
+    /// The whole mapping, including the bytes before and after the aligned bytes of the region: the
+    /// range that gets the memory policy.
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: the slice is the whole mapping, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }

@@ -17,7 +17,7 @@ pub const UNROLL: u64 = 128;
 pub struct Ring {
     region: Region,
     stride: usize,
-    /// The length, in words, of the part with linked words.
+    /// The number of words from the start of the region to the last linked word, inclusive.
     extent: usize,
 }
 

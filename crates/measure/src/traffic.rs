@@ -19,7 +19,8 @@ use std::{fmt, str::FromStr};
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
-/// The loads and stores of a traffic kernel for one group of lines.
+/// The ratio of the loads and stores of a traffic kernel: in each group, the kernel loads a
+/// multiple of `loads` lines and stores the same multiple of `stores` lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     pub name: Name,
@@ -43,7 +44,7 @@ pub enum Name {
     Share(u32),
 }
 
-/// A share of reads that is not possible.
+/// A requested share of reads that no traffic has: below 50 % with ordinary stores, or above 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
     ", since an ordinary store reads its line too; with stores past the caches from 0 %"
@@ -137,7 +138,7 @@ impl Traffic {
     /// The mix at the controller.
     ///
     /// # Errors
-    /// Never for mixes of the table.
+    /// Never for the values that [`Self::all`] and [`Self::of_read_share`] return.
     pub fn mix(&self) -> Result<Mix, MixError> {
         let (reads, writes) =
             (f64::from(self.controller_reads()), f64::from(self.controller_writes()));

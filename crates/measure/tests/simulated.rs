@@ -14,7 +14,8 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// Threads with a pause of this length load the memory as half as many threads without a pause.
+/// A pause, ns. The test replaces pauses by fewer threads: it assumes that threads with a pause of
+/// this length load the memory like half as many threads without a pause.
 const HALF_NS: f64 = 1000.0;
 
 fn read(path: &str) -> String {

@@ -41,7 +41,8 @@ pub struct Behaviour {
     /// reduce their bandwidth.
     pub pattern_factor: f64,
     /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
-    /// thread instead of the number of threads. See [`TrafficPerWork`].
+    /// thread. At 0 it depends on the number of threads alone, at 1 on the bandwidth of one thread
+    /// alone. See [`TrafficPerWork`].
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,

@@ -2,7 +2,8 @@
 //! expanders of another platform, a drive that extends memory, and the list of all parts.
 //!
 //! Example: a platform with 550 GB/s on twelve channels has 367 GB/s with eight populated channels.
-//! Four of its eight expanders have half of the bandwidth, capacity and power of its expander tier.
+//! Four of the eight expanders of a tier have half of the tier's bandwidth, capacity and static
+//! power.
 
 use crate::{
     curve::CurveError,
@@ -68,7 +69,8 @@ pub struct Configuration {
     pub platform: String,
     /// Populated channels; `None` for all channels of the platform.
     pub channels: Option<Count>,
-    /// The capacity of the first tier; `None` for the capacity of the platform's modules.
+    /// The capacity of the first tier; `None` for the platform's capacity, scaled to the populated
+    /// channels.
     pub capacity: Option<Bytes>,
     /// Expanders that are added to the platform; `None` for none.
     pub expanders: Option<Expanders>,
@@ -83,8 +85,8 @@ pub struct Configuration {
 /// The platforms of a configuration do not fit together.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigurationError {
-    /// The platform of the expanders has no tier of this name, or the platform of the configuration
-    /// already has a tier of this name.
+    /// The platform of the expanders has no tier of this name behind its first tier, or the
+    /// platform of the configuration already has a tier of this name.
     #[error("{platform} has {problem} tier \"{tier}\"")]
     Tier {
         /// The name of the platform that lacks the tier, or that already has it.
@@ -110,8 +112,8 @@ impl Configuration {
     /// expanders that `other` describes.
     ///
     /// # Errors
-    /// If `other` has no tier with the name of the expanders' tier, if `platform` already has one,
-    /// or if a scaled curve is out of range.
+    /// If `other` has no tier with the name of the expanders' tier behind its first tier, if
+    /// `platform` already has a tier with this name, or if a scaled curve is out of range.
     pub fn machine(
         &self,
         platform: &Platform,

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Each domain has its own policy, which observes the tiers near the domain. Each decision passes
-//! the guards ([`guard`]) before it is applied: pages must fit, an overloaded tier gets no more
-//! pages, and a change that lowered the bandwidth is rolled back ([`rollback`]).
+//! the guards ([`guard`]) before it is applied: pages must fit, a change that overloaded a tier is
+//! undone by half, and a change that lowered the bandwidth is rolled back ([`rollback`]).
 //!
 //! The same loop drives a simulated machine and a real one. The loop reads no clock: each sample
 //! has its duration.
@@ -58,14 +58,14 @@ pub struct Settings {
     /// if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this time at 3.5
     /// GB/s.
     pub hold_off_max: usize,
-    /// A sample is quiet if migration is below this fraction of its traffic, 0 to 1. Default:
-    /// 0.002.
+    /// A sample is quiet if its migrated bytes are at most this fraction (0 to 1) of the bytes of
+    /// its traffic. Default: 0.002.
     pub migration_floor: f64,
     /// A sample in which more than this fraction (0 to 1) of a scope's pages has migrated is not
     /// quiet. For a small scope beside much traffic, [`Settings::migration_floor`] misses such a
     /// migration. Default: `None`, which disables the check.
     pub placement_floor: Option<f64>,
-    /// The highest migration rate, GB/s; `None` for no limit.
+    /// The highest migration rate, GB/s; `None` for no limit. Default: `None`.
     pub rate_limit_gbps: Option<f64>,
 }
 

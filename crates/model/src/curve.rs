@@ -241,9 +241,10 @@ impl Curve {
     }
 }
 
-/// True if the bytes in flight rise all the way from `a` to `b` along a straight line in bandwidth
-/// and latency. The bytes in flight are the product of both, a parabola along this line. The slope
-/// of a parabola is linear, so it is above 0 all the way if it is at both ends.
+/// True if the bytes in flight never fall between `a` and `b`, along a straight line in bandwidth
+/// and latency, and are higher at `b`. Along this line the bytes in flight (bandwidth times
+/// latency) are a parabola, whose slope is linear: a slope of at least 0 at both ends is at least 0
+/// between them.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
@@ -251,8 +252,9 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest gap, in points, between two neighbours in the result of [`rising_subset`]. The limit
-/// keeps the running time short for files with very many points.
+/// The largest difference between the indices of two neighbours in the result of [`rising_subset`]:
+/// at most 511 outliers in a row are left out. The limit keeps the running time short for files
+/// with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
@@ -576,13 +578,14 @@ mod tests {
         let (curve, left_out) = made(&[&[alone], &good[..]].concat());
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
         assert_eq!(curve.points().len(), good.len());
-        // The two points contradict each other. The point with the lower latency stays, because a
-        // disturbance raises the latency.
+        // The load does not rise from `alone` to the first point of `good`, so only one of the two
+        // stays: the point with the lower latency, because a disturbance raises the latency.
         let (curve, left_out) = made(&[alone, good[0]]);
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }
 
-    /// Curves that rise and may bend back, from positive steps of the bytes in flight.
+    /// Random curves: bandwidth and latency rise from point to point, then the last point bends
+    /// back to 0.9 of the bandwidth at twice the latency.
     fn any_curve() -> impl Strategy<Value = Curve> {
         (50.0..500.0f64, prop::collection::vec((1.0..100.0f64, 0.0..50.0f64), 1..12)).prop_map(
             |(idle, steps)| {

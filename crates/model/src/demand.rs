@@ -1,5 +1,5 @@
-//! Demands: the requests of a workload to memory, as measured in runs with all pages on the first
-//! tier.
+//! Demands: the requests of a workload to memory, described by measured runs. At least one run has
+//! all pages on the first tier; runs with interleaved pages are optional.
 
 use crate::{mix::Mix, provenance::Figure, units::Bytes, weights::Weights};
 
@@ -10,17 +10,19 @@ pub struct Demand {
     pub name: String,
     /// The source and provenance of the demand's figures.
     pub figure: Figure,
-    /// The platform on which the runs were measured; `None` if it is the platform that is
-    /// predicted.
+    /// The platform on which the runs were measured; `None` if the runs are from the platform that
+    /// a prediction is made for.
     pub platform: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
-    /// Lower and upper bound of an unknown read share, 0 to 1.
+    /// Lower and upper bound of the read share, 0 to 1; both equal the read share of `mix` if it is
+    /// known.
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
-    /// The median of a thread's outstanding lines; `None` if a thread has as many as its core. A
-    /// program whose loads depend on each other has fewer.
+    /// The median of the prior of a thread's outstanding lines; `None` for the outstanding lines of
+    /// a core. A program whose loads depend on each other has fewer lines outstanding than its core
+    /// allows.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results.
     pub metric: Metric,
@@ -90,10 +92,11 @@ pub enum Hotness {
         exponent: f64,
     },
     /// A hot set: the fraction `pages` of the pages gets the fraction `accesses` of the accesses.
+    /// With 0.1 and 0.9, a tenth of the pages gets nine tenths of the accesses.
     HotSet {
-        /// Share of the pages, 0 to 1.
+        /// The fraction of the pages that is hot, 0 to 1.
         pages: f64,
-        /// Share of the accesses, 0 to 1.
+        /// The fraction of the accesses that goes to the hot pages, 0 to 1.
         accesses: f64,
     },
 }
@@ -108,7 +111,8 @@ pub struct Phase {
 }
 
 impl Demand {
-    /// Work per second of a run with this result: higher is better in every metric.
+    /// The performance of a run with this result: the rate, or the inverse of the runtime. Higher
+    /// is better.
     pub fn performance(&self, result: f64) -> f64 {
         match self.metric {
             Metric::Runtime => 1.0 / result,
@@ -129,8 +133,9 @@ impl Demand {
         self.performance(result) / self.performance(reference)
     }
 
-    /// Runs with a counted bandwidth, each with that bandwidth in GB/s, in rising order of threads.
-    /// All of them are of the series of the first such run.
+    /// The local runs with a counted bandwidth, each with this bandwidth in GB/s, in rising order
+    /// of threads. Only runs of one series are returned: the series of the first run with a counted
+    /// bandwidth.
     pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();

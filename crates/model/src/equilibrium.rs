@@ -20,8 +20,9 @@
 //! 205 / 0.25) = 741 GB/s; the CXL white paper (platform `xeon6-cz122`) measured 690. With K = 16
 //! streams, DRAM is idle for lack of customers about 5 % of the time, and the network gives 708.
 //!
-//! A fixed-point iteration adds interference: tiers that lower each other's bandwidth
-//! ([`crate::platform::Coupling`]), and loads that share tiers ([`solve`] takes several).
+//! Two effects need an iteration around this solution: traffic on one tier that lowers the
+//! bandwidth of another tier ([`crate::platform::Coupling`]), and several loads on the same tiers
+//! ([`solve`] takes a list of loads).
 
 mod limits;
 mod load;

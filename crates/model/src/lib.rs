@@ -2,10 +2,10 @@
 //!
 //! A tier is a family of curves: loaded latency against bandwidth, one for each traffic mix
 //! ([`curve`], [`tier`]). A [`platform`] is a set of tiers with the cores that load them. A
-//! [`demand`] describes a workload by runs on the first tier alone. [`equilibrium`] finds the
-//! bandwidth and the latency at which threads and tiers agree; [`behaviour`] infers thread
-//! properties from a few measured runs; [`predict`] predicts the result of given weights by the
-//! equilibrium of threads with these properties.
+//! [`demand`] describes a workload by measured runs, at least one of them on the first tier alone.
+//! [`equilibrium`] finds the bandwidth and the latency at which threads and tiers agree;
+//! [`behaviour`] infers thread properties from a few measured runs; [`predict`] predicts the result
+//! of given weights by the equilibrium of threads with these properties.
 //!
 //! This crate reads no file and no clock, and its randomness has a seed: the same input gives the
 //! same output, bit for bit. [`mod@format`] turns the text of a file into these types; the caller

@@ -27,8 +27,9 @@ pub trait Machine {
         Ok(())
     }
 
-    /// Returns a sample of `span`, which the counters cover exactly. A real machine has waited for
-    /// the span in [`Self::advance`]; a simulated machine simulates it in this call.
+    /// Returns a sample of about `span`; the counters cover exactly [`Sample::span`]. A real
+    /// machine has waited in [`Self::advance`], perhaps for longer than `span`; a simulated machine
+    /// simulates `span` in this call.
     ///
     /// # Errors
     /// If a counter that was available before cannot be read.
@@ -184,16 +185,18 @@ pub struct Target {
     pub scope: usize,
     /// The share of the scope's pages for each tier of the machine, 0 to 1, summing to 1.
     pub shares: Vec<f64>,
-    /// The assignment of pages to tiers.
+    /// The rule that assigns pages to tiers.
     pub order: Order,
     /// The highest migration rate, GB/s; `None` for no limit.
     pub rate_limit_gbps: Option<f64>,
 }
 
-/// The assignment of pages to tiers, at given shares.
+/// The rule that assigns pages to tiers, at given shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Hot pages are spread over the tiers in the ratio of the shares, evenly over the addresses.
+    /// Pages are spread over the tiers in the ratio of the shares, evenly over the addresses. A
+    /// machine that selects pages by access counts migrates only hot pages to the tier of their
+    /// address.
     Interleave,
     /// The hottest pages are on the first tier until its share is full, the next hottest on the
     /// next tier.

@@ -1,4 +1,5 @@
-//! Traffic mixes: reads, writes and kind of stores of the lines that cross the memory controller.
+//! Traffic mixes: the read share and the kind of stores of the lines that cross the memory
+//! controller.
 //!
 //! The names are the names of Intel's Memory Latency Checker (`-W` in its public help). The mixes
 //! count traffic at the memory controller. An ordinary store reads its line first (read for
@@ -96,7 +97,7 @@ impl Mix {
     }
 
     /// True if curves may be interpolated between the two mixes: both mixes have the same order of
-    /// accesses, and the same kind of stores unless a mix is read-only.
+    /// accesses, and the same kind of stores unless one of the mixes has reads only.
     pub fn is_of_family(self, other: Self) -> bool {
         let writes = self.read_share < 1.0 && other.read_share < 1.0;
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random

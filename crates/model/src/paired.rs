@@ -45,7 +45,8 @@ use rand_pcg::{
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
 /// The fractions of the allowed error (1 minus the confidence) for the first looks; later looks
-/// share the rest evenly.
+/// share the rest evenly. In a design with one or two looks, the fractions are scaled so that they
+/// sum to 1.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
 /// Minimum number of rounds, because the standard deviation of two values is too uncertain.
@@ -71,7 +72,7 @@ pub struct Design {
     pub confidence: f64,
     /// A ratio that differs from 1 by less than this, such as 0.02, does not matter.
     pub min_difference: f64,
-    /// The seed of the orders and of the resamples.
+    /// The seed of the random orders of rounds, and of the resamples of the bootstrap.
     pub seed: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Choices between alternatives with several merits. No merit is converted into another merit.
 //!
 //! One alternative *dominates* another if it is at least as good in every merit and better in one.
-//! The Pareto front has all alternatives that no other alternative dominates. For each preference
-//! of a buyer, the best alternative is on the front.
+//! The Pareto front has all alternatives that no other alternative dominates. Whatever a buyer
+//! prefers, one of the best alternatives for this buyer is on the front.
 
 /// The merits of an alternative as losses: a lower value is better.
 pub type Losses = Vec<f64>;

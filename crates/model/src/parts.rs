@@ -1,4 +1,4 @@
-//! Parts of servers with their prices and power, and the price of energy, as the user gives them.
+//! Parts of servers with their prices and power, and the price of energy: figures of the user.
 
 use std::collections::BTreeMap;
 

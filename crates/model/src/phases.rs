@@ -131,7 +131,8 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
     // For the first 0, 1, ... readings: the minimal cost of a partition, and the index of the
-    // reading at which its last interval starts.
+    // reading at which its last interval starts. The cost of no reading is `-price`, because the
+    // first interval needs no cut.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -277,7 +278,8 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// The same readings in another unit of bandwidth: the intervals stay the same.
+        /// All bandwidths are multiplied by a factor, as by another unit: the intervals stay the
+        /// same.
         #[test]
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,

@@ -19,7 +19,7 @@ pub struct Platform {
     pub domains: Vec<Domain>,
     /// The tiers, the fastest first; at least one.
     pub tiers: Vec<Tier>,
-    /// Links that several tiers share.
+    /// Links that the traffic to some tiers crosses, such as links between sockets.
     pub links: Vec<Link>,
     /// Bandwidth that traffic on one tier takes from another.
     pub couplings: Vec<Coupling>,

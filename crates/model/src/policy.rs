@@ -1,7 +1,8 @@
 //! Policies: pure functions from observations to target shares.
 //!
 //! A policy decides from its earlier observations alone. Each policy serves one domain, and its
-//! tiers are the tiers near this domain, the fastest first. The same code decides on a simulated
+//! tiers are the tiers *near* this domain, the fastest first: those that the domain reaches without
+//! a link between sockets, such as its DRAM and its expanders. The same code decides on a simulated
 //! machine and on a real machine; [`crate::control`] is the loop around it.
 //!
 //! Policies that change shares in steps count in *points*: a point is a hundredth of the pages, as
@@ -43,7 +44,7 @@ pub trait Policy {
     fn decide(&mut self, seen: &Observation) -> Verdict;
 }
 
-/// A sample, as input of a policy.
+/// A sample of the counters, as the input of a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// One reading for each tier, in the order of the tiers.
@@ -52,7 +53,7 @@ pub struct Reading {
     pub migrating: bool,
 }
 
-/// A tier in a sample.
+/// The counters of one tier in a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TierReading {
     /// Bandwidth of reads and writes, GB/s.
@@ -63,9 +64,9 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// The observation of a period, from its quiet samples (samples without migration), or from all
-/// samples if none is quiet. If the load varies within the period, only the samples under load are
-/// used.
+/// The observation of a period: computed from the quiet samples (samples without migration), or
+/// from all samples if none is quiet. If the load varies within the period, only the samples under
+/// load are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.

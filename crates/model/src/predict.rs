@@ -23,15 +23,15 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 
 /// Standard deviation of the error of the model: the root mean square error of the speed-ups in
 /// `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, where all workloads count
-/// equally. `reproduce gnr120-interleaving` cross-validates it: it computes the error without each
-/// workload in turn, and reports the fraction of that workload's rows within the interval.
+/// equally. For a cross-validation, `reproduce gnr120-interleaving` computes the error without each
+/// workload in turn, and reports the fraction of this workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
-/// The runs leave open whether DRAM limits the workload if the interval of the speed-up begins at
-/// `NO_GAIN` or below (DRAM does not limit it), and ends at [`GAIN`] or above (DRAM limits it).
+/// A speed-up of `NO_GAIN` or less means that DRAM does not limit the workload; a speed-up of
+/// [`GAIN`] or more means that it does. The runs leave open which is true if the interval of the
+/// speed-up begins at `NO_GAIN` or below and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
-/// DRAM may limit the workload if the interval of the speed-up ends at this value or above. See
-/// [`NO_GAIN`].
+/// The lowest speed-up that means that DRAM limits the workload. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
 
 /// A predicted figure: its mean, and an interval.
@@ -95,8 +95,8 @@ pub struct Row {
     pub result: Option<Estimate>,
     /// Performance divided by the performance with all pages on the first tier.
     pub speedup: Estimate,
-    /// The index of the first tier that cannot hold its share of the footprint; `None` if all can,
-    /// or if the footprint is unknown.
+    /// The lowest index of a tier that cannot hold its share of the footprint; `None` if all tiers
+    /// can, or if the footprint is unknown.
     pub too_small: Option<usize>,
     /// The reasons why the prediction is an extrapolation; empty if it is not an extrapolation.
     pub extrapolated: Vec<String>,

@@ -60,7 +60,7 @@ impl FromStr for Provenance {
 pub struct Figure {
     /// The origin of the figure: measured, published, simulated or assumed.
     pub provenance: Provenance,
-    /// The paper, record or reason, with the place in the paper or record.
+    /// The paper, record or reason, with the section or table of the paper or record.
     pub source: String,
 }
 

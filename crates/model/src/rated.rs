@@ -1,8 +1,9 @@
 //! A platform from ratings alone: the figures of firmware tables, with the shape of loaded latency
 //! measured on other machines.
 //!
-//! The platform serves policies that need curves on a machine without measured curves. Each figure
-//! is `assumed`: the rated bandwidth of a tier is used as its maximum for every mix.
+//! The platform serves policies that need curves on a machine without measured curves. All figures
+//! have the provenance `assumed`. Each tier has one curve for all mixes, which ends at the rated
+//! bandwidth.
 
 use crate::{
     curve::{Curve, CurvePoint},
@@ -28,15 +29,18 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The shape of the curve of an expander, from cxl.csv of the platform `xeon6-cz122`. Each pair is
-/// a fraction of the maximum bandwidth, and the latency there divided by the idle latency.
+/// The shape of the curve of an expander for reads, which is used for NVRAM and storage too. It
+/// follows cxl.csv of the platform `xeon6-cz122` up to 0.97 of the maximum bandwidth; above, its
+/// latencies are lower. Each pair is a fraction of the maximum bandwidth, and the latency there
+/// divided by the idle latency.
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
-/// Outstanding lines of a core, as on `xeon6-cz122`.
+/// Maximum number of outstanding lines of a core, assumed to be that of `xeon6-cz122`.
 const OUTSTANDING_LINES: f64 = 48.0;
 
-/// Uncore latency, ns, as on `xeon6-cz122`.
+/// Uncore latency (round trip between a core and the memory controller), ns, assumed to be that of
+/// `xeon6-cz122`.
 const UNCORE_NS: f64 = 60.0;
 
 /// The valid range of a rated read bandwidth, GB/s. Firmware with a wrong base unit in its HMAT
@@ -69,8 +73,9 @@ pub fn platform(layout: &Layout) -> Platform {
     }
 }
 
-/// Shares of all tiers. The tiers near `domain` have shares in the ratio of their rated bandwidths,
-/// all other tiers have 0.
+/// The share of pages on each tier of the machine, for threads in the domain with the index
+/// `domain`. The tiers near this domain have shares in the ratio of their rated bandwidths, all
+/// other tiers have 0.
 pub fn shares(layout: &Layout, domain: usize) -> Vec<f64> {
     let near = &layout.domains[domain].tiers;
     let all: f64 = near.iter().map(|at| layout.tiers[*at].rated_gbps).sum();
@@ -120,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// Curves begin at the rated latency and end at the rated bandwidth.
+        /// For any valid ratings of two tiers, the curve of each tier has the rated latency as its
+        /// idle latency and the rated bandwidth as its maximum.
         #[test]
         fn curves_are_as_rated(log_gbps in -2.5..=5.0f64, log_ns in 0.0..=5.6f64) {
             let (gbps, ns) = (libm::pow(10.0, log_gbps), libm::pow(10.0, log_ns));

@@ -10,8 +10,8 @@ const TRIES_MAX: u64 = 60_000;
 
 /// Returns the shares of `tiers` tiers with the highest score, in percent. The search tries all
 /// divisions in steps of five percentage points (coarser with more than six tiers), and climbs from
-/// the best division in steps of one point. `score` is `None` for invalid points; the result is
-/// `None` if no points are valid.
+/// the best division in steps of one point. `score` is `None` for a division that is not allowed;
+/// the result is `None` if the first, coarse search finds no allowed division.
 ///
 /// Among divisions with the same score, the division with the largest share of the first tier wins.
 pub fn best_points(
@@ -57,7 +57,8 @@ fn tries(sum: u16, parts: usize) -> u64 {
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)
 }
 
-/// All ways to divide `sum` among `parts`, in falling order of the first part.
+/// All ways to divide `sum` points among `parts` tiers, in falling order of the first tier's
+/// points.
 fn compositions(sum: u16, parts: usize) -> Vec<Vec<u16>> {
     if parts <= 1 {
         return vec![vec![sum]; parts];

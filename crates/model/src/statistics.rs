@@ -5,7 +5,7 @@
 //! NumPy) and suits estimates from few values. [`nearest_rank`] returns one of the values (type 1)
 //! and suits a percentile of observed samples.
 
-/// Sorts values in ascending order, NaN last.
+/// Sorts values in ascending order, as [`f64::total_cmp`] does: a positive NaN is last.
 pub fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values

@@ -205,9 +205,11 @@ impl Curves {
     /// The response of the tier to `mix` from `domain`.
     ///
     /// A mix between two known mixes of its family ([`Mix::is_of_family`]) is interpolated by read
-    /// share. In three cases the answer is marked as an extrapolation: a mix outside of the known
-    /// read shares has the curve of the nearest one; a mix of an unknown family is interpolated
-    /// between mixes of other families; a domain without curves has the curves of all domains.
+    /// share. In three cases the answer is marked as an extrapolation. A mix outside of the known
+    /// read shares has the curve of the nearest read share. A mix whose kind of stores or order of
+    /// accesses no curve has is interpolated between the curves of its family that exist, which are
+    /// curves of reads, or else between all curves. A domain for which no curve is valid has the
+    /// curves of all domains.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();

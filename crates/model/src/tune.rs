@@ -10,9 +10,9 @@
 //!
 //! ```text
 //! run  weights  time    conclusion
-//!   1  1:0      1.333   lower bound of the first tier: with half of the pages on it, 0.667
-//!   2  22:9     1.161   lower bound of the second tier: meets the first at 0.75, at time 1.0
-//!   3  5:9      2.571   shares below 22:9 are worse: above the line through runs 2 and 3
+//!   1  1:0      1.333   time >= 1.333 x (share on the first tier), such as 0.667 at 1:1
+//!   2  22:9     1.161   time >= 4.0 x (share on the second tier); both bounds meet at 3:1: 1.0
+//!   3  5:9      2.571   on the bound of run 2: fewer pages on the first tier are slower
 //!   4  3:1      1.000   no weights can be better by more than 2 %
 //!   5  3:1      1.004   repetition, to measure the noise
 //!   6  1:0      1.331   repetition: 3:1 is 1.33 times as fast, +- 0.02
@@ -20,8 +20,9 @@
 //!
 //! Then runs are repeated while it is uncertain which weights are better. The repetitions end if no
 //! run is left, or if the remaining runs could not decide. Intervals are computed with Student's t
-//! at [`INTERVAL`]. The noise of a run is pooled over all weights; [`Search::noise`] enters with
-//! two degrees of freedom.
+//! at [`INTERVAL`]. The noise of a run is pooled over all weights; the expected noise
+//! ([`Search::noise`]) is pooled with it, and weighs as much as two degrees of freedom of measured
+//! noise.
 //!
 //! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
 //! proposal: the search has one variable, not several.
@@ -37,12 +38,12 @@ use crate::{
 use curve::TimeCurve;
 use noise::Noise;
 
-/// The lower bound of the runtime is evaluated at this number of equal steps of the share, from 0
-/// to 1.
+/// The lower bound of the run time is evaluated at shares of pages on the first tier from 0 to 1,
+/// in this number of equal steps.
 const STEPS: u32 = 1000;
 
-/// The least tolerance of [`Search::along`]: the weights reproduce the wanted shares if each share
-/// differs by at most this.
+/// The smallest tolerance of a share in [`Search::along`], as a fraction of all pages: weights are
+/// accepted if the share of each tier differs from the wanted share by at most the tolerance.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
@@ -57,10 +58,11 @@ const REACH: f64 = 0.5;
 /// have any share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
-/// Mean logarithms of results that differ by less than this are equal.
+/// Two weights are equally good if the mean natural logarithms of their results differ by less than
+/// this: by less than 0.0001 % of the result.
 const SAME: f64 = 1e-6;
 
-/// The space of a search, and its stop conditions.
+/// The weights that a search may run, and its stop conditions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The proposed weights, which are run after the first tier alone; one weight for each tier.
@@ -81,7 +83,7 @@ pub struct Search {
 pub struct Run {
     /// The weights by which the pages were placed in the run.
     pub weights: Weights,
-    /// The measured value: above 0, lower is better.
+    /// The measured value, such as the run time: above 0, lower is better.
     pub value: f64,
 }
 
@@ -105,7 +107,8 @@ pub enum Why {
     Listed,
     /// The weights may be better than the best weights so far by this fraction of the value.
     Promising(f64),
-    /// A repetition of earlier weights, because the results so far are too noisy to decide.
+    /// A repetition of earlier weights: the second run of the best weights and of the first tier
+    /// alone, or a further run because the results are too noisy to decide.
     Again,
 }
 
@@ -180,7 +183,8 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // One run is kept, so that the best weights can be repeated.
+                // Promising weights never take the last run: it is kept for a repetition of the
+                // best weights.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -203,8 +207,8 @@ impl Search {
         Some(Judged::new(self, points, runs.len()).finding(Stop::Runs))
     }
 
-    /// The weights with the fewest pages in a round whose shares are near enough to `share` on the
-    /// first tier. The other tiers divide the rest in the ratio of the proposal.
+    /// The weights with the fewest pages in a round whose first tier has `share` of the pages,
+    /// within a tolerance. The other tiers divide the rest in the ratio of the proposal.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();
@@ -377,8 +381,8 @@ impl<'a> Judged<'a> {
     }
 }
 
-// The quantiles in the module `noise` are those of an interval with the probability 0.9, so
-// [`INTERVAL`] must be that.
+// The table of quantiles in the module `noise` is for an interval with the probability 0.9. If
+// [`INTERVAL`] changes, the table has to change with it.
 const _: () = assert!(INTERVAL == 0.9);
 
 // The weights that [`Search::along`] proposes have at most `ROUND_MAX` pages in a round, so the

@@ -71,7 +71,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // Only 0 has no unit that gives 1 or more; it is printed in bytes.
+                // Only 0 is below 1 in every unit; it is printed in bytes.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;

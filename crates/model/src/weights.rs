@@ -15,12 +15,12 @@ pub struct Weights(Vec<u16>);
 /// A text that is not a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
-    /// A part that is not a whole number from 0 to 255.
+    /// One of the weights is not a whole number from 0 to 255.
     #[error("\"{part}\"{} is not a whole number from 0 to 255", within(part, text))]
     Part {
         /// The whole text.
         text: String,
-        /// The invalid part.
+        /// The invalid weight, as written.
         part: String,
     },
     /// All weights are zero.
@@ -40,8 +40,8 @@ pub enum WeightsError {
     },
 }
 
-/// The words of an error that name the whole `text` around an invalid `part`; empty if the part is
-/// the whole text.
+/// The words of the error message that quote the whole `text` after the invalid weight `part`;
+/// empty if `part` is the whole text.
 fn within(part: &str, text: &str) -> String {
     if part == text { String::new() } else { format!(" in \"{text}\"") }
 }

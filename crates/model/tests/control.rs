@@ -310,8 +310,8 @@ fn samples_with_migration_are_not_judged() {
 
 #[test]
 fn decisions_use_the_actual_placement() {
-    // Pages begin to move in the middle of a period. Quiet samples before the migration show
-    // another placement.
+    // Pages begin to move in the middle of a period. The quiet samples before the migration show
+    // the old placement, and decisions must not use them.
     let mut machine = Fake::new(1, &[(0, true)]);
     (machine.lag, machine.delay) = (MS(3000), MS(1000));
     let script = [0.9, 0.8, 0.7, 0.8];
@@ -349,7 +349,7 @@ fn decisions_wait_for_migration_up_to_a_limit() {
 
 #[test]
 fn too_few_quiet_samples_are_none() {
-    // 24 of 30 samples with migration leave 6; 26 leave 4, which is too few.
+    // A delay of 4.8 s is 24 of 30 samples and leaves 6 quiet samples; 5.2 s leave 4: too few.
     for (delay, judged) in [(MS(4800), true), (MS(5000), true), (MS(5200), false)] {
         let mut machine = Fake::new(1, &[(0, true)]);
         machine.delay = delay;
@@ -439,7 +439,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// The assumed curves of a synthetic machine: rising, with some spare bandwidth.
+/// The platform that policies believe in: its curves end at the bandwidths of [`Fake`]'s tiers.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {
@@ -659,9 +659,9 @@ fn policies_use_bandwidth_if_latency_is_not_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// A machine whose pages move with a delay: the policies settle. Colloid's policies need not
-    /// settle: the closed form overshoots if both tiers are nearly saturated, and averages lag
-    /// behind the pages.
+    /// On a machine whose migrations take up to 5 s, all policies settle except Colloid's: the
+    /// closed form overshoots if both tiers are nearly saturated, and the averages of the counters
+    /// lag behind the migration.
     #[test]
     fn policies_settle_on_a_responding_machine(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {

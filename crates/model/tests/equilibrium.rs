@@ -35,8 +35,9 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // For `back` above 0.59, 4 - back - 2 / back is above 0: the rise of latency outweighs
-            // the loss of bandwidth, and the bytes in flight rise all the way to this point.
+            // The bytes in flight rise all the way to this point if they still rise at its end of
+            // the line: if 4 - back - 2 / back is above 0, as it is for `back` above 0.59. The rise
+            // of latency then outweighs the loss of bandwidth.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()
@@ -66,7 +67,7 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
     }
 }
 
-/// A platform of up to `most` tiers, and the share of the traffic on each; some shares are zero.
+/// A platform of 1 to `most` tiers, and the share of the traffic on each tier, which may be zero.
 fn platform_and_shares(most: usize, bend: bool) -> impl Strategy<Value = (Platform, Vec<f64>)> {
     let tier = (curve(bend), 0..10u32);
     (prop::collection::vec(tier, 1..=most), 1..33u32)

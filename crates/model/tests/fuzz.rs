@@ -32,7 +32,7 @@ fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// The TOML files of a folder, in the order of their names, so that cases repeat from their seed.
+/// The TOML files of a folder, sorted by name, so that the same seed always mutates the same file.
 fn shipped(name: &str) -> Vec<Shipped> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -237,7 +237,8 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Short texts of characters that the formats use. Parsers read them further than random texts.
+    /// Short texts of characters that the formats use. Parsers reach more of their code with them
+    /// than with random texts.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);

@@ -16,8 +16,8 @@ struct Workload {
     /// Time that the latency of the slow tier adds if all pages are on that tier, in the unit of
     /// the run time.
     late: f64,
-    /// The sharpness of the optimum. If `sharp` is infinite, the run time is the time of the slower
-    /// tier alone.
+    /// The exponent of the norm that combines the times of the two tiers. If `sharp` is infinite,
+    /// the combined time is the time of the slower tier; smaller exponents round the optimum.
     sharp: f64,
 }
 

@@ -1,5 +1,5 @@
-//! The capabilities of a machine. A present capability has a description of what provides it; a
-//! missing one has the reason and a remedy.
+//! The capabilities of a machine. A present capability has a description; a missing capability has
+//! the reason and a remedy.
 
 mod damon;
 mod nodes;
@@ -27,7 +27,7 @@ pub struct Capability {
 /// The state of a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The capability is available. The text names its provider.
+    /// The capability is available. The text has details, such as the numbers of the nodes.
     Present(String),
     Missing {
         why: String,

@@ -16,9 +16,10 @@
 //! write at least one line in each sample.
 //!
 //! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
-//! the line ends when it arrives, which may be late on a busy machine. The time from which a
-//! program's first line counts is not known. If the first line has `"time_ns"`, this time only
-//! marks the beginning of the next line: the traffic of lines with this time is not counted.
+//! the line ends when it arrives, which may be late on a busy machine. The time at which the
+//! traffic of a program's first line began is not known. If the first line has `"time_ns"`, the
+//! traffic of all lines with this time is therefore not counted: the time only marks the beginning
+//! of the next line. A first line without `"time_ns"` is counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -35,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-/// The longest line, bytes. A line with the longest numbers has some 200 bytes.
+/// The longest line that is accepted, bytes. A line with the longest numbers has some 200 bytes.
 const LINE_MAX: usize = 4096;
 
 /// Maximum number of programs that are connected at once; further programs wait.
@@ -76,8 +77,9 @@ struct Shared {
     /// newest counted line, or its arrival if it has no valid `time_ns`. `None` if no line was
     /// counted after the last reading.
     until: Option<Duration>,
-    /// True until a line is counted. While it is true, `since` is the time of a connection, and the
-    /// `time_ns` of a first line replaces this time.
+    /// True from the connection of a program, if no other program is connected, until a line is
+    /// counted. While it is true, `since` is the time of this connection, and the `time_ns` of the
+    /// program's first line replaces this time.
     is_new: bool,
     state: State,
 }
@@ -253,7 +255,7 @@ impl Client {
 }
 
 /// Counts a line of a program; `first` is [`Client::first`]. The traffic of lines with the
-/// `time_ns` of the first line is left out, because its start is unknown.
+/// `time_ns` of the first line is left out, because it is not known when this traffic began.
 fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;

@@ -55,7 +55,7 @@ impl Meter {
 
     /// Energy since the last reading or, at first, since the meters were opened, J. The time
     /// between two readings must be shorter than the time in which a counter wraps, some 10 minutes
-    /// at full load. Otherwise the energy is underestimated by the range for each further wrap.
+    /// at full load. A longer interval hides a wrap, and the energy is too small by the range.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -99,8 +99,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
         let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
         let kind = kind.trim();
         if kind.starts_with("package") || kind == "dram" {
-            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. Its name here is the
-            // name of that zone, followed by its own.
+            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. Its name here has the
+            // names of both zones: `package-0 dram`.
             let package = path.rsplit_once(':').map_or("", |(package, _)| package);
             let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
             found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));

@@ -26,7 +26,8 @@ use std::{
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
-/// Maximum size of a recording, bytes: enough for days with ten readings per second.
+/// Maximum size of a recording, bytes. A reading of two sockets with two tiers each has four lines
+/// of up to 100 bytes, so this is enough for a week with one reading per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
 /// The highest index of a domain or tier in a recording: more than any machine has.

@@ -7,8 +7,8 @@
 //! last-level cache of a socket and memory of any tier, reads and writes together. These bytes give
 //! the bandwidth of the command even on a machine without counters for the traffic of a tier.
 //!
-//! The folder is removed when the command has ended. Its name has the process ID of its creator, so
-//! a later process finds and removes the folder of a killed process.
+//! The folder is removed when the command has ended. Its name has the process ID and the start time
+//! of its creator, so a later process recognises and removes the folder of a killed process.
 
 use interleaf_linux::{
     process::process,
@@ -172,8 +172,8 @@ mod tests {
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
         // The groups: `interleaf-8-1` is of a killed process, `theirs` is of another program, and
-        // `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876` is of the
-        // running process 7. This group is removed before `Monitor::open`, which creates it.
+        // `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876`, the group of
+        // the running process 7, is removed at once, because `Monitor::open` creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

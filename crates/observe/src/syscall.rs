@@ -1,5 +1,5 @@
-//! The system calls of counting that no crate wraps: the only `unsafe` of this crate. Each function
-//! is safe to call, and returns the kernel's answer.
+//! System calls that no crate wraps, `perf_event_open` and `getrusage`: the only unsafe code of
+//! this crate. Each function is safe to call, and returns the kernel's answer.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 

@@ -114,7 +114,8 @@ fn words_by_hand() {
     assert_eq!(words(&xeon, "uncore_upi_0"), [0x0f02]);
     let epyc = planned(&captured(EPYC)).unwrap();
     assert_eq!(words(&epyc, "amd_umc_11"), [0x010a, 0x020a]);
-    // Bits of the fields: enallslices 46, enallcores 47, sliceid 3 at 48, threadmask 3 at 56.
+    // Fields of `amd_l3`: enallslices is bit 46 and enallcores is bit 47. The fields sliceid, which
+    // begins at bit 48, and threadmask, which begins at bit 56, have the value 3.
     let all = 0x0303_c000_0000_0000;
     let expected = [all | 0x01ac, all | 0x01ad, all | 0x10ac, all | 0x10ad];
     assert_eq!(words(&epyc, "amd_l3"), expected);

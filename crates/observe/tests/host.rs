@@ -25,7 +25,8 @@ use interleaf_observe::{
 };
 use std::{cell::RefCell, fs, rc::Rc, thread, time::Duration};
 
-/// A machine in a folder, with a count of migrated pages and four half-full nodes.
+/// The files of a machine with four half-full nodes, and with `moved` migrated pages in
+/// `/proc/vmstat`.
 fn machine(moved: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("proc")).unwrap();
@@ -93,7 +94,8 @@ impl Clock for Waits {
     }
 }
 
-/// An actuator that records its goals, and reports a placement and a note in every second sample.
+/// An actuator that records its goals. In its first, third, fifth ... update it reports a placement
+/// and a note, in the other updates nothing.
 struct Noting {
     goals: Rc<RefCell<Vec<Goal>>>,
     samples: u64,
@@ -190,8 +192,8 @@ fn goals_are_of_the_scopes_socket_and_are_set_once() {
     assert_eq!(set, [[(1, 90), (3, 10)], [(1, 60), (3, 40)]]);
 }
 
-/// Notes of an actuator are kept until they are reported. A sample without a placement repeats the
-/// last placement.
+/// The actuator reports a placement and a note in its first and third update. The second sample
+/// must repeat the placement of the first, and both notes must be kept until they are taken.
 #[test]
 fn notes_are_kept_until_they_are_reported() {
     let folder = machine(0);

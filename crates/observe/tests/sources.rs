@@ -70,7 +70,7 @@ fn readings() -> impl Strategy<Value = Vec<Reading>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A replay equals the recording, to the last bit.
+    /// Readings that are recorded to a file and replayed from it do not change, to the last bit.
     #[test]
     fn recorded_and_replayed(readings in readings()) {
         let (_folder, mut replay) = recorded(&readings);
@@ -194,7 +194,8 @@ fn a_reading_ends_with_its_last_line() {
     assert!(all <= connected.elapsed() - Duration::from_millis(20), "the time before is none");
 }
 
-/// The time stamp of a line is used if it is plausible.
+/// A line ends at its `time_ns`, unless this time is in the future or before the end of the last
+/// line: then the line ends when it arrives.
 #[test]
 fn lines_may_have_a_time() {
     let (folder, mut feed) = feed();

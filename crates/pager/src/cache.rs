@@ -19,7 +19,7 @@
 //! yet, or the extent is *inactive*: unmapped, clean, and kept for a second chance. A fault on an
 //! inactive extent costs a move of page table entries and no read.
 //!
-//! The parts, each with a state of its own:
+//! The modules that have a state of their own:
 //!
 //! ```text
 //! residency.rs       extents, frames, replacement queues
@@ -37,10 +37,10 @@
 //! node.rs            frames and shares of the budget of the NUMA nodes
 //! ```
 //!
-//! The steps that involve several parts are methods of [`Cache`]. `fault.rs` and `fast_path.rs`
-//! serve faults. `transitions.rs` takes an extent from state to state. `write_back.rs` writes back
-//! the dirty pages of an unmapped extent. `discard.rs` discards pages, and `fork.rs` freezes a
-//! process that forks.
+//! Operations on the state of several modules are methods of [`Cache`]. `fault.rs` and
+//! `fast_path.rs` serve faults. `transitions.rs` takes an extent from state to state.
+//! `write_back.rs` writes back the dirty pages of an unmapped extent. `discard.rs` discards pages,
+//! and `fork.rs` freezes a process that forks.
 //!
 //! The caller carries out the [`Action`]s, in any order, and answers by [`Event`]s.
 //! [`Cache::react`] appends only the actions that a thread may wait for. [`Cache::progress`] plans

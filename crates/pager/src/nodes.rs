@@ -27,7 +27,8 @@ pub struct NodeBudget {
     pub cpus: Vec<u32>,
     /// Memory of the node that is available for the budget, bytes.
     pub available_bytes: u64,
-    /// The fixed share of the node, bytes; `None` if the shares follow the demand.
+    /// The node's fixed share of the budget, bytes; `None` if the shares of the nodes follow their
+    /// loads and refaults (`cache/node.rs`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dram_bytes: Option<u64>,
 }
@@ -38,8 +39,8 @@ pub struct Nodes {
     numbers: Vec<u32>,
     /// The node whose frames the threads on a CPU use, indexed by the number of the CPU.
     of_cpu: Vec<Node>,
-    /// Number of frames of each node: its fixed share, or its available memory if the shares follow
-    /// the demand.
+    /// Maximum number of frames of each node: its fixed share of the budget, or all of its
+    /// available memory if the shares follow the demand of the nodes.
     frames: Vec<u32>,
     is_fixed: bool,
 }
@@ -84,7 +85,7 @@ impl Nodes {
         &self.numbers
     }
 
-    /// The division of a budget among the nodes.
+    /// The division of a budget of `frames` frames among the nodes.
     pub fn division(&self, frames: u32) -> Division {
         match (self.numbers.is_empty(), self.is_fixed) {
             (true, _) => Division::single(frames),

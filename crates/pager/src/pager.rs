@@ -50,9 +50,9 @@ enum PageSpace {
     Shared(Box<dyn AddressSpace>),
 }
 
-/// The frames of a pager, bound to `nodes`. If the process has a memory policy, or may not use one
-/// of the nodes, the frames are not bound, and all frames count as one node. Returns the frames and
-/// their nodes.
+/// The frames of a pager, bound to `nodes`. If the process has a NUMA memory policy of its own
+/// (`set_mempolicy(2)`), or may not use one of the nodes, the frames are not bound, and all frames
+/// count as one node. Returns the frames, and the nodes that they are bound to.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -170,8 +170,8 @@ impl Pager {
         if let Some((registration, served)) = self.registration.as_ref().zip(served) {
             sigbus::replace(registration, served);
         }
-        // The parent's pager thread does not exist in the child, so the handle of this thread is
-        // forgotten and not dropped.
+        // Forget the handle of the parent's pager thread instead of dropping it: this thread does
+        // not exist in the child.
         std::mem::forget(lock(&self.thread).replace(fault_server::start(server)?));
         Ok(())
     }
@@ -212,7 +212,8 @@ impl Pager {
     pub fn discard(&self, addresses: &Range<usize>) {
         let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
-        // Without a reply, the fault server has ended, and no page can be accessed any more.
+        // `receive` returns without a reply if the fault server has ended. No page of a region can
+        // be accessed then.
         let _ = is_done.receive();
     }
 
@@ -232,8 +233,8 @@ impl Pager {
 
     /// Publishes in the ledger the bytes of allocations of 128 KiB and more that are not extended.
     pub fn publish_unextended(&self, bytes: u64) {
-        // In a child that was just forked, the lock may be held by a thread that exists only in the
-        // parent.
+        // Only try the lock: in a child that was just forked, a thread that exists only in the
+        // parent may hold the lock for ever.
         if let Ok(slot) = self.context.slot.try_lock()
             && let Some(slot) = &*slot
         {
@@ -251,8 +252,8 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // Release the slot explicitly, because the thread that `Context::follow_share` has started
-        // may still hold a reference to the slot.
+        // Clear this process's slot in the ledger explicitly. A drop is not enough, because the
+        // thread that `Context::follow_share` has started may still hold a reference to the slot.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }

@@ -7,7 +7,7 @@
 //! session.json   the settings
 //! ledger         the budget, and counters of the processes (module `ledger`)
 //! shared         the socket of the server for shared memory (module `crate::shared`)
-//! lock           locked for a moment by a process that joins or leaves
+//! lock           locked while a keeper begins, joins or ends the session, or removes a folder
 //! kept           locked by all *keepers*: processes that keep the session running
 //! ```
 //!
@@ -45,8 +45,8 @@ use std::{
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
 /// The name and the value of an environment variable for programs with tcmalloc of gperftools.
-/// Without the variable, tcmalloc takes its memory by `sbrk(2)` instead of `mmap(2)`, and the
-/// preloaded library cannot extend it.
+/// Without the variable, tcmalloc takes memory by `sbrk(2)` instead of `mmap(2)`, and the preloaded
+/// library cannot extend this memory.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
 /// The value of `schema` in `session.json`: the name and version of the format.
@@ -70,9 +70,10 @@ pub struct SessionSettings {
     /// Folders, files or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
-    /// and the kernel, unless their sum is large.
+    /// and the kernel until the sum of the allocations from 128 KiB on that were left to them
+    /// reaches this size.
     pub min_alloc_bytes: u64,
-    /// The budget of child processes, or no extension of child processes.
+    /// Whether child processes are extended, and if so, the budget that they use.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -80,14 +81,15 @@ pub struct SessionSettings {
     pub faults: FaultMode,
     /// True if a block device may be used as a store although it holds other data.
     pub force: bool,
-    /// The initial share of a process is the budget divided by this number.
+    /// Number of processes that the session is expected to have: the initial share of each process
+    /// is the budget divided by this number.
     pub processes: u32,
     pub command: Vec<String>,
     /// ID of the process that began the session.
     pub keeper: u32,
 }
 
-/// The policy for child processes: their budget, or no extension.
+/// Whether child processes are extended, and if so, the budget that they use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
@@ -120,7 +122,7 @@ pub enum SessionError {
     /// The path is not a folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
-    /// A session with this folder runs, but with other settings.
+    /// A session of this name runs already, but with other settings.
     #[error("{}: a session with other settings is there", .0.display())]
     Differs(PathBuf),
 }
@@ -192,7 +194,7 @@ impl Session {
         settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
-        // A session without a keeper cannot be joined, because the next session removes the folder.
+        // A session without a keeper cannot be joined, because a later session removes its folder.
         if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
@@ -248,8 +250,8 @@ impl Session {
         Ok(folders.filter_map(|folder| Self::open(&folder).ok()).collect())
     }
 
-    /// Removes the session folders of `base` that no process keeps or uses, and returns their
-    /// paths.
+    /// Removes the folders in `base` of sessions that have no keeper and no process with a slot in
+    /// the ledger. Returns the paths of these folders.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -301,8 +303,9 @@ impl Session {
         &self.folder
     }
 
-    /// Ends the session, unless another keeper exists. Returns the processes that still have a
-    /// slot. These processes continue, and a later session removes the folder.
+    /// Stops keeping the session, which ends unless another keeper exists. Returns the processes
+    /// that still have a slot when the session ends. These processes continue, and a later session
+    /// removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
         drop(self.keeper_lock.take());
@@ -344,9 +347,9 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// A lock of a file (flock(2)). Dropping it unlocks the file before it closes the file: if another
-/// thread forks, the child has a copy of the descriptor until exec, and closing alone would leave
-/// the lock with the child.
+/// A lock of a file (flock(2)). A drop unlocks the file explicitly and then closes it. Closing
+/// alone would not release the lock if another thread has just forked: the child has a copy of the
+/// descriptor until its `execve(2)`.
 #[derive(Debug)]
 struct FileLock(File);
 
@@ -364,8 +367,9 @@ impl Drop for FileLock {
     }
 }
 
-/// Locks the session until the result is dropped: no other process can begin, join or end the
-/// session. `None` when the folder was removed.
+/// Locks the session until the result is dropped: no other process can begin or end the session,
+/// become a keeper or remove the folder. `None` if the folder was removed before the lock was
+/// taken.
 fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     let lock = lock_file(folder, LOCK, FlockOperation::LockExclusive)?;
     let (ours, there) = (lock.0.metadata(), fs::metadata(folder.join(LOCK)));
@@ -447,7 +451,8 @@ mod tests {
         assert_eq!((&found.settings, found.ledger.budget()), (&settings(), 16384));
         assert!(found.is_running());
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
-        // A child that another thread has forked has a copy of the keeper's descriptor until exec.
+        // Copy the keeper's descriptor, as a child has one that another thread has forked: `end`
+        // must release the lock in spite of the copy.
         let copy = session.keeper_lock.as_ref().unwrap().0.try_clone().unwrap();
         assert_eq!(session.end(), []);
         assert!(!folder.exists() && !found.is_running());
@@ -500,8 +505,8 @@ mod tests {
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
         let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
-        // Dropping the session has the effect of a killed keeper: the locks are released, and the
-        // files remain.
+        // Drop the session instead of ending it, which has the effect of a killed keeper: the locks
+        // are released, and the files remain.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");

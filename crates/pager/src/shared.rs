@@ -20,10 +20,11 @@
 //! passes a copy to the server over a socket. A forked child makes its own userfaultfd before
 //! `fork(2)` returns in the child, and maps no shared memory until then.
 //!
-//! The file contains a page exactly while the page is mapped in the state of the server's cache. So
-//! the first access of another process is a minor fault, which is served without a copy
-//! (`UFFDIO_CONTINUE`). After the write protection and before the hole is punched, no process can
-//! map the page again, because only the server maps pages.
+//! The file contains a page exactly while the page is in the state Mapped of the server's cache
+//! ([`crate::cache`]). The first access of a further process is then a minor fault, for which the
+//! server maps the page of the file without a copy (`UFFDIO_CONTINUE`). After the write protection
+//! and before the hole is punched, no process can map the page again, because only the server maps
+//! pages.
 
 mod client;
 pub(crate) mod message;

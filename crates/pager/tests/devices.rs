@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// A loop device whose content is zeros. A drop detaches the device.
+/// A loop device over a new file, whose content is zeros. A drop detaches the device.
 struct Device {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -58,7 +58,8 @@ fn a_device_with_content_is_refused() {
     assert!(mounted.ends_with("is mounted, or in use otherwise"), "{mounted}");
     assert!(forced.unwrap_err().to_string().ends_with("is mounted, or in use otherwise"));
     FileStore::open_all(&[path], Options { force: true, ..Options::default() }).unwrap();
-    // The device now has the mark of a store, so the device is accepted without `force`.
+    // The forced open has written the mark of a store to the device, so the device is now accepted
+    // without `force`.
     let store = FileStore::open(path).unwrap();
     assert_eq!(backing::free(path).unwrap(), 63 << 20);
     assert!(why(path).ends_with("is mounted, or in use otherwise"), "another store has it");

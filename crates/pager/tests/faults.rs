@@ -34,7 +34,8 @@ fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
     })
 }
 
-/// Writes and checks `pieces` of memory, at random and in sweeps. Other threads write to other
+/// In each step, checks the content of one of `pieces` or of a sweep over 2000 pieces, from a
+/// random piece on. In half of the steps also writes to these pieces. Other threads write to other
 /// pieces on the same pages. The expected content of a piece follows from the number of writes to
 /// this piece.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
@@ -94,8 +95,9 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
-/// A failed write-back leaves a part of the new content in the store. The program then writes the
-/// former content to the page again. A later read must return the former content.
+/// In each lap, the program fills all pages with ones if they are zeros, and with zeros if they are
+/// ones. A failed write-back may leave some ones in the store. Once the program has filled the page
+/// with zeros again, no read may return these ones.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -121,9 +123,9 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task, the fault plan and the folder for this process: the three words in
-/// `INTERLEAF_TEST_FAULTS`. `None` if the variable is not set, because no test has started this
-/// process.
+/// The task, the fault plan and the folder of a child process that a test has started ([`start`]):
+/// the three words in `INTERLEAF_TEST_FAULTS`. `None` in the process of the tests itself, which
+/// does not have the variable.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);
@@ -151,8 +153,8 @@ fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
     (faults, io.lines().filter(|line| line.contains("_bytes")).map(String::from).collect())
 }
 
-/// Waits for a process to exit. A process without progress for a minute hangs. The limit of the
-/// total time only ends a process that faults for ever.
+/// Waits for a process to exit. The test fails if the process makes no progress for a minute, or
+/// runs for 15 minutes: the second limit ends a process that faults for ever.
 fn end(mut program: Child) -> Output {
     let begun = Instant::now();
     let (mut last, mut since) = (progress(program.id()), begun);
@@ -170,7 +172,8 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// Runs the task of [`program`]. Does nothing unless another test started this process as a child.
+/// Not a test of its own: in a child process that another test has started, it runs the task of
+/// [`program`]. Otherwise it does nothing.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };

@@ -85,8 +85,8 @@ fn the_handler_allocates_nothing() {
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 
-/// Writes to all pages in several rounds, alternately in order and in jumps. Returns true if each
-/// page had the content that was last written.
+/// Writes one byte to each page in several rounds, alternately in order and in jumps of 1009 pages.
+/// Returns true if each byte had the value that was last written.
 fn touch(part: &mut [u8], seed: usize) -> bool {
     let pages = part.len() / PAGE;
     let mut is_right = true;

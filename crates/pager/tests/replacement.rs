@@ -11,8 +11,8 @@ use replay_machine::{COUNTED, PAGE, replay};
 /// A budget of 256 MiB.
 const FRAMES: usize = 65_536;
 
-/// The number of pages that the pager reads, divided by the pages that optimal replacement reads,
-/// for a workload with arrays of twice the budget.
+/// The number of pages that the pager reads, divided by the number that optimal replacement reads.
+/// The arrays of the workload have twice as many pages as the budget.
 fn read_ratio(kind: Kind) -> f64 {
     let replay = replay(kind, FRAMES, (2 * FRAMES * PAGE) as u64).expect("it has a trace");
     let optimal = replay.least.read * COUNTED as u64;

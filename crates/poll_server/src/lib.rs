@@ -138,7 +138,7 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True if the thread has returned before this value is dropped, because the server could not
+    /// True if the thread has ended although this value was not dropped: the server could not
     /// continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -148,8 +148,8 @@ impl Worker {
     /// thread.
     pub fn wake(&self) {
         if let Some(mut control) = self.control.as_ref() {
-            // An error is ignored. If the byte does not fit, the unread bytes before it wake the
-            // thread already.
+            // Ignore errors: if the buffer of the stream is full, the unread bytes in the buffer
+            // wake the thread already.
             let _ = control.write(b"1");
         }
     }

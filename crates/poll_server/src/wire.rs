@@ -1,4 +1,5 @@
-//! Connections whose messages are a few numbers and a descriptor (`SCM_RIGHTS`, `unix(7)`).
+//! Connections whose messages are four numbers and, optionally, a descriptor (`SCM_RIGHTS`,
+//! `unix(7)`).
 //!
 //! The socket keeps the boundaries of messages (`SOCK_SEQPACKET`), so a message arrives complete or
 //! not at all. The caller defines the meaning of the numbers.
@@ -18,7 +19,7 @@ use std::{
     path::Path,
 };
 
-/// Maximum number of connections that wait to be accepted.
+/// The backlog of listen(2): the maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
 /// The four numbers of a message; the caller defines their meaning.

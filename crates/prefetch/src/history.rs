@@ -32,9 +32,10 @@ use std::{collections::VecDeque, ops::Range};
 /// is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has five entries for every four pages. They are enough for a round in which each page
-/// causes a fault of its own, and for the prefetches of the next round. The log grows as entries
-/// are written.
+/// The log has at most five entries for every four pages of the footprint. A round in which each
+/// page causes a fault of its own takes four of them. The fifth is a margin: new entries do not
+/// overwrite entries of the last round that are still to be replayed. The log grows as entries are
+/// written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. If
@@ -58,15 +59,16 @@ const LOOKAHEAD: usize = 32;
 /// prefetched.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Unconfirmed entries are prefetched while at least this share of unconfirmed entries predicts
-/// correctly.
+/// Unconfirmed entries (entries that have predicted no fault yet) are prefetched while at least
+/// this share of them predicts correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
-/// The weight of one entry in the share of unconfirmed entries that predict correctly: the share
-/// decays over some 32 entries.
+/// The weight of one entry in the share of unconfirmed entries that predict correctly. The share is
+/// a decaying mean over about 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Stands for "none" in `LogBlock::next`, in the index, and in an entry of the log without a page.
+/// Stands for no block in `LogBlock::next`, for no entry in the index, and for a removed entry in
+/// the log.
 const NONE: u32 = u32::MAX;
 
 /// Marks an entry of the log that was not written yet.
@@ -104,7 +106,8 @@ struct ThreadHistory {
     replays: Vec<Replay>,
 }
 
-/// A part of the log that is compared with the faults of a thread, and predicts the next ones.
+/// The log entries after an earlier fault on the same page. They are compared with the faults of a
+/// thread, and predict its next faults.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
@@ -112,8 +115,8 @@ struct Replay {
     last_hit: u64,
     /// Correct predictions, minus wrong predictions; at least 0.
     confidence: u32,
-    /// Prefetch depth, pages. The number of expected entries up to which pages are prefetched is
-    /// this depth divided by the number of pages that a fault maps.
+    /// Prefetch depth, pages. Divided by the number of pages that a fault maps, the depth gives the
+    /// number of expected entries whose pages are prefetched.
     depth: u64,
     /// The pages of the log entries from the entry that is expected next up to the entry at `read`.
     expected: VecDeque<ExpectedPage>,

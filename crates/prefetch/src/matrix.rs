@@ -302,13 +302,14 @@ impl MatrixBlock {
     const fn locate(&self, byte: i64) -> RowColumn {
         let from = byte - self.base;
         // A byte up to a page before the first column belongs to the same row, not to the row
-        // before: the fault may widen the block to the left.
+        // before: a fault at this byte may widen the block to the left.
         let column = (from + PAGE_LENGTH).rem_euclid(self.pitch) - PAGE_LENGTH;
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte that is in the rows around the current row, and in the columns
-    /// of the block or at most a page beside them. `None` for other bytes.
+    /// The row and column of a byte. `None` if the row is too far behind the current row
+    /// ([`ROWS_BEHIND_MAX`]) or beyond the row after the prefetched rows, or if the column is more
+    /// than a page beside the columns of the block.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let position = self.locate(byte);
         let is_row =
@@ -385,8 +386,9 @@ impl MatrixBlock {
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault that is `rows_behind` rows behind the highest touched row.
-    /// Columns without a recent fault are removed from the block.
+    /// Notes the column of a fault that is `rows_behind` rows behind the highest touched row. After
+    /// enough rows ([`RECENT_ROWS`]), columns without a fault in these rows are removed from the
+    /// block.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };
@@ -474,7 +476,8 @@ mod tests {
             self.mapped.extend(map_early.into_iter().flatten().filter(is_resident));
         }
 
-        /// Walks rows from `first` on by strips of columns, as panels are packed.
+        /// Touches the `columns` (bytes) of `rows` rows from row `first` on, as panels are packed:
+        /// one byte of each row, then the byte `strip` bytes further in each row.
         fn panel(&mut self, first: u64, rows: u64, columns: Range<u64>, strip: usize) {
             for column in columns.step_by(strip) {
                 (first..first + rows).for_each(|row| self.touch(row * ROW + column));

@@ -18,7 +18,8 @@ const STREAMS_MAX: usize = 64;
 /// Minimum confidence (correct predictions) for a prefetch.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// A stream expires after this number of faults of the process outside of the stream.
+/// After this number of faults of the process outside of a stream, the stream no longer expects the
+/// pages that it has requested.
 const EXPIRES_AFTER: u64 = 512;
 
 /// A gap in a run counts as a stride after the gap has repeated this number of times.
@@ -29,10 +30,10 @@ const EQUAL_GAPS: u32 = 2;
 /// stream is a further candidate.
 const STRIDES_MAX: usize = 3;
 
-/// Maximum number of ranges that [`Streams::next_expected`] returns: ranges that a stream has
-/// requested and that are still untouched. The pager queues these ranges for prefetch again after a
-/// fault on an evicted page. The queue had skipped this page because it was resident at that time,
-/// and the following pages may have been evicted too.
+/// Maximum number of requested, untouched ranges that [`Streams::next_expected`] returns. The
+/// pager's queue skips requested pages that are resident. If such a page is evicted before its
+/// touch, the touch faults, and the pager queues the next ranges of the stream again, because their
+/// pages may have been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
@@ -283,8 +284,8 @@ impl Streams {
         index
     }
 
-    /// Merges a stream with an older stream, if the new stream is the next tile of the older
-    /// stream.
+    /// If the stream at `index` may be the next tile of an older stream, removes the older stream
+    /// and continues its tiles. Returns the index at which the stream is then.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -393,9 +394,9 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction: requested pages that are still untouched, if any, are mapped
-            // already. If no requested page is untouched, the cursor stays. Otherwise the next
-            // prefetch begins after the run.
+            // A correct prediction: no requested page is untouched, or all untouched pages are
+            // mapped already. In the first case the next prefetch begins at the cursor, in the
+            // second case after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
@@ -546,7 +547,7 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages of the run behind the cursor; `None` if the page number would
+    /// The next `count` pages of the run, from the cursor on; `None` if the page number would
     /// overflow.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {

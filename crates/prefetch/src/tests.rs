@@ -101,7 +101,7 @@ impl TestMemory {
     }
 
     /// Runs a trace, and returns its outcome alone. Pages that were prefetched for an earlier trace
-    /// are stale.
+    /// count as prefetched at the start of this trace.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);

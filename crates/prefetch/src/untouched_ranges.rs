@@ -1,6 +1,6 @@
 //! Ranges of pages that a stream has requested and that were not touched yet. A stream that
 //! requests pages one by one can have thousands of ranges. The ranges are searched at each fault,
-//! and before each prefetch of a block into a free frame. Therefore an index finds the ranges that
+//! and before the pager loads each extent of a prefetch. Therefore an index finds the ranges that
 //! contain a page.
 
 use super::tile_run::TileRun;

@@ -117,14 +117,14 @@ pub struct Membership<'a> {
 }
 
 impl<'a> Membership<'a> {
-    /// Parses a line `ID:CONTROLLERS:PATH`; `None` when a part is missing.
+    /// Parses a line `ID:CONTROLLERS:PATH`; `None` when one of these fields is missing.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.splitn(3, ':').skip(1);
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
     /// True when the tree of this line has `controller`. Version 2 has one tree for all
-    /// controllers, and its line names none of them.
+    /// controllers, and its line names none of them, so the line of version 2 has every controller.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),

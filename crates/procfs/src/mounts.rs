@@ -27,7 +27,8 @@ impl<'a> Mount<'a> {
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 
-    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`.
+    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`. Such a
+    /// line lacks the mounted folder, so `top` is `/`.
     pub fn of_mounts(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         Some(Self { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })

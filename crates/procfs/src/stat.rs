@@ -42,7 +42,8 @@ impl<'a> Stat<'a> {
         words(self.fields).next()?.first().copied()
     }
 
-    /// True for a process that has ended and whose parent has not yet waited for it.
+    /// True for a process that has ended: its parent has not yet waited for it (`Z`), or the kernel
+    /// is removing it (`X`).
     pub fn is_zombie(&self) -> bool {
         matches!(self.state(), Some(b'Z' | b'X'))
     }

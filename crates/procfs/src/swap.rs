@@ -1,4 +1,4 @@
-//! Swap: searches a file in `/proc/swaps` (proc(5)), and switches a swap file on (swapon(2)).
+//! Swap: finds a swap file in `/proc/swaps` (proc(5)), and switches a swap file on (swapon(2)).
 
 #![expect(unsafe_code, reason = "no crate wraps the calls for swap")]
 

@@ -17,7 +17,7 @@ pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let text = str::from_utf8(digits).ok()?;
-    // `from_str_radix` accepts a plus sign, which the kernel never writes.
+    // Refuse a plus sign: `from_str_radix` accepts it, but the kernel never writes it.
     if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
 }
 

@@ -26,7 +26,8 @@ use std::{
 /// Time between two checks for signals.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// The progress of a computation, as its thread reports it.
+/// State that a computation shares with its caller: its progress, and a flag by which the caller
+/// stops it.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     stop: AtomicBool,

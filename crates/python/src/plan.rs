@@ -1,5 +1,5 @@
-//! Compares server configurations that can be bought (`interleaf plan`). The result is the JSON
-//! text of the record.
+//! Compares configurations of a server (`interleaf plan`). The result is the JSON text of the
+//! record.
 
 use crate::{
     call,
@@ -22,7 +22,7 @@ const GOALS: [(&str, Goal); 4] = [
     ("cost", Goal::Cost),
 ];
 
-/// Compares configurations of a server; the record is `interleaf.plan/1`.
+/// Compares the configurations `names` for `demands`; the record is `interleaf.plan/1`.
 #[pyfunction]
 #[pyo3(signature = (demands, names, texts, future, progress=None))]
 fn plan(

@@ -99,11 +99,11 @@ fn predict(
 /// Number of values in a row besides the values of the tiers.
 const SCALARS: usize = 10;
 
-/// Predicts `count` choices of weights with full precision. `weights` has a byte for each tier of
-/// each choice. Returns the float64 values of all rows, and a byte for each row. A row has
-/// bandwidth and its interval, latency, speed-up and its interval, result and its interval (NaN for
-/// a mix), then bandwidth and latency of each tier. The byte is 1 if the pages fit, plus 2 if the
-/// row is extrapolated.
+/// Predicts choices of weights with full precision. `weights` has a byte for each tier of each
+/// choice. Returns the float64 values of all rows, and a byte for each row. A row has bandwidth and
+/// its interval, latency, speed-up and its interval, result and its interval (NaN for a mix), then
+/// bandwidth and latency of each tier. The byte is 1 if the pages fit, plus 2 if the row is
+/// extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

@@ -40,11 +40,12 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
     interleaf_record::read(name, text).map_err(of_record)
 }
 
-/// The function that simulates the cases of a sweep file, `machine` or `dimm`, and its arguments.
+/// The name of the simulation that runs the cases of a sweep file, `machine` or `dimm`, and the
+/// arguments that the file gives.
 type Arguments = (&'static str, Vec<interleaf_job::sweep::Argument>);
 
-/// Reads a sweep file. Returns the function that simulates its cases, and its arguments by name,
-/// with the text of each argument in each case.
+/// Reads a sweep file. Returns the name of the simulation that runs its cases, and the arguments
+/// that the file gives, each with its texts in the order of the cases.
 #[pyfunction]
 fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
     call::short(py, || interleaf_job::sweep::arguments(Path::new(&path)))

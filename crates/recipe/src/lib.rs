@@ -318,7 +318,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// True if the recipe installs Python packages.
+    /// True if the recipe installs Python packages, for which it has a virtual environment.
     pub fn has_environment(&self) -> bool {
         !self.pip.is_empty() || !self.pip_alone.is_empty()
     }

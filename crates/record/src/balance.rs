@@ -73,7 +73,8 @@ pub struct AdviceDocument {
     /// fraction; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated and, alone, has as much bandwidth as interleaving.
+    /// True if the first tier is not saturated, and all pages on this tier would give about as much
+    /// bandwidth as the current placement.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate to reach `advised_weights`; null when the placement is
     /// unknown.
@@ -84,9 +85,9 @@ pub struct AdviceDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GainBasis {
-    /// Predicted by curves.
+    /// The curves of the platform predict the gain.
     Predicted,
-    /// An upper bound by the ratings of the firmware.
+    /// The gain is an upper bound: no tier carries more than the bandwidth that the firmware rates.
     #[serde(rename = "at most")]
     AtMost,
     /// Neither curves nor ratings are known.
@@ -209,13 +210,14 @@ pub struct SummaryDocument {
     pub policy: String,
     /// Initial target of the daemon: the share of each node, percent of the pages.
     pub start_weights: Vec<u16>,
-    /// First target that the policy would set: the share of each node, percent of the pages.
+    /// First target that the policy would set after `start_weights`: the share of each node,
+    /// percent of the pages.
     pub first_weights: Vec<u16>,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
     /// The name or the file of the platform whose curves the advice uses; null without a platform.
     pub curves: Option<String>,
-    /// The last advice; its gain is the mean over all periods.
+    /// The advice of the last period. Its `gain` is the mean of the gains of all periods.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }

@@ -21,7 +21,8 @@ pub struct BenchDocument {
     /// Size of all arrays together, bytes.
     pub footprint_bytes: u64,
     pub threads: u32,
-    /// Memory of the arrays: heap, mmap or file, with the madvise hint; `its own` for a recipe.
+    /// Memory of the arrays: heap, mmap or file, with the madvise hint. An application of a recipe
+    /// allocates its memory itself: `its own`.
     pub memory: String,
     /// Time of all measured rounds, without the initialisation of the arrays.
     pub seconds: f64,
@@ -55,8 +56,8 @@ pub struct BenchDocument {
     /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
     #[serde(default)]
     pub extended: Option<ExtendedDocument>,
-    /// Results of additional measurements: the other loops of `stream`, or the figures of a recipe.
-    /// Else empty.
+    /// Results that are measured beside `rate`: of the loops copy, scale and add of `stream`, or
+    /// the figures of a recipe. Empty for other runs.
     pub loops: Vec<LoopDocument>,
 }
 
@@ -114,13 +115,13 @@ pub struct ListDocument {
     pub workloads: Vec<EntryDocument>,
 }
 
-/// The kind of a workload.
+/// Whether a workload is built in, or an application that must be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryKind {
-    /// A part of this program.
+    /// The workload is built into `interleaf`.
     BuiltIn,
-    /// An application that must be installed.
+    /// The workload is an application; its recipe says how it is installed and run.
     Recipe,
 }
 

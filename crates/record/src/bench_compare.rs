@@ -119,8 +119,9 @@ pub struct CeilingDocument {
     /// `least_read_bytes`.
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
-    /// Time of a round at the ceiling, s: the longer of two times, the shortest `round_s` of the
-    /// ways, and the drive's time for the bytes of optimal replacement.
+    /// Time of a round at the ceiling, s. It is the longer of two times: the time that the drive
+    /// takes for the bytes of optimal replacement, and the shortest `round_s` of all ways, which
+    /// stands for the time without waits for the drive.
     pub round_s: Option<f64>,
     /// Time of a round on DRAM divided by `round_s`.
     pub efficiency: Option<f64>,
@@ -185,10 +186,11 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Adds `rows` after computing their results relative to the row on DRAM. `rows` have one
-    /// pattern, one ratio of footprint to budget, and a row for each way. They replace earlier rows
-    /// of the same pattern and ratio, which had fewer rounds. `moves_bytes` is true if the
-    /// bandwidth of the drive limits the pattern, and false if its requests per second do.
+    /// Computes the results of `rows` relative to the row on DRAM (such as the efficiency), and
+    /// adds `rows`. All of `rows` have the same pattern and the same ratio of footprint to budget;
+    /// there is one row for each way. They replace earlier rows of this pattern and ratio, which
+    /// had fewer rounds. `moves_bytes` is true if the bandwidth of the drive limits the pattern,
+    /// and false if its requests per second do.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,
@@ -220,7 +222,7 @@ impl BenchCompareDocument {
         self.ceilings.extend(ceiling);
     }
 
-    /// True if the result of any run is wrong.
+    /// True if any run computed a wrong result: it has a rate, but its result was not verified.
     pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }

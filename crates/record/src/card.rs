@@ -64,8 +64,8 @@ pub struct CardSettings {
     pub durable: String,
 }
 
-/// The result of one job on one card. The fields are the columns of the tables of a report. All
-/// results but `directions` are of reads and writes together.
+/// The result of one job on one card at one queue depth: most fields are columns of the report's
+/// tables. All results but `directions` are of reads and writes together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPoint {
     pub card: String,
@@ -98,7 +98,7 @@ pub struct CardPoint {
     /// Results of the reads and of the writes of a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionDocument>,
-    /// Busy time of each component of card and host.
+    /// Fraction of the time for which each component of card and host is busy.
     pub utilisation: Vec<UtilisationDocument>,
     /// The component that limits the IOPS of the point.
     pub bound_by: String,

@@ -35,7 +35,8 @@ pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked 
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless the list `field` has as many elements (`found`) as the list `of` has (`wanted`).
+/// An error unless the list `field` has one element for each element of the list `of`. `found` is
+/// the number of elements of `field`, and `wanted` the number of elements of `of`.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());

@@ -3,10 +3,10 @@
 //! A difference is significant if it exceeds the noise of both points. The spread of a point is the
 //! distance of the quartiles of a few repetitions, which is itself uncertain: among 30 pairs of
 //! points with the same true value and 3 repetitions each, nearly always one pair differs by more
-//! than the spreads of its points. Therefore a spread counts as at least the median spread of the
-//! points of its kind in both records, and a difference must exceed [`NOISE_FACTOR`] times the sum
-//! of both spreads. With spreads of 1 % and 2 % and a median of 1.5 %, this limit is 2 x (1.5 + 2)
-//! = 7 %.
+//! than the spreads of its points. Therefore a spread counts as at least the median spread of all
+//! points of the same [`PointKind`] in both records, and a difference must exceed [`NOISE_FACTOR`]
+//! times the sum of both spreads. With spreads of 1 % and 2 % and a median of 1.5 %, this limit is
+//! 2 x (1.5 + 2) = 7 %.
 
 mod figures;
 

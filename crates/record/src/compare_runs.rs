@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// Minimum speed-up in a document. The maximum is its reciprocal.
+/// The smallest speed-up in a document; the largest is its reciprocal. Ends of intervals may be
+/// infinite, and JSON has no infinity.
 const RATIO_MIN: f64 = 1e-9;
 
 /// Comparison of configurations: each run and the results so far; one JSON object.
@@ -171,7 +172,7 @@ impl From<Effect> for RunsVerdict {
     }
 }
 
-/// The reason why no more runs are made.
+/// Whether more runs follow, and if not, the reason why the comparison ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunsStop {
@@ -193,8 +194,8 @@ pub enum RunsStop {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // An interval from few or noisy rounds may end near 0 or near infinity, and JSON has no
-        // infinity. So its ends are limited.
+        // An interval from few or noisy rounds may end near 0 or near infinity. Its ends are
+        // therefore limited to the range that a document may have.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,
@@ -219,8 +220,8 @@ impl ComparedWorkload {
         self.runs.iter().filter(is_of).collect()
     }
 
-    /// The cost of a configuration in each of the first `rounds` rounds: less is better. The cost
-    /// of a metric that is better when higher is its reciprocal.
+    /// The cost of a configuration in each of the first `rounds` rounds: less is better. If a
+    /// higher metric is better, the cost is the reciprocal of the metric.
     fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         let runs = self.runs_of(configuration, rounds);
         let cost = |run: &&ComparedRun| match self.higher_is_better {

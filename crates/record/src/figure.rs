@@ -82,7 +82,7 @@ pub enum SeriesKind {
 }
 
 impl Figure {
-    /// A figure with linear axes from 0, without series.
+    /// A figure without series. Both axes are linear, and the vertical axis begins at 0.
     pub fn new(id: &str, title: &str, x_label: &str, y_label: &str) -> Self {
         Self {
             id: id.into(),

@@ -87,7 +87,7 @@ pub struct MeasureDocument {
     pub quality: Quality,
 }
 
-/// The reason why no more points are measured.
+/// Whether more points follow, and if not, the reason why the measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasureStop {
@@ -239,8 +239,8 @@ pub struct HistogramDocument {
     pub raw: SpreadDocument,
     /// Latency of the accesses without a tag, ns.
     pub filtered: SpreadDocument,
-    /// Number of untagged accesses by latency: `histogram_8ns[i]` counts accesses of 8i to 8(i+1)
-    /// ns, and the last bin also counts all longer accesses.
+    /// Number of untagged accesses by latency: `histogram_8ns[i]` counts accesses from 8i to below
+    /// 8(i+1) ns, and the last bin also counts all longer accesses.
     pub histogram_8ns: Vec<u64>,
 }
 

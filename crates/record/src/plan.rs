@@ -170,8 +170,9 @@ pub struct SensitivityRow {
     /// configuration holds the demand.
     pub recommended: [Option<String>; 2],
     pub changes: bool,
-    /// Factors of the figure below and above 1 at which the recommendation changes, from 0.1 to 10;
-    /// null if the recommendation does not change, or if no factor was searched.
+    /// The factors below and above 1 by which the figure must be multiplied to change the
+    /// recommendation. Factors from 0.1 to 10 are tried; null if none of them changes the
+    /// recommendation, or if no factor was searched.
     pub factors: [Option<f64>; 2],
     /// The recommended configuration beyond each factor of `factors`; null if the factor is null,
     /// or if no configuration holds the demand.
@@ -191,7 +192,7 @@ impl SensitivityRow {
 pub struct PlanPart {
     pub name: String,
     pub price: f64,
-    /// Power of a piece, W, for a part whose power no platform counts.
+    /// Power of one piece, W; 0 for a part whose power is included in the power of the platform.
     pub power_w: f64,
     pub source: String,
     pub date: String,

@@ -80,7 +80,7 @@ pub struct PredictRow {
     /// True if each tier holds its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
-    /// Reasons for `extrapolated`, or against `fits`.
+    /// Reasons why the row is extrapolated, or why the pages do not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -106,7 +106,7 @@ pub enum RestoreOutcome {
     /// The setting has its old value again.
     #[serde(rename = "restored")]
     Restored,
-    /// Another process of Interleaf still wants the new value.
+    /// The new value stays, because another process of Interleaf still needs it.
     #[serde(rename = "held by another process")]
     Held,
     /// Another program has written another value, which stays.

@@ -56,8 +56,8 @@ pub struct MachineNode {
     /// Weight of the node in weighted interleaving, 1 to 255; null when the kernel lacks weighted
     /// interleaving.
     pub weight: Option<u8>,
-    /// SLIT distances from this node to the listed nodes, by node number; the distance to itself is
-    /// 10.
+    /// SLIT distances from this node to the nodes of the list `nodes`, in the order of node
+    /// numbers; the distance to itself is 10.
     pub distances: Vec<u32>,
     /// Reserved huge pages of the node: a part of the capacity that placement cannot use.
     pub huge_pages: Vec<HugePagesDocument>,

@@ -88,8 +88,8 @@ pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
 }
 
-/// Reads and checks the rows of a CSV file that has `columns`, in any order. `check` checks a row.
-/// Errors name the file `name`, and advise the user to run `command`.
+/// Reads and checks the rows of a CSV file. The file must have all `columns`, in any order. `check`
+/// checks a row. Errors name the file `name`, and advise the user to run `command`.
 fn rows<T: serde::de::DeserializeOwned>(
     name: &str,
     text: &str,
@@ -124,7 +124,7 @@ fn rows<T: serde::de::DeserializeOwned>(
     Ok(rows)
 }
 
-/// An error if a number is not finite or out of range.
+/// An error if a number is not finite, or its magnitude is above `NUMBER_MAX`.
 fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     let is_wrong = |value: f64| !value.is_finite() || value.abs() > NUMBER_MAX;
     let wrong = numbers.iter().find_map(|(name, value)| {
@@ -147,7 +147,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The largest magnitude of a number in a row.
+/// The largest magnitude of a number in a row: sums and differences of such numbers are finite.
 const NUMBER_MAX: f64 = 1e18;
 
 /// Maximum number of parts of a sweep. A part is a group of rows with figures of their own.
@@ -186,7 +186,8 @@ pub struct SweepRow {
     pub runtime_s: Option<f64>,
     /// Speed relative to all pages on the first tier.
     pub speedup: Option<f64>,
-    /// Runtime relative to that of the best static weights, minus 1.
+    /// Runtime divided by the runtime with the best static weights, minus 1; for an unfinished run,
+    /// `regret_over_duration`.
     pub regret: Option<f64>,
     /// The work that the best static weights would complete in the duration, divided by the work of
     /// the policy, minus 1.
@@ -384,8 +385,8 @@ impl SweepDocument {
         all
     }
 
-    /// The metrics that rows have. If no run has ended, no row has a regret; regret over the
-    /// duration then takes its place.
+    /// The metrics that rows have: regret, and speed-up. If no row has a regret, regret over the
+    /// duration takes its place.
     pub fn metrics(&self) -> Vec<Metric> {
         let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);

@@ -73,7 +73,7 @@ impl Check for TuneDocument {
     }
 }
 
-/// The reason why no more runs are made.
+/// Whether more runs follow, and if not, the reason why the search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TuneStop {
@@ -84,7 +84,7 @@ pub enum TuneStop {
     DryRun,
     /// No other weights are better by `min_gain`.
     Settled,
-    /// More runs would not tell the differences from noise.
+    /// Noise hides the differences between weights, even with more runs.
     Noise,
     /// All runs are made.
     Runs,
@@ -122,7 +122,7 @@ pub enum TrialReason {
     Listed,
     /// Weights that may be better than the best so far by up to this many percent.
     Promising(u64),
-    /// A repetition.
+    /// Weights that were run before: more runs narrow the interval of their mean.
     Again,
 }
 
@@ -201,7 +201,7 @@ pub struct TrialDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// Mean over the runs with `weights`: the runtime, s, or the metric.
+    /// Geometric mean over the runs with `weights`: of the runtime, s, or of the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,

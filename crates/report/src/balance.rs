@@ -57,7 +57,8 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
-/// Gains below this fraction are shown as no gain.
+/// Gains below this fraction are shown as no gain: with two decimals they would be shown as 1.00
+/// times the bandwidth.
 const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {

@@ -11,7 +11,8 @@ use super::{
 use interleaf_model::units::Bytes;
 use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
 
-/// Maximum number of points for which the text has the latencies as fio prints them.
+/// A text for a terminal has the latencies of each point, as fio prints them, if the document has
+/// at most this many points. With more points, it has charts instead.
 const DETAILED_MAX: usize = 4;
 
 /// Maximum number of lost or torn blocks per result in the text; the document may have more.
@@ -289,8 +290,8 @@ fn power_table(document: &CardDocument) -> Table {
     table
 }
 
-/// A line for each lost or torn block, at most [`BLOCKS_MAX`] per power failure, and for each fault
-/// of the recovery.
+/// A line for each lost or torn block, at most [`BLOCKS_MAX`] per power failure, and a line for
+/// each fault in the save or the restore.
 fn findings(document: &CardDocument) -> Vec<String> {
     let of = |failure: &CardPowerFailure| {
         let harmed = failure.blocks.iter().take(BLOCKS_MAX).map(|block| {

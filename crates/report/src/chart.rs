@@ -123,7 +123,8 @@ impl Pen {
         }
     }
 
-    /// The names of the series, in lines as wide as the chart; empty for a single series.
+    /// The names of the series, in lines that fit the width of the terminal; empty for a single
+    /// series.
     fn legend(&self, figure: &Figure) -> String {
         if self.series < 2 {
             return String::new();

@@ -223,8 +223,9 @@ fn runs(document: &CompareRunsDocument) -> Table {
     table
 }
 
-/// A line for each configuration after the first: its difference from the first, and whether this
-/// difference is significant.
+/// For each workload, a line for each configuration after the first: its difference from the first,
+/// and whether this difference is significant. With several workloads, lines on the geometric means
+/// follow.
 pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     let first = document.configurations.first().map_or("", |first| &first.name);
     let line = |what: &str, rounds: usize, it: &SpeedupDocument| {
@@ -268,8 +269,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
         true => format!("{} % faster", more(ratio)),
         false => format!("{} % slower", more(1.0 / ratio)),
     };
-    // Print an interval beyond a factor of 3 in factors, because percentages are then hard to read.
-    // After two rounds, an interval may span a factor of 1000.
+    // Few rounds give wide intervals. An interval that reaches beyond a factor of 3 is printed in
+    // factors, because its percentages would be hard to read.
     let range = if it.speedup_low < 1.0 / 3.0 || it.speedup_high > 3.0 {
         let [low, high] = [it.speedup_low, it.speedup_high].map(short_number);
         format!("{low} to {high} times the speed: too few rounds")

@@ -6,7 +6,7 @@ use super::table::{Table, escaped};
 /// Tables with more rows than this are folded in HTML.
 const ROWS_MAX: usize = 40;
 
-/// A report, in the order of its parts.
+/// The parts of a report, in the order in which they are shown. Figures are shown after the facts.
 #[derive(Debug, Default)]
 pub struct Page {
     /// The title. All texts of a page are plain text, neither HTML nor Markdown.

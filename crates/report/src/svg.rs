@@ -44,7 +44,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The width of the picture, and the height of its plot.
+    /// The width of the picture and the height of its plot, SVG units.
     fn size(self) -> (f64, f64) {
         match self {
             Self::Wide => (960.0, 380.0),

@@ -146,7 +146,9 @@ mod tests {
     /// Columns of names. A name such as `NaN` or `inf` is valid, so a page may show it.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
-    /// Replaces each cell in turn by odd values. The result is an error or a page, never a panic.
+    /// Reads files of two rows: a valid row, and its copy with one cell replaced by an odd value.
+    /// Each cell is replaced in turn. Reading fails with the number of the line, or the page shows
+    /// no NaN and no infinity in place of a number.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let header = interleaf_record::sweep::header(&COLUMNS);

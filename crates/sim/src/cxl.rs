@@ -59,9 +59,9 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        // The DRAM is soldered beside the expander's controller, so the data of its ranks need no
-        // margin on the bus. `preparation_ps`, the time to open rows before a bus turnaround, is
-        // assumed.
+        // The DRAM is soldered beside the expander's controller, so the data of two ranks on the
+        // bus need no margin between them. `preparation_ps`, the time to open rows before a bus
+        // turnaround, is assumed.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };
         let mut channels: Vec<SubChannel> = (0..u64::from(parts))

@@ -55,7 +55,8 @@ use task::{Placement, TaskState};
 /// far below the noise of the counters.
 const TOLERANCE: f64 = 1e-6;
 
-/// The upper bound of the fraction of time for which threads stall on migrating pages.
+/// The upper bound of the fraction of time for which threads stall on migrating pages. Without a
+/// bound, a high migration rate would stop all threads.
 const STALL_MAX: f64 = 0.5;
 
 /// The number of bands of hotness into which a sample divides the pages of a task.
@@ -74,8 +75,8 @@ pub struct SimMachine<'a> {
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Bytes that the bandwidth of migration has allowed so far, and that have not moved yet: less
-    /// than one page group.
+    /// Bytes that the migration rate has allowed and that have not migrated yet, because they are
+    /// less than one page group.
     carried_bytes: f64,
     /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` the bytes of each
     /// tier that tasks use.
@@ -163,9 +164,9 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine in which the tasks of each domain have fixed `shares`: [`Placement::Fixed`]
-    /// takes the place of pages, so nothing migrates. A `next_aggregation_ns` of `u64::MAX` marks
-    /// this machine.
+    /// The machine in which tasks divide their accesses by the fixed `shares` of their domain. They
+    /// have no pages ([`Placement::Fixed`]), so nothing migrates. A `next_aggregation_ns` of
+    /// `u64::MAX` marks this machine.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;
@@ -258,7 +259,8 @@ impl<'a> SimMachine<'a> {
     }
 
     /// Allocates the page groups of a task by `shares`, as on first touch. If a tier is full, a
-    /// group goes to the next near tier with free memory, then to any tier.
+    /// group goes to the first near tier (a tier without a socket link between it and the task)
+    /// with free memory, then to any tier.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();

@@ -329,9 +329,9 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// Measured: a server with two ranks loses 8 % of the peak with the first 5 % of writes, then
-/// little more, and a server with a single rank has less bandwidth. The simulation must be within
-/// the ranges below.
+/// Measured: a server with two ranks per channel loses 8 % of the peak with the first 5 % of
+/// writes, then little more. A server with one rank per channel has less bandwidth. The simulation
+/// must be within the ranges below.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);
@@ -344,8 +344,8 @@ fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     assert!((0.80..0.95).contains(&one), "{one}");
 }
 
-/// The measured figures of servers are some rows of `reproduce/servers`. `reproduce servers`
-/// compares all rows.
+/// The measured figures of servers are some rows of the files in `reproduce/servers`. The command
+/// `interleaf reproduce servers` compares all rows.
 #[test]
 fn servers_have_the_measured_maxima_and_latencies() {
     let measured = [

@@ -59,7 +59,8 @@ const OTHER: [Break; 7] = [
     ("width", |device| device.width = 12 - device.width),
 ];
 
-/// Modules of every kind: with and without groups, one and two pseudo-channels, both widths.
+/// Modules of every kind: with and without bank groups, with one and two pseudo-channels, with
+/// devices of both widths (x4, x8).
 const MODULES: [(&str, Option<&str>); 5] = [
     ("rdimm-6400-2r", Some("x4")),
     ("mrdimm-8800-4r", Some("x8")),
@@ -68,9 +69,9 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// A module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus tRP, four
-/// activations take four tRRD_S, and a burst takes tCCD_S. The longer times here make each of these
-/// rules effective.
+/// A module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus tRP,
+/// tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S. With the longer times
+/// here, each of these rules can be violated alone.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

@@ -230,8 +230,9 @@ fn a_limit_of_the_decision_holds_too() {
     }
 }
 
-/// The memory is full to the last byte, and the size of a group divides the capacity of no tier.
-/// The last group may exceed the capacity of a tier, and no byte is lost when the memory is freed.
+/// One task fills the memory to the last byte, and no tier has a whole number of page groups. The
+/// pages on a tier may then exceed its capacity by one group. When the task ends, all bytes are
+/// free again.
 #[test]
 fn a_full_machine_keeps_every_byte() {
     let platform = server();
@@ -609,8 +610,8 @@ fn runs_depend_only_on_the_seed() {
     assert_eq!(quiet_counters(5), quiet_counters(6), "without noise no seed shows");
 }
 
-/// Without a link between two sockets, both are near all tiers. Each migrated page must still be
-/// counted once.
+/// Without a link between the two sockets, all tiers are near both sockets. Each migrated page must
+/// still be counted once, not once for each socket.
 #[test]
 fn domains_that_share_tiers_count_each_page_once() {
     let mut platform = platform("two-sockets");

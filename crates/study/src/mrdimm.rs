@@ -130,7 +130,8 @@ impl Results {
     }
 
     /// Returns the load above which `b` has less latency than `a`, interpolated between simulated
-    /// loads, GB/s.
+    /// loads, GB/s: 0 if `b` never has more latency, infinite if `b` has more latency at the
+    /// highest load.
     fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();

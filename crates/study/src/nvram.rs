@@ -3,7 +3,7 @@
 //!
 //! The slides print no number of the four comparisons, only their conclusions: "the same
 //! performance" and "almost the same latency". Here each conclusion is a range for the ratio of
-//! both cards at each depth. The figures themselves are rows without a published number.
+//! both cards at each depth. The simulated IOPS and latencies are rows without a published number.
 
 mod figures;
 

@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Mappings shorter than `MAPPING_BYTES_MIN` bytes are not scanned.
+/// Mappings shorter than this number of bytes (1 MiB) are not scanned and get no hints.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
 /// The pause between two scans is the longer of `SCAN_PAUSE` and the duration of the last scan
-/// times `SCAN_PAUSE_FACTOR`.
+/// times `SCAN_PAUSE_FACTOR`, so that scans take at most a fifth of the time of one CPU.
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
@@ -26,7 +26,7 @@ const SCAN_PAUSE_FACTOR: u32 = 4;
 /// limit is free. The free memory is for pages that are read ahead or still being paged out.
 const FREE_DIVISOR: u64 = 4;
 
-/// A stream is read ahead by at most 1 / `READ_AHEAD_DIVISOR` of the memory limit.
+/// For each stream, at most 1 / `READ_AHEAD_DIVISOR` of the memory limit is read ahead.
 const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.

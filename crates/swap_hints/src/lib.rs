@@ -6,9 +6,9 @@
 //! has passed, before memory is short.
 //!
 //! Swap with hints is far slower than a pager, because the kernel reads pages one by one at each
-//! major fault. Even perfect hints make a program only twice as fast as default swap, while a pager
-//! makes it ten times as fast. The program's accesses can be inferred only from the set of pages
-//! that became resident since the last scan.
+//! major fault. Even perfect hints make a program only twice as fast as swap without hints, while a
+//! pager makes the program ten times as fast. The hints are not perfect either: accesses of the
+//! program are inferred only from the pages that became resident since the last scan.
 
 pub mod scan;
 
@@ -22,7 +22,7 @@ use std::{collections::VecDeque, ops::Range};
 /// again soon.
 const SWEEP_MIN: u64 = 16;
 
-/// Decides which hints to give for one process.
+/// Decides on the hints for one process from the resident pages that its scans find.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,
@@ -53,8 +53,9 @@ impl HintPolicy {
         count(&self.resident)
     }
 
-    /// Computes the hints after a scan that found the pages `resident`, in order. Pages that sweeps
-    /// have passed are paged out until at most `most` resident pages are left.
+    /// Computes the hints after a scan that found the pages `resident`, in ascending order. The
+    /// hints page out pages that sweeps have passed, oldest first, until at most `most` resident
+    /// pages are left.
     pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
         let mut hints = Hints::default();
         for pages in without(&resident, &self.resident) {
@@ -80,7 +81,7 @@ impl HintPolicy {
         let mut left = count(&resident);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
-            // The kernel may have paged out some of these pages already.
+            // Skip pages that the kernel has paged out already.
             let gone = without(&one(&pages), &resident);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);
@@ -114,7 +115,7 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// The pages of `all` that are not in `but`; both lists are in ascending order.
+/// The pages of `all` that are not in `but`. The ranges of both lists are in ascending order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {

@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 /// Maximum number of ranges that one ioctl `PAGEMAP_SCAN` returns.
 const RANGES_MAX: usize = 1024;
 
-/// Maximum number of ranges of one `process_madvise(2)`: `UIO_MAXIOV`.
+/// Maximum number of ranges of one call of `process_madvise(2)`: `UIO_MAXIOV` of the kernel.
 const HINTS_MAX: usize = 1024;
 
 /// A process that is scanned for resident pages.
@@ -85,8 +85,8 @@ impl ScannedProcess {
             while at < pieces.len() {
                 let rest = &pieces[at..];
                 let (process, count) = (self.process.as_raw_fd(), rest.len());
-                // SAFETY: these kinds of advice change no content of memory, and this process does
-                // not dereference the addresses of the other process.
+                // SAFETY: `MADV_PAGEOUT` and `MADV_WILLNEED` change no content of memory, and this
+                // process does not dereference the addresses of the other process.
                 let done = unsafe {
                     libc::syscall(
                         libc::SYS_process_madvise,
@@ -148,8 +148,8 @@ mod tests {
         let resident = scanned.resident(16 << 20).unwrap();
         let is_resident = |page: u64| resident.iter().any(|range| range.contains(&page));
         let seen = (0..pages as u64 - 2).filter(|page| is_resident(first + page)).count();
-        // At least every second page is resident. More pages may be resident, because a huge page
-        // is resident as a whole.
+        // Every second page was written, so at least these pages are resident. More pages may be
+        // resident, because a huge page is resident as a whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
         scanned.give(&Hints { read_ahead: resident, page_out: vec![] });
     }

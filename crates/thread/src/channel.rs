@@ -1,6 +1,6 @@
-//! Channels without thread-local variables. Channels of the standard library register a
-//! thread-local destructor for the waiting thread, and the C library takes the lock of the dynamic
-//! loader to register it ([`crate::spawn`]).
+//! Channels without thread-local variables. A channel of the standard library registers a
+//! thread-local destructor for the waiting thread. For the registration the C library takes the
+//! lock of the dynamic loader, which can deadlock: see the documentation of this crate.
 
 use crate::lock;
 use std::{

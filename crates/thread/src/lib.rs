@@ -4,12 +4,12 @@
 //! without its knowledge may make its first large allocation anywhere, and this allocation starts
 //! the pager. At that point the program may hold the lock of the dynamic loader (in a constructor
 //! of a plug-in) or a lock of its own allocator, or run a signal handler. A thread of the standard
-//! library could then wait for ever: it registers a thread-local destructor, for which the C
-//! library takes the loader's lock, and `pthread_create(3)` allocates. The library that is
-//! preloaded into such a program therefore starts the pager's threads in another way
-//! ([`set_spawn`]). The code of the pager's threads uses no thread-local variable that has a
-//! destructor. It therefore uses neither thread handles nor `std::sync::mpsc`, which [`channel`]
-//! replaces.
+//! library could then deadlock: it registers a thread-local destructor, for which the C library
+//! takes the loader's lock, and `pthread_create(3)` allocates, which takes the allocator's lock.
+//! The library that is preloaded into such a program therefore starts the pager's threads by a
+//! function of its own ([`set_spawn`]). The code of the pager's threads uses no thread-local
+//! variable that has a destructor. It therefore uses neither thread handles nor `std::sync::mpsc`,
+//! which [`channel`] replaces.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -32,9 +32,10 @@ pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
-/// Sets the function that starts all threads of pagers in this process from now on.
+/// Sets the function that starts all threads of pagers in this process from now on. Only the first
+/// call has an effect.
 pub fn set_spawn(spawn: Spawn) {
-    // Later calls change nothing: the function is set once, before the first thread starts.
+    // `set` fails if an earlier call has set the function. The earlier function stays.
     let _ = SPAWN.set(spawn);
 }
 
@@ -70,7 +71,8 @@ fn spawn_std(name: &str, work: Work) -> io::Result<Join> {
 
 /// Runs a function with all signals of the calling thread blocked.
 fn block_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain numbers, which the calls fill, and the mask is restored.
+    // SAFETY: a set of signals is an array of integers, for which zeroed memory is valid. The
+    // pointers are to local variables, and the signal mask of the thread is restored at the end.
     unsafe {
         let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
         libc::sigfillset(&mut all);

@@ -37,7 +37,8 @@ use std::ops::Range;
 /// The smallest side of the cube of grid points.
 const SIDE_MIN: usize = 4;
 
-/// Boxes of at most this many grid points are ordered as they are, without a further division.
+/// Boxes with at most this number of grid points are not divided further: their points are in the
+/// order of the coordinates.
 const SMALL: usize = 8;
 
 /// The smallest footprint, bytes. The factor of the cube with `SIDE_MIN` points along an edge fits
@@ -224,9 +225,9 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     best
 }
 
-/// The parts of the factor that a round reads and writes, in order: byte ranges, each with true if
-/// it is written. A supernode is written after it has been updated by each earlier supernode that
-/// has rows among its columns.
+/// The byte ranges of the factor that a round accesses, in order, each with true for a write.
+/// Before a round writes a supernode, it reads each earlier supernode that updates the supernode:
+/// those with a non-zero row among the columns of the supernode.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };

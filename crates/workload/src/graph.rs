@@ -72,7 +72,8 @@ impl Task {
         Self::ALL.iter().find(|(_, task)| *task == self).map_or("", |(name, _)| name)
     }
 
-    /// Bytes for each vertex: its part of the graph, and of the arrays of the kernel.
+    /// Bytes for each vertex: its offset and its neighbours in the graph, and its elements in the
+    /// arrays of the kernel.
     fn bytes_of_vertex(self) -> u64 {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists

@@ -26,7 +26,7 @@ pub enum Kind {
     Stream,
     /// Reads all memory in order.
     Seq,
-    /// Reads one word of each page, in steps of [`Setting::stride`].
+    /// Reads one word of each page; successive reads are [`Setting::stride`] bytes apart.
     Stride,
     /// Accesses words at random.
     Random,
@@ -34,9 +34,9 @@ pub enum Kind {
     Fft,
     /// The Fourier transform of a cube.
     Fft3d,
-    /// Matrix multiplication, row by row.
+    /// Multiplication of matrices stored by rows.
     Gemm,
-    /// Matrix multiplication, tile by tile.
+    /// Multiplication of matrices stored by tiles.
     GemmTiled,
     /// Evaluates a polynomial at every element.
     Polynomial,
@@ -188,7 +188,7 @@ impl Kind {
         })
     }
 
-    /// The workload, with its arrays filled.
+    /// Creates the workload, and fills its arrays.
     ///
     /// # Errors
     /// When a setting is not valid for the workload, or memory cannot be allocated.

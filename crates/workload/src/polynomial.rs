@@ -11,7 +11,8 @@ use crate::{
     mixed, team,
 };
 
-/// Elements that are computed side by side: independent sums hide the latency of an operation.
+/// The number of elements at which the polynomial is evaluated together: their operations are
+/// independent, which hides the latency of each operation.
 const LANES: usize = 32;
 
 /// The array, and the degree of the polynomials that the rounds evaluate at its elements.

@@ -75,7 +75,8 @@ pub struct Stream {
     /// True if the other three loops run once after the rounds, each in turn.
     is_whole: bool,
     threads: usize,
-    /// The loops that were run, each with its round.
+    /// The loops in the order in which they were run, each with its round: the number of earlier
+    /// runs of the same loop.
     done: Vec<(Loop, u32)>,
 }
 

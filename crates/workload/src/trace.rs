@@ -19,7 +19,8 @@ const KERNEL: [usize; 2] = [8, 4];
 
 const F64: usize = size_of::<f64>();
 
-/// The touches of a workload so far, in order; a touch is a run of accesses to one block.
+/// The touches of a workload so far, in order. A touch stands for consecutive accesses to one
+/// block.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.

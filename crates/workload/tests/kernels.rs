@@ -1,5 +1,5 @@
-//! Each workload has the right result with any number of threads and any kind of memory, and
-//! detects a wrong result.
+//! Each workload has the right result with one and with three threads and in each kind of memory,
+//! and refuses a footprint that is too small.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

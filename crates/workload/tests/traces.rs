@@ -1,4 +1,5 @@
-//! Traces touch the same blocks as the workloads, and the optimal traffic matches closed forms.
+//! Traces touch the blocks of the workload's arrays and no others. The traffic of optimal
+//! replacement on these traces is within bounds calculated by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -36,7 +36,8 @@ const NEAR: f64 = 0.02;
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
-/// Longest time for which the threads load the memory with a new pause before the measurement.
+/// After the pause of the loading threads is changed, they run for at most this time before the
+/// measurement.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The memory on which a curve is measured, with the placement of its pages.
@@ -140,7 +141,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The pointer chase itself reads one line per latency. Add this bandwidth.
+            // The chase reads one line in each latency. Add its bandwidth to that of the load.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {

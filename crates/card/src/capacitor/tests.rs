@@ -21,8 +21,8 @@ fn the_energy_is_that_of_the_formula() {
 
 #[test]
 fn resistance_costs_energy_with_power() {
-    // The reference is a simulation in steps of 1 ms, with a load of constant power at the
-    // terminals.
+    // The reference is a simulation of the discharge in steps of 1 ms, with a load of constant
+    // power at the terminals.
     let capacitor = CapacitorSpec { esr_ohms: 0.2, efficiency: 1.0, ..maxwell() };
     for watts in [1.0, 5.0, 10.0] {
         let (mut volts, mut joules, step) = (capacitor.charged_v, 0.0, 1e-3);

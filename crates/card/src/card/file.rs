@@ -25,7 +25,8 @@ const FILES: [(&str, &str); 3] = [
     ("all-mram-1gb.toml", include_str!("../../../../devices/cards/all-mram-1gb.toml")),
 ];
 
-/// The longest time that a card's file may state, ns.
+/// The longest time that a card's file may state for link, controller or host, ns: 1 s, far above
+/// any real value.
 const NS_MAX: f64 = 1e9;
 
 #[derive(Deserialize)]

@@ -79,8 +79,8 @@ pub struct CardFigures {
     pub capacitor_w: Option<f64>,
     /// Energy to save the memory to NAND, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the capacitor, at the age of its specification, delivers behind its converter,
-    /// J; `None` without a capacitor.
+    /// Energy that the capacitor delivers behind its converter at the age `years` of its
+    /// specification, J; `None` without a capacitor.
     pub capacitor_j: Option<f64>,
     /// Years until the first memory cell fails, with wear levelling; `None` if writes do not wear
     /// out the memory.

@@ -33,7 +33,8 @@ pub struct Wear {
 
 impl Wear {
     /// STT-MRAM with 10^9 cycles (Zuolo et al., FMS 2017, page 7). The levelling efficiency is that
-    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009, quoted from memory).
+    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009; the figure is not checked against
+    /// the paper).
     pub fn stt_mram(capacity: u64, row_bytes: u32) -> Self {
         Self { cycles: 1e9, capacity, row_bytes, levelling_efficiency: 0.97 }
     }
@@ -48,8 +49,8 @@ impl Wear {
         let even = 1.0 / self.capacity as f64;
         let density = match locality {
             Locality::Uniform => even,
-            // A write of less than a row wears the whole row. So a hot range counts as at least one
-            // row.
+            // A write of less than a row wears the whole row, so a hot range counts as at least one
+            // row. The few of the other writes that also go to the hot range are neglected.
             Locality::Hot { part, bytes } => {
                 let hot = part / bytes.max(u64::from(self.row_bytes)) as f64;
                 hot.max((1.0 - part) * even)

@@ -7,7 +7,7 @@ use interleaf_sim::dimm::{
     energy::CommandCounts,
 };
 
-/// Energy of one I/O beyond the power without I/O, J.
+/// Energy of one I/O beyond the energy that the idle power takes in the same time, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IoEnergy {
     /// Energy of the link for data, command, completion and interrupt.
@@ -45,7 +45,7 @@ pub struct CardEnergy {
 /// Bytes on the link for each TLP beside its data: header, sequence number, LCRC, framing.
 const TLP_OVERHEAD: f64 = 24.0;
 
-/// Data bytes of a TLP with data.
+/// Data bytes of a full TLP: the maximum payload size of the built-in cards.
 const TLP_PAYLOAD: f64 = 256.0;
 
 /// Bytes on the link for an I/O without its data. They are in six TLPs: the read request for the
@@ -56,11 +56,11 @@ const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
 /// table 8).
 ///
-/// The currents of the part are not public, so they are assumed. The standby current is that of
-/// DDR3 (`ddr3.toml`). The current of transfers above IDD3N is that of DDR3 times 1066 / 1600, the
-/// ratio of the transfer rates in MT/s. Switching a cell takes 5 pJ, which adds 28 mA to writes of
-/// 8 bytes in 7.5 ns. Sensing a cell takes 2 pJ, which adds 4 mA to the cycle (165 ns) of a row of
-/// 64 bytes.
+/// The maker does not publish the currents of this device, so they are assumed. The standby current
+/// is that of DDR3 (`ddr3.toml`). The current that a transfer draws in addition to IDD3N is that of
+/// DDR3 times 1066 / 1600, the ratio of the transfer rates in MT/s. Switching a cell takes 5 pJ,
+/// which adds 28 mA to writes of 8 bytes in 7.5 ns. Sensing a cell takes 2 pJ, which adds 4 mA to
+/// the cycle (165 ns) of a row of 64 bytes.
 pub const fn stt_mram_currents() -> Currents {
     Currents {
         vdd_mv: 1500,
@@ -152,8 +152,8 @@ impl CardEnergy {
     }
 }
 
-/// The time for which energies are computed, in clocks of the host (`CLOCKS`): longer than any row
-/// cycle.
+/// The span of time for which energies are computed, in host clocks (`host_clocks` of them are one
+/// clock of the DRAM). The span is longer than any row cycle.
 const CLOCKS: u64 = 1 << 16;
 
 fn seconds(device: &Device) -> f64 {

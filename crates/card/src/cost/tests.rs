@@ -29,7 +29,8 @@ fn memory_energy_is_that_of_the_data_sheet_method() {
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
     // A write keeps its row open longer than a read does. The precharge comes tCWL + tBURST + tWR
-    // after the last write command, but tRTP after the last read command.
+    // after the last write command, but tRTP after the last read command. An open row draws an
+    // eighth of IDD3N - IDD2N (6 mA).
     let open = 8.0 * 9.0 * (6e-3 * 1.5 / 8.0) * (8.0 + 4.0 + 12.0 - 6.0) * 1.25e-9;
     assert!((difference - bursts + open).abs() < 1e-12, "{difference} {bursts} {open}");
     // Standby: 9 devices of 32 mA.

@@ -19,11 +19,12 @@ pub enum Damage {
 pub struct DamageInterval {
     /// The first moment with the damage, fs.
     pub from: u64,
-    /// The first moment without the damage, fs.
+    /// The first moment without the damage, fs; `u64::MAX` if the damage lasts to the end of the
+    /// run.
     pub until: u64,
     /// The 0-based index of the block.
     pub block: u64,
-    /// The kind of damage.
+    /// The damage: lost, lost after a flush, or torn.
     pub damage: Damage,
     /// The 1-based number of the write that is lost or torn.
     pub write: u32,

@@ -28,8 +28,8 @@ fn timed(
 
 #[test]
 fn a_correct_write_is_never_lost_nor_torn() {
-    // Rows become durable one by one. With a hold-up of 20 fs, the controller completes the write
-    // that has begun at the failure.
+    // Rows become durable one by one. With a hold-up of 20 fs, the controller completes a write
+    // that has begun when the power fails.
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 20 }));
     timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
     let timeline = builder.finish();
@@ -107,8 +107,8 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
     timed(&mut builder, (0, 512), (0, 20), |_| (10, 80, 80));
     let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
     let timeline = builder.finish();
-    // The controller's buffer still has the older write. The older write reaches the memory last,
-    // and overwrites the newer write.
+    // The older write waits in the controller's buffer until 80. It therefore reaches the memory
+    // after the newer write (60), and overwrites the newer data.
     let interval =
         DamageInterval { from: 50, until: u64::MAX, block: 0, damage: Damage::Lost, write: newer };
     assert_eq!(timeline.damage(), [interval]);

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 const PAGE: u32 = 4096;
 /// Bytes of an entry of a PRP list.
 const LIST_ENTRY: u32 = 8;
-/// Bytes of a range of a DATASET MANAGEMENT command.
+/// Bytes of one entry in the list of ranges of a DATASET MANAGEMENT command.
 const RANGE: u32 = 16;
 /// Chunks that a DMA engine requests before the next engine's turn. The number is an assumption: 8
 /// chunks of 512 bytes are 4 KiB.
@@ -37,7 +37,8 @@ impl Engine {
 
     fn start_engine<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let io = &self.flights[slot as usize].io;
-        // The command itself has room for two PRP entries (NVMe 1.1, 4.3).
+        // The command itself has room for the PRP entries of two pages; more pages need a PRP list
+        // (NVMe 1.1, 4.3).
         if io.operation != Operation::WriteZeroes && io.bytes > 2 * PAGE {
             self.request_list(slot);
         } else {

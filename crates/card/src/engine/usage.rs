@@ -11,7 +11,7 @@ pub struct Usage {
     pub at: u64,
     /// The time for which each component was busy, in the order of [`Component::ALL`], fs. For the
     /// host's processors: the time of the busiest processor. For cores, channels and pools: the
-    /// mean over their units.
+    /// mean over their units; for credits, that of the busiest of the three credit pools.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited for credits.
@@ -32,7 +32,8 @@ pub struct Utilisation {
     waited: [f64; Component::ALL.len()],
 }
 
-/// A server is the bottleneck if its utilisation is at least this fraction.
+/// A server is the bottleneck if its utilisation is at least this fraction. The fraction is below
+/// 1, because even a saturated server is idle for moments.
 const BOUND: f64 = 0.97;
 /// A pool is the bottleneck if requests wait for its units for at least this fraction of the time.
 /// Pools are checked only if no server reaches `BOUND`; credits have a condition of their own.
@@ -82,8 +83,9 @@ impl Utilisation {
         if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
             return Some(server);
         }
-        // Credits are the bottleneck if the link is busy, or idle because a packet waits for
-        // credits, for nearly all of the time.
+        // Credits are the bottleneck on two conditions. For nearly all of the time, the link is
+        // busy, or is idle because a packet waits for credits. The waits for credits are more than
+        // 3 % of the time.
         if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
             return Some(Credits);
         }

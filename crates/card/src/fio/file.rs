@@ -12,7 +12,7 @@
 //! [writer]          ; runs together with the reader
 //! rw=randwrite
 //!
-//! [later]           ; runs when both have ended
+//! [later]           ; runs when reader and writer have ended
 //! stonewall
 //! rw=read
 //! ```

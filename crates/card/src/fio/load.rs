@@ -10,7 +10,8 @@ use crate::{
 /// memory.
 pub const RAMP_NS: u64 = 1_000_000;
 
-/// Default of `runtime`, the time of the measurement, ns.
+/// Default of `runtime`, the time of the measurement, ns: 100 ms, in which a card with a million
+/// I/Os per second completes 100,000 I/Os.
 pub const RUNTIME_NS: u64 = 100_000_000;
 
 /// Default of `randseed`.

@@ -216,8 +216,8 @@ pub struct Depths(pub Vec<u32>);
 impl FromStr for Depths {
     type Err = ValueError;
 
-    /// Reads a list of depths and ranges: `1,2,4` or `1..256`. The depths of a range double from
-    /// the first to the last.
+    /// Reads a list of depths and ranges: `1,2,4` or `1..256`. A range doubles from its first depth
+    /// and always ends with its last: `3..20` is 3, 6, 12, 20.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let allowed =
             || format!("depths from 1 to {DEPTH_MAX} as a list 1,2,4 or a doubling range 1..256");

@@ -28,8 +28,8 @@ pub(super) enum Blocks {
 }
 
 /// A pseudo-random permutation of `0..count` that needs no memory: a Feistel network over 2^n
-/// numbers, with the smallest even n for which 2^n is at least `count`. A result of `count` or more
-/// goes through the network again (cycle walking).
+/// numbers, with the smallest even n of at least 2 for which 2^n is at least `count`. A result of
+/// `count` or more goes through the network again (cycle walking).
 #[derive(Clone, Debug)]
 pub(super) struct Permutation {
     half_bits: u32,

@@ -100,7 +100,7 @@ impl Latencies {
 pub struct DirectionResult {
     /// The number of I/Os that completed during the measurement.
     pub ios: u64,
-    /// The number of bytes of these I/Os.
+    /// The number of bytes that the counted I/Os transferred.
     pub bytes: u64,
     /// I/Os per second.
     pub iops: f64,

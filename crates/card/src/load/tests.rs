@@ -22,8 +22,8 @@ fn a_rate_is_kept_when_the_card_can() {
     assert!((found.iops() / 100_000.0 - 1.0).abs() < 0.002, "{}", found.iops());
     assert_eq!((found.bound_by, found.span_fs), (Bound::Rate, 20 * MS));
     assert!(found.write.lat.mean_ns() < 5500.0);
-    // A thread with one outstanding I/O of 4 us reaches at most 250,000 I/Os per second. Therefore
-    // its depth is the bound, not its rate of 500,000.
+    // A thread with one outstanding I/O, which takes about 4 us, reaches about 250,000 I/Os per
+    // second. Therefore its depth is the bound, not its rate of 500,000.
     load.groups[0] = Group { rate_iops: Some(500_000.0), ..group(Access::RandomWrite, 1) };
     let found = run(&load);
     assert!(found.iops() < 300_000.0);

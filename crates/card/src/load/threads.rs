@@ -260,8 +260,8 @@ impl Threads {
         self.counted_until = self.counted_until.max(at);
     }
 
-    /// Counts a completion. The thread of the I/O then submits its next I/O, unless its rate
-    /// demands a later time.
+    /// Counts a completion. The thread of the I/O then submits its next I/O, unless the rate of the
+    /// thread demands a later time.
     #[inline]
     fn complete(&mut self, engine: &mut Engine, completion: &IoCompletion) {
         let now = completion.completed;

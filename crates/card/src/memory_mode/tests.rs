@@ -21,8 +21,9 @@ fn load(read_percent: u32, outstanding: u32) -> MemoryLoad {
 fn a_load_costs_a_round_trip_and_a_row() {
     let byte = 1.0 / 7.8557;
     for (name, row) in [("flashtec-dram", 33.75), ("all-mram", 88.5 + 15.0 + 6.0)] {
-        // The latency of a load, ns: both ways of the initiator (100), both ways of the link
-        // (250), the request of 24 bytes, the row, ECC (20), and the completion of 84 bytes.
+        // The latency of a load, ns: the time between processor and link in both directions (100),
+        // the delay of the link in both directions (250), the request of 24 bytes, the row, ECC
+        // (20), and the completion of 84 bytes.
         let expected = 100.0 + 250.0 + 24.0 * byte + row + 20.0 + 84.0 * byte;
         let found = run(name, &load(100, 1)).loads.lat;
         assert!((found.percentile_ns(50.0) as f64 - expected).abs() < 5.0, "{name}: {expected}");
@@ -33,8 +34,8 @@ fn a_load_costs_a_round_trip_and_a_row() {
 fn stores_are_posted_and_no_faster_than_the_link() {
     for name in ["flashtec-dram", "all-mram"] {
         let one = load(0, 1);
-        // A store takes the time from the processor to the link; it does not wait for an answer, as
-        // a load does.
+        // A store takes only the time from the processor to the link. Unlike a load, it does not
+        // wait for an answer of the card.
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;
@@ -75,8 +76,8 @@ fn a_larger_access_has_a_row_for_each_segment() {
         let of = |bytes, percent| MemoryLoad { bytes, ..load(percent, 1) };
         let mean = |bytes| run(name, &of(bytes, 100)).loads.lat.mean_ns();
         let (line, segment, page) = (mean(64), mean(512), mean(4096));
-        // An access of one segment (512 bytes) has 8 requests and 8 completions, where an access of
-        // one line (64 bytes) has one of each. The segment also has 7 more bursts in its row.
+        // An access of one segment (512 bytes) has 8 requests and 8 completions; an access of one
+        // line (64 bytes) has one of each. The segment also has 7 more bursts in its row.
         assert!(
             segment - line > 448.0 / 7.8557 && segment < 1.6 * line,
             "{name}: {line} {segment}"
@@ -115,7 +116,7 @@ fn accesses_of_the_ramp_are_not_counted() {
 }
 
 /// The bottleneck is tested by ablation. The throughput rises if the component `expected` is made
-/// infinitely fast, and does not rise if any other component is.
+/// infinitely fast, and does not rise if another component is made infinitely fast.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

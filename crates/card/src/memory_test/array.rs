@@ -25,9 +25,9 @@ pub struct TestArray {
     random: Pcg64Mcg,
 }
 
-/// The words that an address accesses: one word, or with a faulty address decoder also none or two.
-/// An address without a word reads as `reads`. A read of two words returns their OR if `by_or` is
-/// true, else their AND.
+/// The words that an address accesses: one word or, with a faulty address decoder, no word or two
+/// words. An address without a word reads as `reads`. A read of two words returns their OR if
+/// `by_or` is true, else their AND.
 enum Accessed {
     None { reads: u32 },
     One(usize),

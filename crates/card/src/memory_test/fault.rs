@@ -85,7 +85,7 @@ pub enum InjectedFault {
     /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`: aggressor, victim, the state of the
     /// aggressor, the value of the victim.
     CouplingState {
-        /// The cell with the state.
+        /// The cell whose state forces the victim to a value.
         aggressor: MemoryCell,
         /// The cell that has the value as long as the aggressor has the state.
         victim: MemoryCell,

@@ -118,8 +118,8 @@ pub struct MemoryTestError {
 
 impl AccessTimes {
     /// The times of accesses by firmware that issues one access after the other, without queues.
-    /// Each access therefore activates and precharges its row. Refreshes lengthen the times.
-    /// `power_cycle_s` is the time of a save and a restore, s.
+    /// Each access therefore activates and precharges its row. The times include the mean delay by
+    /// refreshes. `power_cycle_s` is the time of a save and a restore, s.
     pub fn of(device: &Device, power_cycle_s: f64) -> Self {
         let t = &device.timing;
         let read = (t.t_rcd + t.cl + t.burst).max(t.t_ras).max(t.t_rcd + t.t_rtp) + t.t_rp;
@@ -236,7 +236,7 @@ impl TestStep {
     }
 }
 
-/// The state of a test that runs. `failed` has the addresses of the words with a mismatch.
+/// The state of a running test. `failed` has the addresses of the words with a mismatch.
 struct Progress<'a> {
     test: &'a MemoryTest,
     array: TestArray,

@@ -167,12 +167,12 @@ fn times_are_those_of_the_medium() {
         let device = Device::by_name(name, &Options::default()).expect("a device");
         AccessTimes::of(&device, 0.0)
     };
-    // The write takes, with STT-MRAM clocks of 1.875 ns: tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36
-    // clocks.
+    // A write to STT-MRAM takes tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36 = 101 clocks of 1.875
+    // ns.
     let mram = times("stt-mram-ddr3");
     let ps = |fs: u64| (fs + 500) / 1000;
     assert_eq!(ps(mram.write_fs), 101 * 1875);
-    // The read takes: tRCD 47 + CL 8 + burst 4 + tRP 36 clocks.
+    // A read takes tRCD 47 + CL 8 + burst 4 + tRP 36 = 95 clocks.
     assert_eq!(ps(mram.read_fs), 95 * 1875);
     let dram = times("ddr3-1333");
     assert!(dram.read_fs < mram.read_fs && dram.write_fs < mram.write_fs);

@@ -116,7 +116,8 @@ impl NandSpec {
     }
 
     /// Probability that a page is uncorrectable: at least one of its codewords has more bit errors
-    /// than ECC corrects. Errors are independent, so their number has a Poisson distribution.
+    /// than ECC corrects. Bit errors are assumed to be independent, and they are rare, so their
+    /// number in a codeword has nearly a Poisson distribution.
     pub fn uncorrectable(&self) -> f64 {
         let errors = f64::from(self.codeword_bytes) * 8.0 * self.bit_error;
         if errors <= 0.0 {

@@ -38,8 +38,8 @@ fn the_default_parts_program_100_mb_a_second() {
     let array = NandArray::new(&spec, 1);
     let image = array.program(131_072, u64::MAX, 1);
     let seconds = image.time_fs as f64 * 1e-15;
-    // 131,072 pages are 8192 steps. The second die of a channel begins one transfer later. Each
-    // failed program takes one more step.
+    // 131,072 pages are 8192 steps of 16 pages. The second die of a channel begins one transfer
+    // later. Each failed program takes one more step.
     let expected = 8192.0 * 1.38192e-3 + 81.92e-6 + image.failures.len() as f64 * 1.38192e-3;
     assert!((seconds - expected).abs() < 2e-3 * 1.38192, "{seconds} s, not {expected} s");
     assert!(image.is_complete());
@@ -97,7 +97,8 @@ fn a_failed_program_costs_time_and_the_rest_of_its_block() {
     assert!(image.is_complete());
     let again = spec.transfer_fs() + spec.program_fs;
     assert!(image.time_fs >= clean.time_fs + again);
-    // All programs fail: every page needs a block, until the 10 blocks of its plane are used up.
+    // All programs fail: each failure uses up one block, until the 10 blocks of the plane are used
+    // up.
     let spec = NandSpec { program_failure: 1.0, ..small() };
     let image = NandArray::new(&spec, 1).program(160, u64::MAX, 3);
     assert!(!image.is_complete());
@@ -146,7 +147,7 @@ fn ecc_corrects_as_many_bits_as_it_says() {
     // A codeword of 8192 bits has 1 error on average, and no error is corrected. The probability of
     // an uncorrectable page is 1 - 1/e.
     assert!((of(1.0 / 8192.0, 0) - (1.0 - libm::exp(-1.0))).abs() < 1e-9);
-    // If one error is corrected, the probability of an uncorrectable page is 1 - 2/e.
+    // If ECC corrects one error, the probability of an uncorrectable page is 1 - 2/e.
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
     // The mean number of errors of a codeword equals the number that ECC corrects, so nearly half

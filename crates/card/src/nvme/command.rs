@@ -13,7 +13,7 @@ pub(super) const COMPLETION_BYTES: usize = 16;
 pub struct SubmissionEntry {
     /// The opcode, of the admin or of the NVM command set.
     pub opcode: u8,
-    /// Bits 15:8 of the first word: fused operation, and PRPs or SGLs.
+    /// Bits 15:8 of command dword 0: they select fused operations, and PRPs or SGLs.
     pub flags: u8,
     /// The command identifier, chosen by the driver.
     pub identifier: u16,

@@ -94,7 +94,7 @@ impl Features {
             }
             0 => Ok(self.values[usize::from(identifier)]),
             // Select 1 requests the default value. Select 2 requests the saved value; no value can
-            // be saved, so it is the default too.
+            // be saved, so the saved value is the default value.
             1 | 2 => Ok(self.default_value(identifier)),
             // Select 3 requests the supported capabilities: changeable, not specific to a
             // namespace, not saveable.

@@ -40,8 +40,8 @@ pub(super) fn identify(
         },
         (0x03, NvmeVersion::V1_4) => match entry.namespace {
             1 => {
-                // The list of namespace identification descriptors has one: a UUID (type 3) of 16
-                // bytes.
+                // The list of namespace identification descriptors has one descriptor: a UUID (type
+                // 3) of 16 bytes.
                 put(&mut *page, 0, &[3, 16]);
                 put(&mut *page, 4, &uuid(settings));
             }
@@ -59,7 +59,7 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 4, &text::<20>(&settings.serial));
     put(page, 24, &text::<40>(&settings.model));
     put(page, 64, &text::<8>(&settings.firmware));
-    // MDTS: the largest transfer, as a power of two of pages.
+    // MDTS: the largest transfer is 2^MDTS pages.
     page[77] = (settings.transfer_bytes / PAGE as u32).trailing_zeros() as u8;
     // ACL and AERL, both 0's based: limits of Abort and of Asynchronous Event Request commands.
     page[258] = 3;
@@ -67,11 +67,13 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     // FRMW: one firmware slot, which is read only.
     page[260] = 1 << 1 | 1;
     page[262] = error_log::ENTRIES as u8 - 1;
-    // SQES and CQES: required and maximum size of queue entries as powers of two, 64 and 16 bytes.
+    // SQES and CQES: required and maximum size of queue entries, each as an exponent of two: 2^6
+    // and 2^4 bytes.
     put(page, 512, &[0x66, 0x44]);
     // NN: one namespace.
     put(page, 516, &1_u32.to_le_bytes());
-    // Optional commands: compare, dataset management, write zeroes, select of features.
+    // ONCS, optional commands: Compare, Dataset Management, Write Zeroes, the field Select of Get
+    // Features.
     put(page, 520, &0b1_1101_u16.to_le_bytes());
     page[525] = settings.write_cache.into();
     // AWUN and AWUPF, both 0's based, blocks: atomic write units in operation and at power failure.
@@ -109,7 +111,7 @@ fn namespace(settings: &NvmeSettings, page: &mut Page) {
         // DEAC).
         page[33] = 1 << 3 | 1;
     }
-    // LBAF0, the only format: no metadata, and the size of a block as a power of two.
+    // LBAF0, the only format: no metadata, and the size of a block as an exponent of two.
     page[130] = settings.block_shift() as u8;
 }
 

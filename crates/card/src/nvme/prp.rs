@@ -1,8 +1,9 @@
 //! Physical region pages: the host's memory of a transfer (NVMe 1.4, section 4.3).
 //!
-//! The first PRP entry may point into a page. The second entry is a page, or a pointer to a list of
-//! pages if the transfer needs more than two pages. If a list fills its page and more than one page
-//! of the transfer is left, the last slot of the list points to the next list.
+//! The first PRP entry may have an offset within its page. The second entry is the address of a
+//! page or, if the transfer needs more than two pages, of a list of page addresses. If a list fills
+//! its page and more than one page of the transfer is left, the last slot of the list points to the
+//! next list.
 
 use super::{contents::HostMemory, status::NvmeStatus};
 

@@ -12,7 +12,7 @@ use crate::settings::Priority;
 /// page of 4 KiB.
 pub const QUEUES_MAX: u16 = 511;
 
-/// Maximum number of entries of a queue.
+/// Maximum number of entries of a queue: a limit of this controller. NVMe allows 65,536.
 pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 
 /// A doorbell value that is not valid for the queue.

@@ -51,9 +51,9 @@ pub struct DamagedBlock {
 pub struct PowerFailure {
     /// The moment of the power failure, fs.
     pub at: u64,
-    /// The number of writes acknowledged before the failure.
+    /// The number of writes acknowledged up to the failure.
     pub acknowledged_writes: u64,
-    /// The number of writes submitted before the failure and not acknowledged.
+    /// The number of writes submitted up to the failure and not yet acknowledged.
     pub outstanding_writes: u64,
     /// The number of acknowledged writes of which a block is lost.
     pub lost_writes: u64,
@@ -86,8 +86,9 @@ impl PowerFailure {
 pub struct PowerFailures<'a> {
     timeline: &'a Timeline,
     save: Option<SaveSimulator>,
-    /// The pages of the memory that the run writes: the index of each page, and the moment at which
-    /// the first data reach the page, fs. Empty for a card that needs no save.
+    /// The pages of the memory that the run writes: the index of each page, and the first moment
+    /// (fs) from which a power failure leaves data of the run in the page. Empty for a card that
+    /// needs no save.
     first_writes: Vec<(u64, u64)>,
 }
 
@@ -228,8 +229,8 @@ impl<'a> PowerFailures<'a> {
                 after_flush: self.timeline.is_flushed(write, at),
             }));
         }
-        // A block that is larger than a page is found once for each of its lost pages, so
-        // repetitions are removed.
+        // A block that is larger than a page can overlap several ranges and is then found several
+        // times. Remove the repetitions.
         lost.sort_unstable_by_key(|block| block.offset);
         lost.dedup_by_key(|block| block.offset);
         lost

@@ -144,8 +144,9 @@ impl SaveSpec {
         self.switch_j() + time * 1e-15 * self.save_w()
     }
 
-    /// Refuses a card whose NAND cannot hold the memory, whose capacitor is at the end of its life,
-    /// or whose capacitor lacks the energy to save one page.
+    /// Refuses a card whose NAND is beyond the limits of the simulation or cannot hold the memory,
+    /// whose capacitor has no capacitance left at the required age, or whose capacitor lacks the
+    /// energy to save one page.
     ///
     /// # Errors
     /// The first reason.
@@ -207,8 +208,8 @@ impl PowerSpec {
     }
 
     /// Checks that the card can work. A card that saves must pass [`SaveSpec::check`] for
-    /// `capacity` bytes. A card with precharged rows must have a hold-up that is at least as long
-    /// as the write and precharge of a row.
+    /// `capacity` bytes. A card of STT-MRAM (`Precharge`) must have a hold-up that is at least as
+    /// long as the write and precharge of a row.
     ///
     /// # Errors
     /// The first reason.

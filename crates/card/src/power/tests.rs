@@ -92,9 +92,9 @@ fn the_save_takes_the_time_of_the_nand_and_half_of_the_capacitor() {
     assert!((outcome.energy_j - spec.needed_j(GIB)).abs() <= retried + 1e-6);
     let (absent, restored) = save.restore(&image, 1);
     assert_eq!((absent.len(), restored.state), (0, RestoreState::Complete));
-    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus.
-    // (Two transfers take longer than tR, 75 us, and one transfer.) The restore has 8192 steps. The
-    // erase of 32 blocks of 3.8 ms each follows.
+    // A read step takes two transfers of 81.92 us, because the two dies of a channel share its bus,
+    // and two transfers take longer than tR (75 us) plus one transfer. The restore has 8192 steps.
+    // The erase of 32 blocks, 3.8 ms each, follows.
     assert!((restored.seconds - 8192.0 * 163.84e-6).abs() < 0.1, "{} s", restored.seconds);
     assert!((restored.ready_seconds - restored.seconds - 32.0 * 3.8e-3).abs() < 1e-9);
     let part = outcome.energy_j / save.usable_j();
@@ -208,7 +208,8 @@ fn blocks_grow_bad_with_the_saves_until_a_plane_has_too_few() {
         assert_eq!(outcome.programmed + image.missing().count() as u64, outcome.pages);
         if outcome.without_block > 0 {
             // The save failed because a plane has too few good blocks. When the save began, this
-            // plane had at most one spare block: a failed program of the save uses up one block.
+            // plane had at most one spare block, which a failed program of the save may have used
+            // up.
             assert!(after.good_blocks <= after.needed_blocks + 1, "{after:?}");
             let (absent, restore) = save.restore(&image, cycle);
             assert_eq!(absent.len() as u64, outcome.without_block);

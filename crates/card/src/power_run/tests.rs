@@ -63,8 +63,8 @@ fn acknowledging_before_precharge_is_caught() {
     for name in ["all-mram", "all-mram-1gb"] {
         let mut card = card(name);
         // No write is lost although the card acknowledges early: a core takes `completion_fs` to
-        // build the completion. When the completion is sent, the data are in open rows, and the
-        // hold-up completes these rows.
+        // build the completion. When the completion is sent, the data are already in open rows, and
+        // the controller precharges these rows during the hold-up.
         assert_eq!(sweep(&card, 1, &early).lost_writes, 0, "{name}");
         card.controller.completion_fs = 0;
         for depth in [1, 64] {

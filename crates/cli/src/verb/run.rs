@@ -19,7 +19,8 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// Placement audits take at most 1 / `AUDIT_COST` of the command's time.
+/// Placement audits take at most 1 / `AUDIT_COST` of the command's time, because the command cannot
+/// change its mappings during an audit.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {

@@ -38,7 +38,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        // If the policy is a command, the command is used in place of `PolicyKind::Dmi`.
+        // A policy that is a command is run by the module `policy_process`, which ignores this
+        // field.
         policy: match command {
             Some(_) => PolicyKind::Dmi,
             None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,

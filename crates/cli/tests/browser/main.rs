@@ -14,7 +14,8 @@ use std::{
 /// Size limit of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
-/// Number of documents whose pages a run of the browser loads. [`shown`] limits the time of a run.
+/// Number of documents whose pages one start of the browser loads. [`shown`] limits the time of a
+/// start.
 const PAGES_AT_ONCE: usize = 6;
 
 /// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.
@@ -53,7 +54,7 @@ fn pages(folder: &Path) -> Vec<(String, String)> {
 }
 
 /// A copy of a page with `check.js`, which runs when the page is loaded. In the copy for paper, the
-/// style rules of paper apply.
+/// style rules for print apply on the screen.
 fn checked(page: &str, medium: &str) -> String {
     let script = format!("<script>{}</script></body>", include_str!("check.js"));
     let page = page.replace("</body>", &script);
@@ -141,7 +142,7 @@ fn results(shown: &str) -> Vec<Checked> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// `check.js` finds each kind of fault.
+/// A page has one fault of each kind, and `check.js` finds all of them.
 #[test]
 fn faults_of_a_page_are_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Executable files that tests make.
 //!
-//! The kernel does not execute a file that a process has open for writing (`ETXTBSY`). A child that
-//! another test of the same program has just forked holds all descriptors until its `execve(2)`. So
-//! other processes write the files.
+//! The kernel does not execute a file that a process has open for writing (`ETXTBSY`). If the test
+//! process wrote the file, a child that another test forks at this time would hold the descriptor
+//! until its `execve(2)`. Therefore `sh` and `cp` write the files.
 
 #![allow(
     clippy::unwrap_used,

@@ -30,7 +30,8 @@ pub struct Configuration {
     pub huge_pages: Option<HugePages>,
     /// Variables in the environment of the command.
     pub variables: Vec<(String, String)>,
-    /// A program and its arguments, which starts the command.
+    /// The program that starts the command, such as `taskset`, with its arguments. Empty without a
+    /// wrapper.
     pub wrapper: Vec<String>,
 }
 

@@ -39,14 +39,15 @@ pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static st
     }
 }
 
-/// The failure of a run whose memory is compared, but not known ([`Resources::resident_max`]).
+/// The failure of a run if the metric is peak memory, but the kernel's figure may be the peak of
+/// this process ([`Resources::resident_max`]).
 const UNKNOWN_PEAK: &str = "its peak memory is not known, because it is below that of interleaf";
 
 /// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
 /// so a time of 0 becomes 1e-9.
 ///
 /// # Errors
-/// When the memory is the metric, and is not known.
+/// When peak memory is the metric, and is not known.
 pub(super) fn run(
     quantity: Quantity,
     elapsed: Duration,

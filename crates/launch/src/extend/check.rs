@@ -147,7 +147,8 @@ fn is_run(word: &OsStr) -> bool {
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
 
-/// Checks the kind of program and its linking.
+/// Checks that the program can load the preloaded library (its C library, processor and rights),
+/// and that it does not pin memory.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let check = "command";
     let program = match Program::inspect(name) {
@@ -293,8 +294,9 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     }
 }
 
-/// Returns the session that the command would join; reports an error if a session can be neither
-/// begun nor joined.
+/// Returns the running session of this name, which the command would join; `None` if the command
+/// would begin a session. Fails if a session of this name runs with other settings, or if the
+/// folder of sessions cannot be used.
 fn joined(
     name: Option<&str>,
     settings: &SessionSettings,

@@ -28,10 +28,10 @@ pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDoc
 }
 
 /// Measures stores as one drive of the planner, named `this`. The rates of the stores are added up.
-/// The latency of a page is that of the first store. With `n` stores it holds at `n` times the
-/// queue depth, because the requests are spread over the stores. Reads and writes together are
-/// assumed to reach the rate of the faster direction. With `force`, a block device may have
-/// content.
+/// The latency of a page is that of the first store. With `n` stores this latency holds at `n`
+/// times the queue depth, because the requests are spread over the stores. Reads and writes
+/// together are assumed to reach the rate of the faster direction. With `force`, a block device
+/// with content is measured too.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

@@ -155,7 +155,8 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the note on a time in DRAM that is computed from a run and not measured.
+/// Returns the note that the run's time with all data in DRAM is computed from the run and not
+/// measured.
 fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
@@ -227,7 +228,7 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.extended.push((name, record));
 }
 
-/// Sets the time in DRAM of all runs to `time`, the value of `--time-in-dram`.
+/// Sets the time with all data in DRAM to `time`, the value of `--time-in-dram`, for all runs.
 fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     let seconds = time.seconds();
     if let Some(run) = inputs.runs.iter().find(|run| run.seconds < seconds) {
@@ -244,8 +245,9 @@ fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the time in DRAM of all runs to the mean time of a round in the first record of `bench run`
-/// in DRAM. Without such a record, adds notes that the time in DRAM is estimated.
+/// Sets the time with all data in DRAM for all runs. It is the mean time of a round in the first
+/// record of `bench run` that was not under `extend`. Without such a record, adds notes that the
+/// time is estimated.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
     let Some((name, dram)) = inputs.in_dram.first() else {
@@ -421,9 +423,9 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // An estimated time in DRAM includes CPU time of the pager, so it is too long. The efficiency
-    // is this time divided by the time at a budget, so it is too high. The budgets that reach the
-    // requested efficiency are therefore lower bounds.
+    // An estimated time with all data in DRAM includes CPU time of the pager, so it is too long.
+    // The efficiency is this time divided by the time at a budget, so it is too high. The budgets
+    // that reach the requested efficiency are therefore lower bounds.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     for (at, drive) in drives.iter().enumerate() {
         let is_same = at == 0;

@@ -28,7 +28,7 @@ pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(C
     Ok((child, connection))
 }
 
-/// In a helper, returns the connection to the process that started it.
+/// Called by a helper: returns the connection to the process that started the helper.
 pub(super) fn connection() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }

@@ -4,8 +4,8 @@
 use std::{env, ffi::OsStr};
 
 /// For each launcher, the variables that together name the job. PMIx (Open MPI from 4 on, and
-/// others) has the first variable, and older Open MPI the second. Slurm names the job and the job
-/// step.
+/// others) sets the first variable, and older Open MPI the second. Slurm sets a variable for the
+/// job and one for the job step.
 const NAMES: [&[&str]; 3] =
     [&["PMIX_NAMESPACE"], &["OMPI_MCA_ess_base_jobid"], &["SLURM_JOB_ID", "SLURM_STEP_ID"]];
 

@@ -17,9 +17,9 @@ pub(super) struct OutsideBudget {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// The highest number of pages of the budget that the process had resident, but at most the
-    /// pages that it has reserved now. A frame (page of the budget) that was emptied counts too,
-    /// because its memory stays allocated.
+    /// The frames (pages of the budget) whose memory the process may have allocated: the highest
+    /// number that was resident, but at most the frames that the process has reserved now. A frame
+    /// that was emptied counts too, because its memory stays allocated.
     frames: u64,
     /// The largest anonymous memory of the process beyond its `frames`, bytes.
     outside_bytes: u64,

@@ -19,9 +19,9 @@ pub(super) struct Started {
     _connection: UnixStream,
 }
 
-/// Starts a releaser for the store files of a session. Returns `None` if all stores are devices, or
-/// if the releaser cannot be started. If it cannot, the last process of the command frees the
-/// blocks of the files.
+/// Starts a releaser for the store files of a session. Returns `None` if all stores are devices,
+/// which have no blocks to free. Also returns `None` if the releaser cannot be started: the last
+/// process of the command then frees the blocks.
 pub(super) fn start(session: &Session) -> Option<Started> {
     if !session.settings.stores.iter().any(|store| store.is_dir()) {
         return None;

@@ -108,8 +108,9 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     Ok(Proposal { weights, source: format!("the curves of {}, for reads", platform.name) })
 }
 
-/// Returns the kernel's automatic weights for the sums of the rated bandwidths of each tier.
-/// Without ratings, each tier has twice the weight of the next slower tier.
+/// Returns the weights that the kernel's automatic mode would compute, with the rated bandwidths of
+/// the nodes of each tier added up. Without ratings, each tier has twice the weight of the next
+/// slower tier.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

@@ -41,7 +41,8 @@ use std::{
 
 /// Signals that are passed on: all signals whose default action ends a process, except SIGKILL,
 /// SIGPIPE, signals of faults and real-time signals. Batch systems announce the end of a job by
-/// some of these signals. SIGSTKFLT is no fault: the kernel never sends it.
+/// some of these signals. SIGSTKFLT is passed on although its name means a stack fault: the kernel
+/// never sends it.
 const SIGNALS: [i32; 14] = [
     SIGHUP,
     SIGINT,
@@ -140,7 +141,7 @@ impl Signals {
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
             // SIGCHLD is the exception: while it is ignored, wait(2) does not report how a command
-            // ended.
+            // ended. Replace the disposition by a handler, which only sets an unused flag.
             flag::register(SIGCHLD, Arc::default())?;
         }
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
@@ -176,8 +177,8 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal for at most `limit`. Returns the number of the signal; `None` if none has
-    /// arrived.
+    /// Waits for a signal for at most `limit`. Returns the number of the signal; `None` if no
+    /// signal has arrived, or if the end of a command is reported first.
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
@@ -372,7 +373,8 @@ impl Running<'_> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
-                // Does not happen, because `signals` itself holds a sender of this channel.
+                // Cannot happen: `self.signals` has a sender of this channel, so the channel stays
+                // connected.
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
@@ -481,7 +483,8 @@ mod tests {
         assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
     }
 
-    /// The peak of a command is `None` if it may be inherited from this process.
+    /// The peak of a pipe that holds 200 MB exceeds the peak of this process, and is returned. The
+    /// peak of `true` may be inherited from this process, so it is `None`.
     #[test]
     fn the_peak_memory_of_a_command_is_its_own() {
         let signals = Signals::hold().unwrap();

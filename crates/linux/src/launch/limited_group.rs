@@ -3,8 +3,8 @@
 //! The journal records the group before the group is created, and the setting of the memory
 //! controller before the controller is enabled. Closing the journal moves the processes of the
 //! group back to their former group and removes the group. If this process is killed, the next
-//! process that opens a journal does so, or `--restore`. ([`crate::process::memory_cgroup`] is a
-//! group whose processes are killed when it is removed.)
+//! process that opens a journal does the same, or the option `--restore`.
+//! ([`crate::process::memory_cgroup`] is a group whose processes are killed when it is removed.)
 
 use crate::{
     place::journal::{Journal, JournalError, controller::ENABLED, limited_group::PREFIX},
@@ -27,7 +27,7 @@ pub struct LimitedGroup<'a> {
 /// The reason why a group was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitedGroupError {
-    /// Control groups cannot limit memory here.
+    /// The machine has no control groups with the memory controller.
     #[error("no cgroup with the controller `memory`")]
     Missing,
     /// The journal cannot be written. No group is created, because nothing would remove the group
@@ -43,7 +43,7 @@ impl<'a> LimitedGroup<'a> {
     ///
     /// # Errors
     /// When the machine has no groups with a memory limit, or this user may not create a group. The
-    /// journal then undoes the steps that were done.
+    /// journal then undoes the changes that were made.
     pub fn new(
         root: &'a Root,
         journal: &mut Journal<'_>,

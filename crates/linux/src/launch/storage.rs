@@ -31,7 +31,7 @@ const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
 /// The kind of storage behind a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StorageKind {
-    /// The storage is a drive of this machine.
+    /// The storage is a drive of this machine. Overlay and unknown file systems count as drives.
     Drive,
     /// The storage is DRAM, which cannot extend DRAM.
     Memory,
@@ -82,8 +82,8 @@ impl Storage {
 /// the kernel does not know.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // The attribute `rotational` of a virtual drive is a default, unrelated to the host's drive.
-    // Such a drive is therefore of an unknown kind.
+    // The attribute `rotational` of a virtio drive is a default, unrelated to the host's drive.
+    // Return `None` for such a drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

@@ -1,12 +1,12 @@
-//! A swap file that exists for the time of a run.
+//! A swap file that exists while a benchmark or a command runs.
 //!
 //! The journal records the file before it is created. Closing the journal switches the file off and
-//! removes it. If this process is killed, the next process that opens a journal does so, or
-//! `--restore`.
+//! removes it. If this process is killed, the next process that opens a journal does the same, or
+//! the option `--restore`.
 //!
-//! The process that made a file holds a lock on it. A file without a lock is therefore a leftover.
-//! This holds even if the journal is gone and the process ID in the file's name is in use again, as
-//! after a restart of a container.
+//! The process that made a swap file holds a lock on it, so a swap file without a lock is a
+//! leftover of an ended process. The lock shows this even if the journal is gone and another
+//! process has the ID in the file's name, as after a restart of a container.
 
 use crate::{
     place::journal::{
@@ -28,7 +28,8 @@ use std::{
 /// Bytes of one write while a new swap file is filled with zeros.
 const CHUNK: usize = 1 << 20;
 
-/// Maximum number of file names that are tried for a new swap file.
+/// Maximum number of file names that are tried for a new swap file. A name ends with a counter,
+/// which is below this number.
 const NAMES: u32 = 1000;
 
 /// A swap file. The journal that records the file switches the file off and removes it.
@@ -38,7 +39,7 @@ pub struct SwapFile {
     _lock: File,
 }
 
-/// The reason why a swap file is not in use.
+/// The reason why a swap file could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
     /// The swap file of an earlier run is still in use, so the kernel could swap pages of this run
@@ -56,8 +57,8 @@ pub enum SwapError {
 }
 
 impl SwapFile {
-    /// Creates a swap file of `bytes` bytes in `folder` and switches it on. Before that, the swap
-    /// files of processes that have ended are removed.
+    /// Creates a swap file of `bytes` bytes, rounded up to whole MiB, in `folder` and switches it
+    /// on. Before that, the swap files of processes that have ended are removed.
     ///
     /// # Errors
     /// When space or permission is missing, or the swap file of an ended process cannot be removed.
@@ -80,8 +81,8 @@ impl SwapFile {
         Ok(Self { _lock: file })
     }
 
-    /// Like [`Self::new`], with two differences: the kernel uses this swap file before all other
-    /// swap, and its blocks are reserved (fallocate) but not written.
+    /// Like [`Self::new`], but the kernel uses this swap file before all other swap, its blocks are
+    /// reserved (fallocate) and not written, and `bytes` is not rounded.
     ///
     /// # Errors
     /// The errors of [`Self::new`], and when the file system cannot reserve blocks.

@@ -34,7 +34,8 @@ pub struct Damon {
     /// Operations that the kernel offers, such as `vaddr` and `paddr`; empty where no context is
     /// set up.
     pub operations: Vec<String>,
-    /// True when schemes have destinations; `None` where no scheme is set up.
+    /// True when a scheme of this kernel can have several destinations (the folder `dests`); `None`
+    /// where no scheme is set up.
     pub destinations: Option<bool>,
     /// True when this user lacks the right to read some file of DAMON. The other fields may then be
     /// incomplete.

@@ -37,7 +37,7 @@ pub struct Hardware {
     /// True when cores may exceed their base frequency.
     pub turbo: Known<bool>,
     pub prefetchers: Known<Vec<Prefetcher>>,
-    /// The hypervisor of a guest; `None` on a machine that reports none.
+    /// The hypervisor of a guest; `None` on a machine that reports no hypervisor.
     pub guest_of: Option<String>,
     /// The vendor and the product name of the machine, as the firmware gives them.
     pub product: Option<String>,
@@ -87,9 +87,9 @@ impl Hardware {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// The cache of a thread when one thread runs on each CPU of `cpus`: the CPUs that share a
-    /// last-level cache divide it evenly. Returns the largest of these shares, bytes; `None` if the
-    /// kernel lists no last-level cache of `cpus`.
+    /// Bytes of the last-level cache for one thread, when one thread runs on each CPU of `cpus` and
+    /// the threads that share a cache divide it evenly. If the threads have different amounts, the
+    /// largest is returned. `None` if the kernel lists no last-level cache of `cpus`.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;

@@ -32,7 +32,7 @@ impl IdList {
     /// Parses a list as the kernel writes it: `0-3,8`, or empty.
     ///
     /// # Errors
-    /// When a part is neither a number nor a range.
+    /// When the text between two commas is neither a number nor a range.
     pub fn of_kernel(text: &str) -> Result<Self, IdListError> {
         let text = text.trim();
         if text.is_empty() {

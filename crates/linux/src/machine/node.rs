@@ -25,7 +25,7 @@ pub struct Node {
     /// The speed of accesses from the nearest initiators (CPUs or devices), as the firmware rates
     /// it in the HMAT or the CDAT. `None` if it is not rated.
     pub rated: Option<Rated>,
-    /// Huge pages of each size.
+    /// The pools of huge pages (hugetlbfs) on the node, one for each page size.
     pub huge_pages: Vec<HugePages>,
 }
 
@@ -47,7 +47,7 @@ pub struct Rated {
     pub implausible: Vec<String>,
 }
 
-/// Huge pages of one size on one node.
+/// The pool of huge pages (hugetlbfs) of one size on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     pub page_bytes: u64,
@@ -57,7 +57,7 @@ pub struct HugePages {
     pub free: u64,
 }
 
-/// The IDs of online nodes. A kernel without NUMA has node 0.
+/// The IDs of online nodes; on a kernel without NUMA the list is node 0.
 ///
 /// # Errors
 /// When the list cannot be parsed.

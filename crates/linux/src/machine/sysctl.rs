@@ -1,4 +1,5 @@
-//! Settings of the kernel that make it move pages by itself.
+//! Settings of the kernel that affect the placement of pages: NUMA balancing, demotion, reclaim on
+//! a full node, and transparent huge pages.
 
 use crate::root::{Root, RootError};
 

@@ -1,5 +1,5 @@
-//! Actuators migrate the pages of a scope to the nodes of a goal, and keep the pages there while
-//! processes start and end.
+//! Actuators migrate the pages of a scope to the nodes of a goal, in the ratio of the goal's
+//! weights, and keep this ratio while processes start and end.
 //!
 //! [`mod@choose`] ranks the four kinds of actuators that a kernel and a scope may support:
 //!
@@ -26,9 +26,9 @@
 //! 4. `state` of the thread to on.
 //!
 //! Settings are restored from the last to the first. This is the only order that works, because a
-//! running thread cannot be removed, and a module does not start while a thread runs. `interleaf
-//! run --restore` restores the settings of a killed process. A thread that monitors processes ends
-//! with the last monitored process: its `state` is then off, as before the change.
+//! running thread cannot be removed, and a module does not start while a thread runs. The settings
+//! of a killed process are restored by `interleaf run --restore`. A thread that monitors processes
+//! ends with the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;
@@ -89,10 +89,11 @@ pub struct ActuatorState {
     /// Anonymous memory of the scope by node. `None` for a scope without memory, and in a period
     /// without a sample: a large scope is sampled less often than once per period.
     pub on: Option<NodeBytes>,
-    /// Distance to the goal: the largest difference between a node's share and its target share, in
-    /// percentage points.
+    /// Distance to the goal: the largest difference between the share of the pages that a node has
+    /// and the share that it should have, in percentage points.
     pub off_points: Option<f64>,
-    /// The number of steered processes; `None` for a scope that is not tracked by processes.
+    /// The number of steered processes; `None` for actuators on physical memory, which do not track
+    /// processes.
     pub processes: Option<usize>,
     /// Processes that joined the scope since the last call.
     pub joined: Vec<u32>,
@@ -124,7 +125,7 @@ pub trait Actuator {
     /// such as DAMON.
     ///
     /// # Errors
-    /// When the goal does not fit this machine, another program holds DAMON, or a file cannot be
+    /// When the goal does not fit this machine, another program uses DAMON, or a file cannot be
     /// written. The previous goal stays.
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
@@ -146,16 +147,16 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages do not migrate, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// True when the actuator may switch off, while it steers pages, the kernel's DAMON modules and
-    /// NUMA balancing.
+    /// True when the actuator may switch off the kernel's DAMON modules and NUMA balancing while it
+    /// steers pages.
     pub leave: bool,
     /// When this flag is set, long scans end early.
     pub stop: StopFlag,
 }
 
 impl<'a> Setting<'a> {
-    /// The inputs for a scope of which no pages are protected, without permission to switch off
-    /// NUMA balancing and the kernel's DAMON modules.
+    /// The inputs for a scope without protected pages. The actuator may not switch off NUMA
+    /// balancing and the kernel's DAMON modules.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
@@ -210,10 +211,10 @@ pub enum ActuatorError {
     /// The goal's nodes or weights are invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Another program, or a module of the kernel, holds DAMON.
+    /// Another program, or a module of the kernel, uses DAMON, which has one user at a time.
     #[error("{holder}")]
     Held {
-        /// The program, process or kernel module that holds DAMON, in a sentence.
+        /// The program, process or kernel module that uses DAMON, in a sentence.
         holder: String,
         /// Advice to the user.
         hint: String,
@@ -276,7 +277,7 @@ impl ActuatorError {
 }
 
 impl Goal {
-    /// The target share of each node, 0 to 1, summing to 1.
+    /// The share of the pages that each node should have, 0 to 1, summing to 1.
     ///
     /// # Errors
     /// When a node is listed twice, or no weight is above 0.
@@ -293,8 +294,9 @@ impl Goal {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }
 
-    /// The distance of a placement to the goal: the largest difference between a node's share and
-    /// its target share, in percentage points. `None` without pages.
+    /// The distance of a placement to the goal: the largest difference between the share of the
+    /// pages that a node has and the share that it should have, in percentage points. `None`
+    /// without pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

@@ -4,9 +4,10 @@
 //!
 //! Each process that changes settings keeps a file below `/run/interleaf`. A boot empties this
 //! folder and resets the kernel's settings. Settings are global, so several processes may hold the
-//! same setting as long as they want the same value. The last of these processes restores the value
-//! that the first process found. A setting that another program has changed in the meantime is not
-//! restored.
+//! same setting, that is, need its changed value, as long as they need the same value. The last of
+//! these processes restores the value that the first process found. A setting that another program
+//! has changed in the meantime is not restored. Example of two processes, A and B, and a setting
+//! with the value 1:
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
@@ -72,7 +73,7 @@ pub struct Change {
     pub path: String,
     /// The value before any process of Interleaf changed it.
     pub was: String,
-    /// The value that this process wants.
+    /// The value that this process needs.
     pub set: String,
 }
 

@@ -36,7 +36,8 @@ pub struct HostLayout {
     pub unrated: IdList,
 }
 
-/// The reason why a machine has no layout: all memory is on one node, or no CPU is near memory.
+/// The reason why a machine has no layout: all memory is on one node, or no socket is near a node
+/// with memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     #[error("all memory is on node {0}: there is nothing to steer")]
@@ -108,7 +109,8 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// The domain of `socket`, which has the CPUs `cpus`: its near nodes, as indices into `nodes`.
+/// The domain of `socket`, whose CPUs are `cpus`. The tiers of the domain are the nodes near the
+/// socket, as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);

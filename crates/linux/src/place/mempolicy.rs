@@ -69,8 +69,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// True when the calling thread has a policy other than the default. The policy is inherited, so
-/// the program that started this process has chosen the policy.
+/// True when the calling thread has a policy other than the default. The policy is inherited: if
+/// this process has not set it, the program that started this process has.
 ///
 /// # Errors
 /// When the kernel lacks memory policies.

@@ -10,8 +10,8 @@
 //! 4. move the pages in portions, at the requested rate;
 //! 5. locate the pages again.
 //!
-//! Passes repeat until a pass moves no page and finds no page busy, but at most four times. A last
-//! pass without moves shows the final placement. Pages that fail to move are tried again in the
+//! There are at most four passes over all memory. The pass that moves no page and finds no busy
+//! page is the last, and shows the final placement. Pages that fail to move are tried again in the
 //! next pass, and other pages move in their place where possible.
 //!
 //! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
@@ -53,7 +53,8 @@ use std::{
 /// Maximum number of passes over the memory of all processes that are migrated.
 const PASSES_MAX: u32 = 4;
 
-/// The pause before the next pass, if some pages were busy in the last pass.
+/// The pause before the next pass, if some pages were busy in the last pass: meanwhile I/O on these
+/// pages may end.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Migrates pages of processes on this machine.
@@ -90,8 +91,8 @@ pub struct Forecast {
     /// same pages.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
-    /// Descendants of named processes that cannot be read or migrated. After [`Migrator::alone`],
-    /// these are named processes instead.
+    /// Descendants of the processes `pids` that cannot be read or migrated. After
+    /// [`Migrator::alone`], processes of `pids` instead.
     pub refused: Vec<Refusal>,
     /// True when `watch` ended the forecast early.
     pub stopped: bool,
@@ -121,9 +122,9 @@ impl Migrator {
         self
     }
 
-    /// Migrates only the named processes, without their descendants. A process that has ended is
-    /// skipped. A process that this user may not migrate is reported as refused. In both cases the
-    /// other processes are migrated.
+    /// Migrates only the processes that the caller names (`pids`), without their descendants. A
+    /// process that has ended is skipped. A process that this user may not migrate is reported as
+    /// refused. In both cases the other processes are migrated.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;

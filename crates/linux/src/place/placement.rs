@@ -1,9 +1,10 @@
 //! Placements of pages by weights: the number of pages on each node in a round of interleaving, the
 //! memory policy, and the settings that the policy needs.
 //!
-//! Weights are given for the tiers of a machine or for its nodes. Each tier gets the share of its
-//! weight, divided evenly among the nodes of the tier. Example: `3:1` on two sockets, each with
-//! DRAM and an expander, is 3, 3, 1 and 1. With one expander for both sockets, `3:1` is 3, 3 and 2.
+//! Weights are given for the tiers of a machine or for its nodes. Each tier gets pages in
+//! proportion to its weight, divided evenly among the nodes of the tier. Example: `3:1` on two
+//! sockets, each with DRAM and an expander, gives the four nodes 3, 3, 1 and 1 pages in a round.
+//! With one expander for both sockets, `3:1` gives the three nodes 3, 3 and 2 pages.
 
 use crate::{
     machine::{
@@ -185,9 +186,9 @@ impl Placement {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // A separate change disables automatic weights before the weights are written, although
-        // writing a weight disables them too. Changes are undone in reverse order: the weights are
-        // restored first, then automatic weights.
+        // Disable automatic weights by a change of their own, before the weights are written,
+        // although writing a weight disables them too. Changes are undone in reverse order, so
+        // automatic weights are enabled again after the weights are restored.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {
@@ -208,7 +209,7 @@ impl Placement {
         }
     }
 
-    /// The share of each node, in the order of `nodes`.
+    /// The share of the pages on each node, in the order of `nodes`.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u32 = self.nodes.iter().map(|(_, weight)| weight).sum();
         self.nodes.iter().map(|(_, weight)| f64::from(*weight) / f64::from(sum)).collect()
@@ -418,7 +419,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each tier gets the share of its weight, regardless of its number of nodes.
+        /// Each tier gets the share of the pages that is its weight divided by the sum of the
+        /// weights, regardless of its number of nodes.
         #[test]
         fn tiers_get_their_part(counts in prop::collection::vec(1u32..5, 2..4), seed in 1u16..60) {
             let mut next = 0;

@@ -192,8 +192,9 @@ mod tests {
 
     const OURS: &str = "weighted interleave:0-1";
 
-    /// The causes of the bypasses of a process with these `numa_maps`, each with its pages, and the
-    /// placed pages on nodes 0 and 1.
+    /// Audits a process with the text `numa_maps`, under a placement of 3:1 on nodes 0 and 1.
+    /// Returns the cause and the pages of each bypass, and the placed pages on each of the two
+    /// nodes.
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();

@@ -5,9 +5,9 @@
 //! A hybrid machine mounts both versions, and version 2 has the controllers that version 1 does not
 //! use. Therefore the tree is found for each controller, and a process has one group in each tree.
 //!
-//! All figures of a group include its descendants and are in bytes, in both versions. In version 1,
-//! `memory.numa_stat` counts pages and has each figure twice: once for the group itself, and once
-//! with its descendants, with the prefix `hierarchical_`.
+//! All memory figures of a group include its descendants and are in bytes, in both versions. In
+//! version 1, `memory.numa_stat` counts pages and has each figure twice: once for the group itself,
+//! and once with its descendants, with the prefix `hierarchical_`.
 //!
 //! Sources: Linux, Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst,
 //! cgroup-v1/cpusets.rst; proc(5) for `mountinfo`; cgroups(7) for `/proc/PID/cgroup`.
@@ -77,7 +77,7 @@ pub struct OnNode {
 }
 
 impl OnNode {
-    /// All memory of the group on the node, bytes.
+    /// Anonymous memory, page cache and locked pages of the group on the node, bytes.
     pub fn bytes(&self) -> u64 {
         self.anon_bytes.saturating_add(self.file_bytes).saturating_add(self.locked_bytes)
     }
@@ -151,8 +151,8 @@ impl Trees {
                 has.iter().flat_map(|has| has.split([',', ' '])).map(str::trim).collect();
             for (controller, tree) in [("memory", &mut trees.memory), ("cpuset", &mut trees.cpuset)]
             {
-                // A tree may be mounted several times, or only a part of it. Use the first mount,
-                // which the system made at boot.
+                // A tree may be mounted several times, and a mount may show only a subtree. Use the
+                // first mount, which the system made at boot.
                 if tree.is_none() && has.contains(&controller) {
                     let (version, mount, top) =
                         (mount.version, mount.at.clone(), mount.top.clone());
@@ -400,7 +400,8 @@ struct GroupMount {
     options: Option<String>,
 }
 
-/// Mounts of control groups, in order; `None` where no file lists the mounts.
+/// Mounts of control groups, in the order of the kernel's list; `None` where no file lists the
+/// mounts.
 fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     type Parse = fn(&str) -> Option<Mount<'_>>;
     let places: [(&str, Parse); 2] =

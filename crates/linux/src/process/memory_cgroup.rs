@@ -15,7 +15,7 @@ use std::{thread, time::Duration};
 const PREFIX: &str = "interleaf-bench-";
 
 /// Maximum number of attempts to remove a group whose last process is just exiting (`TRIES`), and
-/// the pause between two attempts.
+/// the pause between two attempts: two seconds in total.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,7 +30,8 @@ pub struct MemoryCgroup<'a> {
 /// The reason why a group cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCgroupError {
-    /// Control groups cannot limit memory here.
+    /// The machine has no control groups with the memory controller, or the controller is not
+    /// enabled for new groups.
     #[error("no control group counts memory here: {0}")]
     Missing(&'static str),
     #[error(transparent)]

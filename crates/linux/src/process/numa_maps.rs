@@ -99,10 +99,11 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
     })
 }
 
-/// Memory of a process tree.
+/// Resident memory of a process and its descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// All resident memory of the tree. A shared page counts once for each process that maps it.
+    /// All resident memory of these processes. A shared page counts once for each process that maps
+    /// it.
     pub all: NodeBytes,
     /// Memory of the mappings with anonymous pages: see [`anonymous`].
     pub anonymous: NodeBytes,
@@ -182,7 +183,8 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The addresses in the first line of a mapping in `maps` or `smaps`, `7f00-8000 rw-p 0 00:00 0`.
+/// The addresses in the first line of a mapping in `maps` or `smaps`. Example of such a line:
+/// `7f00-8000 rw-p 0 00:00 0`.
 pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }

@@ -63,9 +63,9 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
     mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
-/// Divides the pages of `areas` into `strata` parts of equal length, and draws a page from each
-/// part. Returns the addresses of the drawn pages. If there are fewer pages than parts, all pages
-/// are drawn.
+/// Divides the pages of `areas` into `strata` strata of equal length, and draws a page from each.
+/// Returns the addresses of the drawn pages. If there are fewer pages than strata, all pages are
+/// drawn.
 fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
     let strata = strata.min(total);

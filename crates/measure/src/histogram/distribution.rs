@@ -16,7 +16,7 @@ const UNIT_NS: f64 = 0.01;
 /// Latencies are clamped to this value, ns: 10 s.
 const LONGEST_NS: f64 = 1e10;
 
-/// The counts of latencies.
+/// A histogram of latencies: the number of samples in each bin, their sum and their percentiles.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     /// The number of samples in each bin of the width [`BIN_NS`]. The last bin has all longer
@@ -80,7 +80,7 @@ impl Distribution {
     }
 
     /// The counts of all samples in fine bins, for files: the upper bound, ns, and the count of
-    /// each non-empty bin. The width of a bin is a thousandth of its latency.
+    /// each non-empty bin. A bin is at most a thousandth of its latency wide, or 0.01 ns.
     pub fn tail(&self) -> Vec<(f64, u64)> {
         let all = self.all.as_ref();
         let counted = all.into_iter().flat_map(|all| all.iter_recorded());

@@ -15,15 +15,15 @@ pub(super) struct Spin {
     pub(super) ticks: u64,
 }
 
-/// The measurement of one load: its duration in ticks in the lower 30 bits, and the flags of events
-/// during the load in the upper two.
+/// The measurement of one load: its duration in ticks in the lower 30 bits, and in the upper two
+/// bits the flags of events since the load before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
-/// Flag: the thread was interrupted.
+/// Flag: the thread was interrupted since the load before.
 const INTERRUPTED: u32 = 1 << 31;
 
-/// Flag: after the load the thread was on another CPU.
+/// Flag: after this load, the thread was on another CPU than after the load before.
 const MOVED: u32 = 1 << 30;
 
 impl Stamp {
@@ -40,7 +40,7 @@ impl Stamp {
         self.0 & (MOVED - 1)
     }
 
-    /// True if an interrupt came between both readings; false if interrupts cannot be detected.
+    /// True if an interrupt came since the load before; false if interrupts cannot be detected.
     pub(super) const fn interrupted(self) -> bool {
         self.0 & INTERRUPTED != 0
     }
@@ -53,8 +53,8 @@ impl Stamp {
 }
 
 /// Follows the ring by one load for each element of `stamps`; a load depends on the load before.
-/// `number` is the index of the first load since the measurement began, by which `spin` selects the
-/// loads that it delays.
+/// `number` is the index of the first of these loads, counted since the measurement began: `spin`
+/// delays the loads whose index is a multiple of `every`.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
     spin: Option<Spin>,
@@ -113,8 +113,8 @@ fn watch(on: bool) {
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     let mut at = from.address();
     let (began, ended, cpu, segment): (u64, u64, u32, u16);
-    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the block only reads it;
-    // `rdtscp` is on every x86-64 server processor since 2009.
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly only reads
+    // this slot; every x86-64 server processor since 2009 has `rdtscp`.
     unsafe {
         asm!(
             "lfence",
@@ -173,8 +173,8 @@ fn watch(_on: bool) {}
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     let mut at = from.address();
     let (began, ended): (u64, u64);
-    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the block only reads it;
-    // Linux lets programs read the counter.
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly only reads
+    // this slot; Linux lets programs read the counter.
     unsafe {
         asm!(
             "isb",

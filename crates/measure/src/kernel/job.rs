@@ -5,8 +5,8 @@ use super::BATCH;
 /// The loop of a kernel. It runs all `groups` of the job.
 ///
 /// # Safety
-/// Each buffer of the job is mapped, aligned to a block, and large enough for the job; no other
-/// thread uses the buffer that is stored to.
+/// Each buffer of the job is mapped and large enough for the job. Its address is a page boundary
+/// plus a whole number of blocks. No other thread uses the buffer that is stored to.
 pub(super) type Run = unsafe fn(&mut Job);
 
 /// Loads or stores the lines of a batch, given by their offsets in a buffer, and prefetches the

@@ -18,8 +18,8 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     }
 }
 
-/// The fastest known kernels of an instruction set, one for each kind of access and of stores. The
-/// kernels of AArch64 are assumed: no search was run.
+/// The fastest known kernels of an instruction set, one for each kind of access with ordinary and
+/// with non-temporal stores. The kernels of AArch64 are assumed: no search was run.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     // A row has the kernels of five kinds: `read`, `write`, `past` (non-temporal stores), `both`

@@ -12,8 +12,8 @@ use super::{
 use crate::{point::Pattern, region::Region, traffic::Traffic};
 use std::{ops::Range, ptr};
 
-/// The lines that a thread accesses between two checks of the flag that stops the team: 256 KiB
-/// take 10 us or more.
+/// The number of lines that a thread accesses between two checks of the flag that stops the team:
+/// 256 KiB, which take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
 /// The smallest buffer for random order, lines. From this size on, a random order consists of whole
@@ -41,7 +41,8 @@ pub enum Fault {
         /// The index of the first line that was read; in random order that of the first line of the
         /// first buffer.
         from: usize,
-        /// The index of the line after the last line that was read.
+        /// The index of the line after the last line that was read; in random order that of the
+        /// line after the first buffer.
         to: usize,
         /// The sum of the words that were read.
         sum: u64,
@@ -71,7 +72,7 @@ pub struct Checksums {
     pub loaded_sum: u64,
     /// Lines that were stored.
     pub stored: u64,
-    /// The sum of the words that the store buffer has at the end, modulo 2^64.
+    /// The sum of the words that the buffer of the stores has at the end, modulo 2^64.
     pub stored_sum: u64,
 }
 
@@ -216,8 +217,9 @@ impl Walk {
         self.advance(CHUNK_LINES)
     }
 
-    /// Accesses `lines` lines, rounded up to whole rounds of the kernel, but not beyond the end of
-    /// the memory; returns the number of lines.
+    /// Accesses `lines` lines, rounded up to whole rounds of the kernel. Sequential accesses stop
+    /// at the end of the memory; random accesses continue with the next cycle. Returns the number
+    /// of lines accessed.
     ///
     /// # Errors
     /// The errors of [`Walk::chunk`].
@@ -351,8 +353,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks that each line of the store buffer contains the word of the last pass that stored it.
-    /// A line that no pass has stored must have its initial contents.
+    /// Checks that each line of the buffer of the stores (`write`) contains the word of the last
+    /// pass that stored the line. A line that no pass has stored must have its initial contents.
     ///
     /// # Errors
     ///
@@ -381,7 +383,7 @@ impl Walk {
         Ok(self.sums)
     }
 
-    /// For each line of the store buffer, true if the current pass has stored it.
+    /// For each line of the buffer of the stores, true if the current pass has stored the line.
     fn done_of_pass(&self) -> Vec<bool> {
         let Some(orders) = &self.orders else {
             let done = self.round * self.kernel.block_lines() * self.stores;
@@ -395,7 +397,7 @@ impl Walk {
     }
 }
 
-/// Writes the contents that the checks expect.
+/// Fills the memory with the initial contents, which the checks of loads and stores expect.
 fn fill(region: &mut Region, contents: Contents) {
     for (at, word) in region.words_mut().iter_mut().enumerate() {
         *word = contents.word(at);
@@ -434,8 +436,8 @@ mod tests {
         all
     }
 
-    /// Traffic with 0, 5, 10 .. 100 % of reads, with ordinary and with non-temporal stores.
-    /// Impossible shares are left out.
+    /// Traffic with a read share of 0, 5, 10 .. 100 %, with ordinary and with non-temporal stores.
+    /// Shares below 50 % are left out for ordinary stores, which cannot have them.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()
@@ -467,7 +469,7 @@ mod tests {
     fn every_kernel_issues_its_traffic() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
-            // The walk makes some whole passes over the memory, and a part of one.
+            // The walk makes some whole passes over the memory, and a part of another pass.
             let mut lines = 0;
             while lines < 3 * (2 << 20) / 64 {
                 lines += walk.chunk().unwrap();

@@ -1,9 +1,9 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
-//! A behaviour is a point of a cube: each coordinate gives one unknown quantity ([`Prior::at`]).
-//! [`infer`] fills the cube with points, and weights each point by the likelihood of the runs. For
-//! some rounds, it then narrows the cube to the region with nearly all of the weight and fills the
-//! cube again. At the end, it draws a fixed number of points of equal weight. The algorithm is
+//! A behaviour is a point of a cube: each coordinate gives one unknown quantity ([`Prior::at`]). In
+//! each of four rounds, [`infer`] fills the cube with points, weights each point by the likelihood
+//! of the runs, and narrows the cube to the region with nearly all of the weight. From the points
+//! of the last round it draws a fixed number of points of equal weight. The algorithm is
 //! deterministic.
 
 use super::{
@@ -73,8 +73,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// The part of `cube` with nearly all of the weight: three standard deviations to both sides of the
-/// mean of each axis.
+/// The region of `cube` with nearly all of the weight: along each axis, three standard deviations
+/// to both sides of the mean.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],
@@ -118,8 +118,8 @@ struct Evidence<'a> {
     traffic: TrafficPerWork,
 }
 
-/// A range of the read share is divided into this number of steps. The responses of the first tier
-/// are prepared at the ends of all steps.
+/// The range of an uncertain read share is divided into this number of steps. The responses of the
+/// first tier are prepared at the ends of all steps.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {

@@ -1,8 +1,8 @@
 //! The prior: the behaviours assumed before any run is evaluated.
 //!
 //! Each quantity is a function of one number between 0 and 1, and these numbers are uniform and
-//! independent. The prior is therefore uniform over a cube with one axis for each quantity. In a
-//! uniform cube, points of a search need no weights for their density.
+//! independent. The prior is therefore uniform over a cube with one axis for each quantity. A
+//! search that fills this cube evenly needs no weights for the density of the prior.
 
 use super::Behaviour;
 use crate::demand::Demand;
@@ -20,10 +20,10 @@ const LINES_SCALE: f64 = 0.2;
 /// threads (`workloads/stream.toml`), each thread has 11 GB/s and is not compute-bound.
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
-/// The distribution of [`Behaviour::contention`]. Most programs are below 0.0084, at which 120
-/// threads have twice the compute time: such programs scale to half of the cores. The tail has
-/// programs that are limited by locks, barriers or serial parts: at 0.05, 120 threads do the work
-/// of 17.
+/// The distribution of [`Behaviour::contention`]. With a probability of 97 % the contention is
+/// below 0.0084, at which 120 threads have twice the compute time: such programs scale to half of
+/// the cores. The tail has programs that are limited by locks, barriers or serial parts: at 0.05,
+/// 120 threads do the work of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 

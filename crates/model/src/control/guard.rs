@@ -22,7 +22,7 @@ use crate::{
 /// to reclaim at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// A tier is overloaded if its latency is above `OVER_IDLE` times its idle latency, and above
+/// A tier is overloaded if its latency is above `OVER_IDLE` times its rated idle latency, and above
 /// [`OVER_FIRST`] times the latency of the first tier.
 const OVER_IDLE: f64 = 4.0;
 /// The multiple of the first tier's latency above which another tier may be overloaded. See

@@ -14,8 +14,9 @@ use core::mem;
 const VARYING_RANGE: f64 = 0.5;
 
 /// The load counts as varying only if the range of the samples exceeds this multiple of the median
-/// step between neighbouring samples. Noise stays below it: thirty samples of a normal distribution
-/// have a range of 4.1 standard deviations, and a median step of 0.95 standard deviations.
+/// difference between neighbouring samples. Noise stays below it: thirty samples of a normal
+/// distribution have a range of 4.1 standard deviations, and a median difference of 0.95 standard
+/// deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
 /// A change of placement counts as a migration if at least this fraction of the changed bytes was
@@ -23,9 +24,8 @@ const STEPS_OF_NOISE: f64 = 6.0;
 /// migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
-/// A few long quiet samples suffice in place of [`Settings::quiet_min`] samples
-/// ([`Window::is_quiet`]), but at least this number is needed. It is 2, because one sample shows no
-/// scatter.
+/// Minimum number of long quiet samples that suffice in place of [`Settings::quiet_min`] samples
+/// ([`Window::is_quiet`]). It is 2, because one sample shows no scatter.
 const LONG_MIN: usize = 2;
 
 /// The samples of one period, restricted to one domain.
@@ -131,9 +131,10 @@ impl Window {
         reading
     }
 
-    /// Records the placement at a decision if the decision migrates pages; otherwise clears the
+    /// Records the current placement if the new decision migrates pages; otherwise clears the
     /// record. A decision migrates pages if its `shares` of the `near` tiers differ from the shares
-    /// `before`, and differ from the placement by more than [`Settings::placement_floor`].
+    /// `before`, and the share of a tier differs from the current placement by more than
+    /// [`Settings::placement_floor`].
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -193,9 +194,9 @@ impl Window {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// Returns the quiet samples since the last migration, if they suffice. Earlier quiet samples
-    /// show another placement, so all quiet samples are returned only if those do not suffice.
-    /// Without quiet samples, returns all counted samples.
+    /// Returns the quiet samples since the last migration, if they suffice for a decision. If they
+    /// do not suffice, returns all quiet samples of the period, although the earlier ones show
+    /// another placement. Without quiet samples, returns all samples with counted bytes.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
@@ -290,8 +291,8 @@ fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) ->
 
 /// Returns the samples with load. For a steady load these are all samples. For a varying load these
 /// are the samples in the upper half of the range, because a mean over both halves would be a load
-/// that never occurs. The load varies if the range exceeds both [`VARYING_RANGE`] of the mean and
-/// [`STEPS_OF_NOISE`] median steps.
+/// that never occurs. The load varies if the range exceeds both [`VARYING_RANGE`] times the mean
+/// and [`STEPS_OF_NOISE`] times the median difference between neighbouring samples.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
@@ -300,8 +301,7 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // The usual step between neighbouring samples is their median; of two middle values, the higher
-    // one.
+    // The median difference between neighbouring samples; of two middle values, the higher one.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -391,9 +391,8 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migration has few bytes compared with the traffic, but many compared with the scope. The
-    /// samples of the migration are not quiet, because the counters do not yet show the new
-    /// placement.
+    /// The migration has few bytes compared with the traffic, but many compared with the scope. Its
+    /// samples must not count as quiet: the counters do not show the new placement yet.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
@@ -411,8 +410,9 @@ mod tests {
         assert_eq!(window.quiet(), 3);
         let seen = window.observation(1.4, vec![1.0, 0.0], &[0], &settings).unwrap();
         assert_eq!(seen.mean_gbps, 105.0);
-        // A migration is detected across the end of a period, and for a scope whose placement is
-        // unknown in some samples.
+        // A migration that began before the end of a period is detected in the first sample of the
+        // next period. A sample without a known placement counts as quiet, and so does the sample
+        // after it: there is no placement to compare with.
         window.clear();
         for (bytes, quiet) in [(Some(500), 0), (None, 1), (Some(100), 2), (Some(100), 3)] {
             let mut sample = sample([100.0, 0.0], 500);
@@ -450,8 +450,8 @@ mod tests {
         assert!(window.has_begun(&settings), "they are there");
         window.send(&[0, 1], &[0.5, 0.5], &[0.5, 0.5], &settings);
         assert!(window.has_begun(&settings), "they were sent there before");
-        // If the placement of a scope is unknown, or placements are not sampled at all, the loop
-        // does not wait for the start of a migration.
+        // If no placement was sampled, or if `placement_floor` is not set, the loop does not wait
+        // for the start of a migration.
         let mut blind = Window::new(2);
         blind.send(&[0, 1], &[0.92, 0.08], &[1.0, 0.0], &settings);
         assert!(blind.has_begun(&settings));

@@ -8,7 +8,7 @@
 //! Example: DRAM has 556 GB/s and CXL 205 GB/s. With weights of 1:1 the bandwidth is at most
 //! 205 / 0.5 = 410 GB/s; once 3:1 is known to have 690 GB/s, no solution at 1:1 is needed.
 
-/// Upper bounds of one load's bandwidth at any shares.
+/// Upper bounds of the bandwidth of one load, for any shares of its traffic on the tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandwidthLimits {
     /// Bytes that circulate between threads and memory: in flight, or computed on.
@@ -24,8 +24,8 @@ pub struct BandwidthLimits {
 }
 
 impl BandwidthLimits {
-    /// The bandwidth, GB/s, that the load does not exceed with `shares` of its traffic on each
-    /// tier.
+    /// An upper bound of the load's bandwidth, GB/s, if the fraction `shares[i]` of its traffic
+    /// goes to tier `i`.
     pub fn at(&self, shares: &[f64]) -> f64 {
         let capped = |share: f64, gbps: f64| if share > 0.0 { gbps / share } else { f64::INFINITY };
         let tiers = shares.iter().zip(&self.tier_gbps).map(|(share, gbps)| capped(*share, *gbps));

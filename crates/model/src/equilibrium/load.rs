@@ -7,7 +7,7 @@ use crate::{mix::Mix, units::LINE_BYTES};
 pub struct Load {
     /// The number of threads.
     pub threads: f64,
-    /// Outstanding lines of each thread while it waits.
+    /// Outstanding lines of each thread while it waits for memory.
     pub lines_per_thread: f64,
     /// Compute time of a thread for each line, ns.
     pub line_compute_ns: f64,
@@ -27,7 +27,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Compute time of a thread for its outstanding lines that no memory latency hides, ns.
+    /// The part of a thread's compute time that does not overlap with memory latency, ns, for its
+    /// `lines_per_thread` outstanding lines together.
     pub(super) fn exposed_compute_ns(&self) -> f64 {
         (1.0 - self.overlap) * self.line_compute_ns * self.lines_per_thread
     }

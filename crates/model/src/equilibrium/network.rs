@@ -130,8 +130,8 @@ pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
-/// The probability of 0, 1, ... customers at station `within`, if the total number of customers has
-/// the probabilities `chances`.
+/// The probability of 0, 1, ... customers at the station with the index `within`, if the number of
+/// customers in the whole network is n with the probability `chances[n]`.
 pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec<f64> {
     let factors = Factors::new(stations);
     let (before, after) = factors.folded();
@@ -143,14 +143,14 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec
     (0..chances.len()).map(at).collect()
 }
 
-/// Convolves the factors of two stations (or networks): entry n sums over all distributions of n
-/// customers.
+/// Convolves the factors `a` and `b` of two stations, or of two groups of stations: entry n of the
+/// result is the sum over all distributions of n customers to the two ([`fold_at`]).
 fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
     (0..a.len()).map(|n| fold_at(a, b, n)).collect()
 }
 
-/// Sums the products of factors over all distributions of `n` customers to two stations (or
-/// networks).
+/// The sum of `a[i] * b[n - i]` over all distributions of `n` customers to two stations or groups
+/// of stations: i customers at the first, n - i at the second.
 fn fold_at(a: &[f64], b: &[f64], n: usize) -> f64 {
     a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum()
 }
@@ -176,9 +176,9 @@ mod tests {
 
     #[test]
     fn without_queueing_times_add_up() {
-        // Two stations whose rates are proportional to their customers, so no customer queues. One
-        // customer then takes the time 0.7/3 + 0.3/1 for one unit of work, and the throughput of 8
-        // customers is 8 divided by this time.
+        // The rate of each station is proportional to its customers, so no customer waits for
+        // another. A customer takes the time 0.7/3 + 0.3/1 for one unit of work, and the throughput
+        // of 8 customers is 8 divided by this time.
         let free = |visit: f64, rate: f64| Station {
             visit,
             rates: (1..=8).map(|n| rate * f64::from(n)).collect(),

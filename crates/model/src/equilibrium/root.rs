@@ -4,9 +4,10 @@
 const STEPS_MAX: usize = 60;
 
 /// Finds a root of `f` between two points by regula falsi with the Illinois weight (Dowell and
-/// Jarratt 1971). `a` and `b` are pairs of a point and the value of `f` there; the two values have
-/// opposite signs. The search ends when the value of `f`, the last step, or the distance of the two
-/// ends is at most `tolerance` times the larger point. The last call of `f` is at the result.
+/// Jarratt 1971). `a` and `b` are pairs of a point and the value of `f` at this point; the two
+/// values have opposite signs. The search ends when the value of `f`, the distance of the last two
+/// guesses, or the width of the interval is at most `tolerance` times the larger point. `f` is
+/// called last at the returned point, so state that `f` keeps belongs to this point.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),
@@ -22,8 +23,9 @@ pub(super) fn root(
         let at_guess = f(guess);
         let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
         if (at_guess > 0.0) == (b.1 > 0.0) {
-            // The same end of the interval has moved twice. The value at the other end is halved,
-            // so that this end moves next (the Illinois weight).
+            // The guess replaces `b`, and `a` stays an end of the interval. The value at `a` is
+            // halved: this moves the next guess towards `a`, so that `a` does not stay for ever
+            // (the Illinois weight).
             a.1 *= 0.5;
         } else {
             a = b;

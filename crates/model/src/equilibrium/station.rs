@@ -3,7 +3,7 @@
 use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
-/// A tier from the view of one load.
+/// A tier as one load finds it: with the traffic of other loads, and slower by couplings.
 pub(super) struct TierView<'a> {
     /// The tier's response to the mix of each load, with the fraction of that load in the traffic
     /// of the tier. The fractions sum to 1.
@@ -23,8 +23,8 @@ impl TierView<'_> {
         let stream_bytes = load.circulating_bytes() / streams as f64;
         let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
         if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
-            // The bandwidth factor scales all bandwidths of the curve. At each latency, it
-            // therefore scales the bytes in flight too.
+            // The bandwidth factor scales the bandwidth at each latency. By Little's law it
+            // therefore scales the bytes in flight at this latency too.
             let factor = self.bandwidth_factor;
             let mut flow = response.closed_loops(compute_ns, load.overlap);
             let scaled = |flow: Flow| Flow { bandwidth_gbps: flow.bandwidth_gbps * factor, ..flow };
@@ -33,8 +33,9 @@ impl TierView<'_> {
         bytes.map(|bytes| self.shared_flow(bytes, compute_ns, load.overlap)).collect()
     }
 
-    /// The flow of `bytes` of this load beside the traffic of other loads on the tier. All lines
-    /// queue in the same way, so the bandwidth of a load is proportional to its bytes in flight.
+    /// The flow of this load beside the traffic of other loads on the tier, with `bytes` of this
+    /// load in flight or computed on. Lines of all loads wait in the same queue, so each load gets
+    /// bandwidth in proportion to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
             let latency_ns = self.latency_ns(own + self.others_bytes);

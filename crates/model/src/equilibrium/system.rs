@@ -41,7 +41,8 @@ pub struct System<'a> {
     platform: &'a Platform,
     /// `responses[i][j]` is the response of tier `j` to load `i` alone.
     responses: Vec<Vec<Response>>,
-    /// Traffic on each tier that is independent of the loads, of devices or of migration, GB/s.
+    /// Traffic of devices and of page migration on each tier, GB/s. It does not depend on the
+    /// loads.
     background_gbps: Vec<f64>,
     /// `extrapolated[i][j]` is the reason why the response of tier `j` to load `i` is an
     /// extrapolation.
@@ -155,10 +156,11 @@ impl<'a> System<'a> {
         Equilibrium { loads: solved, extrapolated: self.reasons(loads) }
     }
 
-    /// Like [`System::solve`], but several loads are solved from `traffic`, the result of a similar
-    /// problem, which is replaced by the new result. The iteration ends when no load changes by
-    /// `tolerance` (a fraction) or more, or after a maximum number of rounds. A single load does
-    /// not use the old `traffic`, and leaves no usable result in it.
+    /// Like [`System::solve`], but the iteration for several loads starts from `traffic`, the
+    /// result of a similar problem, and replaces `traffic` by its own result. The iteration ends
+    /// when no load changes by `tolerance` (a fraction) or more, or after a maximum number of
+    /// rounds. A single load needs no start: it ignores the old `traffic`, and leaves no usable
+    /// result in it.
     pub fn solve_from(
         &self,
         loads: &[Load],
@@ -176,9 +178,9 @@ impl<'a> System<'a> {
     }
 
     /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
-    /// the traffic of the load in turn. The search is therefore for the bandwidth at which the
-    /// network reaches exactly the bandwidth that was assumed for the couplings. It lies between
-    /// zero and the bandwidth without coupling.
+    /// the traffic of the load in turn. The solution is the bandwidth at which both agree: the
+    /// couplings are computed from this bandwidth, and the network then reaches exactly this
+    /// bandwidth. It lies between zero and the bandwidth without couplings.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -450,9 +452,9 @@ fn reach(
         let chances = &solution.occupancy[at];
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // The link lowers the bandwidth by `held_back`, GB/s. By Little's law, `held_back`
-                // times the compute time are bytes that threads would compute on without the link.
-                // With the link, these bytes wait at the link instead.
+                // Without the link, the streams would have `held_back` GB/s more bandwidth. By
+                // Little's law, `held_back` times the compute time are bytes that threads would
+                // then compute on. With the link, these bytes wait at the link instead.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })

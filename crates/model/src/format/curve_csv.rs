@@ -1,4 +1,5 @@
-//! The curves of a tier: one row per point, the rows of a mix in the order of offered load.
+//! CSV files with the curves of a tier: one line for each point, the points of a mix in the order
+//! of offered load.
 //!
 //! ```text
 //! mix,bandwidth_gbps,latency_ns,provenance,source

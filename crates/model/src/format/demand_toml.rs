@@ -1,4 +1,5 @@
-//! Demands as files: the requests of a workload to the first tier alone.
+//! Demand files: a workload's requests to memory, as measured runs. Each file has at least one run
+//! with all pages on the first tier (`[[local]]`), and may have runs at other weights.
 
 use super::{FileError, toml_text::TomlText};
 use crate::{
@@ -194,7 +195,8 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
 /// measurement (assumed).
 const BANDWIDTH_TOLERANCE: f64 = 1.1;
 
-/// A bandwidth above the maximum by at least this factor was probably written in MB/s.
+/// A bandwidth above the maximum by at least this factor was probably written in MB/s, which makes
+/// a figure 1000 times as large.
 const PROBABLY_MBPS: f64 = 20.0;
 
 /// Checks that `platform` can carry each bandwidth in `text`, the file of `demand`. The runs were

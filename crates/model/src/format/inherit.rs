@@ -5,8 +5,9 @@
 //! inherited entry; any other entry is added after the inherited entries. Every other value
 //! replaces the inherited value.
 //!
-//! The files of a chain have disjoint spans: the spans of a base begin after the spans of the file
-//! that inherits from it. Errors can therefore name the file and the line of a wrong value
+//! Each value has a span: its byte range in the text of its file. In a chain of files, the spans of
+//! a base begin after the spans of the file that inherits from it, so spans of different files do
+//! not overlap. Errors can therefore name the file and the line of a wrong value
 //! ([`super::toml_text::TomlText`]).
 
 use toml::{
@@ -95,7 +96,8 @@ fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
 
-/// The entry, in the list of tables named `list`, whose key `identity` has the text `wanted`.
+/// The entry in the list of tables `list` whose key `identity` (such as `name`) has the text
+/// `wanted`.
 pub fn entry<'v, 'i>(
     table: &'v Table<'i>,
     list: &str,
@@ -115,8 +117,8 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// Merges each entry of the list named `list` over `base`, a table without the key that identifies
-/// an entry.
+/// Merges each entry of the list of tables `list` over `base`, which has the values that all
+/// entries inherit. `base` does not have the key that identifies an entry.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

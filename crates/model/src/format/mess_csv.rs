@@ -46,7 +46,7 @@ pub struct MessCurves {
 /// Reads the curves in `text`; `figure` is their provenance.
 ///
 /// # Errors
-/// If the table lacks a column of the Mess plotter or has an invalid value, or if no curve is left.
+/// If one of the four required columns is missing, if a value is invalid, or if no curve is left.
 pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, FileError> {
     let table = Table::read(file, text, &REQUIRED, None)?;
     let mut mixes: Vec<(u32, Vec<CurvePoint>, usize)> = vec![];
@@ -120,17 +120,17 @@ pub struct MessPoint {
     pub pause: f64,
     /// Bandwidth, GB/s.
     pub bandwidth_gbps: f64,
-    /// The largest difference between the bandwidths of two repetitions, GB/s.
+    /// The largest difference between the bandwidths of two repetitions of this point, GB/s.
     pub bandwidth_apart_gbps: f64,
     /// Latency, ns.
     pub latency_ns: f64,
-    /// The largest difference between the latencies of two repetitions, ns.
+    /// The largest difference between the latencies of two repetitions of this point, ns.
     pub latency_apart_ns: f64,
 }
 
-/// Returns the points of the curves that a Mess file can have. Also returns the mixes that it
-/// cannot have: mixes with non-temporal stores or random accesses. The pause of a point is the rank
-/// of its load: the lowest load has the highest rank.
+/// Returns all points of the curves, for a Mess file. A Mess file cannot have mixes with
+/// non-temporal stores or random accesses: such mixes are left out, and returned as the second
+/// value. The pause of a point is the rank of its load: the lowest load has the highest rank.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {

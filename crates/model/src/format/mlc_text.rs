@@ -17,8 +17,8 @@
 //!  00000  260.93   225410.2
 //! ```
 //!
-//! A MB of MLC is 10^6 bytes. Unknown lines are skipped, but text other than numbers in a row of a
-//! known table is an error.
+//! A MB of MLC is 10^6 bytes. Unknown lines are skipped. In a row of a known table, text other than
+//! numbers is an error, except for a dash in a matrix.
 
 use super::FileError;
 use crate::{
@@ -94,7 +94,7 @@ pub const TRAFFIC: [(&str, &str); 5] = [
     ("Stream-triad like", "W10"),
 ];
 
-/// The section of the output that a line belongs to.
+/// The section of MLC's output that a line belongs to.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Other,
@@ -103,8 +103,9 @@ enum Part {
     Loaded,
 }
 
-/// The first words of the heading of each section. The section of a matrix must be known, because
-/// matrices of bandwidths and of latencies look alike.
+/// The first words of the heading of each section. The first match counts; the last entry matches
+/// every other section. The section of a matrix must be known, because matrices of bandwidths and
+/// of latencies look alike.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),
@@ -128,7 +129,7 @@ impl MlcTable {
     /// noise.
     ///
     /// # Errors
-    /// If the table has no rows.
+    /// If the table has no rows, or a latency or bandwidth is out of range.
     pub fn curve(&self, figure: &Figure) -> Result<(Curve, usize), CurveError> {
         let point = |row: &LoadRow| CurvePoint {
             bandwidth_gbps: row.mbps / 1000.0,

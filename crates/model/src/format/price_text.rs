@@ -6,7 +6,7 @@ use toml::Spanned;
 /// The largest amount of a price, in its currency.
 const AMOUNT_MAX: f64 = 1e9;
 
-/// The parts of a price.
+/// A price, split into amount, currency and unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PriceText<'a> {
     /// The amount, in `currency`.
@@ -18,7 +18,7 @@ pub struct PriceText<'a> {
 }
 
 impl<'a> PriceText<'a> {
-    /// Splits `7.50 USD/GB` into its parts; `None` if `text` is not a price.
+    /// Splits `7.50 USD/GB` into amount, currency and unit; `None` if `text` is not a price.
     pub fn split(text: &'a str) -> Option<Self> {
         let (amount, unit) = text.split_once(' ')?;
         let (currency, unit) = match unit.split_once('/') {

@@ -1,8 +1,8 @@
 //! TOML with line numbers in errors, for every TOML format of the workspace.
 //!
-//! The fields of a file are read into structs of [`Spanned`] values. Each function that converts a
-//! field to a number of the model takes the field's name. It returns the number, or an error that
-//! names the field and its line.
+//! The fields of a file are read into structs of [`Spanned`] values. Each function that checks and
+//! converts a field takes the field's name. It returns the value, or an error that names the field
+//! and its line.
 
 use super::{
     FileError,
@@ -69,8 +69,8 @@ impl<'a> TomlText<'a> {
     }
 
     /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. A file
-    /// of another schema has other keys. Its error is about the schema, not about the first unknown
-    /// key.
+    /// of another schema has other keys. For such a file the error is about its schema, not about
+    /// its first unknown key.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key or has an unknown key.

@@ -237,7 +237,8 @@ proptest! {
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }
 
-    /// Times in another unit: the judgement stays the same.
+    /// All times are multiplied by a factor, as by another unit: the width of the interval and the
+    /// outliers stay the same.
     #[test]
     fn units_cancel(
         times in prop::collection::vec((0.1..10.0f64, 0.1..10.0f64), 4..20), unit in 0.001..1e3f64,

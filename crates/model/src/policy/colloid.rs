@@ -25,15 +25,15 @@
 //! hotness. Here a policy decides once a period on the share of pages of each tier, so Δp is a
 //! change of this share. A tier without requests has no O / I; its latency is assumed to be the
 //! rated latency, its *floor*. With all requests on one tier, p (1 − p) is 0 and the closed form
-//! would never move a page. In this case it moves one percentage point, so that the other tier gets
-//! traffic to measure. A tier with less than a thousandth of the requests, as from a stray process,
-//! counts as a tier without requests, because the closed form would need hundreds of periods to
-//! leave such a state.
+//! would never move a page. Here the closed form then moves one percentage point of the pages, so
+//! that the other tier gets traffic to measure. A tier with less than a thousandth of the requests,
+//! as from a stray process, counts as a tier without requests: the closed form would need hundreds
+//! of periods to move pages away from this placement.
 //!
 //! A limit: the closed form does not know the slope of the curves, so it overshoots for ever if
 //! both tiers are nearly saturated. Example: a demand of 140 GB/s on tiers of 100 and 60 GB/s,
-//! whose latency grows to four times the idle latency. The closed form oscillates between 64 and 71
-//! %; the marks converge at 68 %.
+//! whose latency grows to four times the idle latency. With the closed form the share of the first
+//! tier oscillates between 64 and 71 %; with the marks it converges at 68 %.
 //!
 //! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
 //! migration, because migration loads the tiers too. The averages start at 0: only their ratios
@@ -54,10 +54,12 @@ const NO_REQUESTS: f64 = 0.001;
 /// The change of the closed form when one tier gets all requests: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
-/// [`Watermark`] takes latencies with a smaller relative difference as equal; δ in the paper.
+/// [`Watermark`] takes two latencies as equal if they differ by less than this fraction of the
+/// first tier's latency; δ in the paper.
 const EQUAL: f64 = 0.05;
 
-/// The two marks of [`Watermark`] count as one point if they are closer than this; ε in the paper.
+/// The two marks of [`Watermark`] count as equal if their difference is smaller than this; ε in the
+/// paper.
 const MET: f64 = 0.01;
 
 /// Exponential averages of the counters of one tier.
@@ -147,9 +149,9 @@ impl Tiers {
         let latency = |queue: &Queue, part: f64, floor: f64| {
             if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
         };
-        // Without requests a tier has its rated latency (the floor). For the alternate tiers
-        // together it is the mean of their rated latencies, weighted with their shares of the
-        // pages.
+        // A tier without requests has its rated latency (the floor). The floor of the alternate
+        // tiers together is the mean of their rated latencies, weighted by the shares of the pages
+        // that each of them gets.
         let others = shares_with_first(0.0, &self.layout);
         let floors = others.iter().zip(&self.layout);
         let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
@@ -160,7 +162,8 @@ impl Tiers {
         })
     }
 
-    /// Moves `dp` of the pages in the direction that lowers the difference of latencies.
+    /// Moves the fraction `dp` of the pages off the first tier if it has the higher latency, else
+    /// onto it.
     fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
         let before = self.share;
         let signed = if balance.demote() { -dp } else { dp };
@@ -268,8 +271,9 @@ impl Policy for Watermark {
         }
         if balance.demote() {
             self.high = p;
-            // Latencies show that p is beyond a mark: the program has changed, so the mark is
-            // obsolete.
+            // If p is too high although it is not above the lower mark, the program has changed
+            // since the lower mark was set: the lower mark is obsolete. The same holds for the
+            // upper mark below.
             if self.low >= self.high {
                 self.low = 0.0;
             }
@@ -279,8 +283,9 @@ impl Policy for Watermark {
                 self.high = 1.0;
             }
         }
-        // Marks that are closer than `MET` although the latencies still differ are obsolete as
-        // well: p at equal latencies is not between them.
+        // If the marks are closer than `MET` and the latencies still differ, the p of equal
+        // latencies is not between the marks. The mark in the direction of the search is then
+        // obsolete as well.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;

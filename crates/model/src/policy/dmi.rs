@@ -16,7 +16,7 @@
 //!   this step while memory stays unsaturated. At a ratio of 100 the last step is forgotten: the
 //!   next search begins like the first one.
 //! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
-//! - At a ratio of 100: probe. Half of the last step leaves the first tier.
+//! - At a ratio of 100: probe. Half of the points of the last step leave the first tier.
 //! - Bandwidth rose: repeat the step, 8 points at most. A step away from the first tier whose gain
 //!   in percent was less than 90 % of its points is shortened: the next step has as many points as
 //!   the gain has percent.
@@ -33,13 +33,13 @@
 //! 5.2 points follows, rounded up to 6. It leads to 56, where the bandwidth falls. Then the search
 //! steps back by 3 points, three times.
 //!
-//! The descriptions leave some details open. Here, steps are whole points, rounded up, as the log
-//! suggests. Steps towards the first tier are not shortened: this tier has the lowest latency, so
-//! pages return to it even if the bandwidth gains little. At rest, a rise of bandwidth means that
-//! demand grew, so the new search begins with a step away from the first tier. After a fall of
-//! bandwidth it begins with a step towards the first tier. At the end of the range the step goes in
-//! the opposite direction. After a return to the previous ratio, the bandwidth that was measured at
-//! that ratio is the reference again. Otherwise the change by the return itself would start a
+//! The slides and the log leave some details open. Here, steps are whole points, rounded up, as the
+//! log suggests. Steps towards the first tier are not shortened: this tier has the lowest latency,
+//! so pages return to it even if the bandwidth gains little. At rest, a rise of bandwidth means
+//! that demand grew, so the new search begins with a step away from the first tier. After a fall of
+//! bandwidth it begins with a step towards the first tier. At a ratio of 0 or 100 the first step
+//! leads away from this end. After a return to the previous ratio, the bandwidth that was measured
+//! at that ratio is the reference again. Otherwise the change by the return itself would start a
 //! search.
 //!
 //! # The dead band
@@ -107,14 +107,15 @@ pub struct DmiSettings {
     pub max_step: f64,
     /// The smallest step, points; above 0.
     pub min_step: f64,
-    /// The assumed last step, points, when a search begins at a ratio of 100. The first probe is
-    /// half of this step.
+    /// The last step that is assumed when a search begins at a ratio of 100, points; negative,
+    /// because it leads away from the first tier. The first probe is half of this step.
     pub first_step: f64,
     /// The noise model; `None` for none, as in the prototype.
     pub dead_band: Option<DeadBand>,
 }
 
-/// The noise model: the size and the number of changes of bandwidth that the calibrator reacts to.
+/// The noise model: how large a change of bandwidth must be, and in how many periods it must
+/// appear, before the calibrator reacts to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
     /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
@@ -153,7 +154,7 @@ impl DmiSettings {
     }
 }
 
-/// A bandwidth and its standard error.
+/// The bandwidth of one period, or the mean of several periods, and its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     gbps: f64,
@@ -162,7 +163,7 @@ struct Level {
 
 impl Level {
     fn of(seen: &Observation) -> Self {
-        // An error that is not finite counts as 0.
+        // The error is not finite if it could not be estimated; it then counts as 0.
         let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }

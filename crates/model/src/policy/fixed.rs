@@ -1,9 +1,9 @@
 //! Shares that never change.
 //!
-//! The policies of this module are the baselines of every comparison. They have all pages on the
-//! first tier, as Linux places them by default; or static shares; or the shares of Linux's weighted
-//! interleaving (`weighted_interleave/auto`). Since 6.16, Linux derives these shares from the rated
-//! bandwidth of each node.
+//! The policies of this module are the baselines of every comparison: all pages on the first tier,
+//! as Linux places them by default; static shares; and the shares of Linux's weighted interleaving
+//! (`weighted_interleave/auto`), which Linux derives from the rated bandwidth of each node since
+//! 6.16.
 //!
 //! The rounding of the kernel changes the weights, so the kernel's arithmetic is reproduced to the
 //! bit. For 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are
@@ -33,8 +33,8 @@ impl Fixed {
     }
 
     /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so `[65.0, 35.0]`
-    /// equals `[0.65, 0.35]`. If they cannot be scaled (a sum of 0, or not finite), all pages are
-    /// on the first tier.
+    /// equals `[0.65, 0.35]`. If they cannot be scaled (a negative share, a sum of 0, or a share
+    /// that is not finite), all pages are on the first tier.
     pub fn at(shares: Vec<f64>) -> Self {
         let valid = shares.iter().all(|share| share.is_finite() && *share >= 0.0);
         let sum: f64 = shares.iter().sum();

@@ -16,8 +16,8 @@
 //!    tier alone is as good, pages return to it. If the demand rises again soon after a return, the
 //!    wait before the next return doubles: a return gains little, and the migrations cost much.
 //!
-//! The curves shorten the search but never decide alone: of two measured shares the better one
-//! stays.
+//! The curves shorten the search but never decide alone: of two placements whose bandwidth was
+//! measured, the policy keeps the better one.
 //!
 //! Example: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at 475 ns; its
 //! curve has 500 GB/s at that latency, so the factor of this access pattern is 0.82. The best
@@ -103,7 +103,7 @@ pub struct Guided {
     went_back_s: Option<f64>,
 }
 
-/// The current phase of the policy's search.
+/// The state of the policy's search.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     /// Observes the traffic at the current placement.
@@ -157,7 +157,9 @@ impl Guided {
     }
 
     /// Proposes shares at the start of a search. `changed` is the number of consecutive periods for
-    /// which the traffic has differed from the settled traffic.
+    /// which the traffic has differed from the settled traffic. If no traffic has settled yet,
+    /// `changed` is the maximum of [`PATIENCE`], so that pages may return to the first tier at
+    /// once.
     fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
         let proposal = self.propose(seen);
@@ -189,9 +191,9 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// On an unsaturated machine the first tier alone is as good as interleaving. Returns the pages
-    /// to the first tier once the traffic has differed from the settled traffic for `patience`
-    /// periods; `changed` is the number of these periods so far.
+    /// Handles an unsaturated machine, on which the first tier alone is as good as interleaving.
+    /// Returns the pages to the first tier once the traffic has differed from the settled traffic
+    /// for `patience` periods; `changed` is the number of these periods so far.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -217,8 +219,8 @@ impl Guided {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = self.traffic(seen);
-        // The policy returns to shares that it measured earlier only if their bandwidth was higher
-        // by more than noise.
+        // The policy returns to the best shares that it measured earlier only if their bandwidth
+        // was higher by more than two standard errors.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -369,9 +371,10 @@ pub struct GainForecast {
 
 impl GainForecast {
     /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
-    /// the tiers `near` it. The forecast is for the shares `wanted`. Without them, it is for the
-    /// first tier alone if the machine is unsaturated, else for the best shares, or for the current
-    /// shares of the traffic if the gain of the best shares is not worth the migration.
+    /// the tiers `near` it. With `wanted`, the forecast is for these shares. Without `wanted`, it
+    /// is for the first tier alone if the machine is unsaturated; for the current shares of the
+    /// traffic if the best shares gain too little to be worth the migration; and else for the best
+    /// shares.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(
@@ -404,8 +407,8 @@ impl GainForecast {
     }
 }
 
-/// The traffic to the tiers `near` of the platform. A tier whose counters were at their limit has
-/// no latency, because its true latency is higher than the counted latency.
+/// The traffic to the tiers `near` of the platform. The latency of a tier whose counters were at
+/// their limit is `None`: the true latency is higher than the counted latency.
 fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedTraffic {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     let latency_ns = |(tier, at): (&TierObservation, &usize)| {

@@ -51,7 +51,8 @@ impl HotCold {
         USED * (free as f64 + ours).min(capacity)
     }
 
-    /// Shares with the tiers filled in order; pages that fit on no tier count for the last one.
+    /// Shares with the tiers filled in order. Pages that fit on no tier are added to the share of
+    /// the last tier.
     fn filled(&self, steered: f64, seen: &Observation) -> Vec<f64> {
         let last = self.tiers.len().saturating_sub(1);
         let mut left = 1.0;
@@ -141,7 +142,7 @@ mod tests {
         verdict.shares.iter().map(|share| libm::round(share * 1e4) / 1e4).collect()
     }
 
-    /// Steered bytes, target, free bytes of each tier, and expected shares.
+    /// A case: steered bytes, target shares, free bytes of each tier, and the expected shares.
     type Case<'a> = (Option<u64>, &'a [f64], &'a [Option<u64>], [f64; 3]);
 
     #[test]
@@ -177,7 +178,8 @@ mod tests {
 
     #[test]
     fn the_policy_settles_beside_other_programs() {
-        // 100 GB of pages, and 20 GB of other programs on a tier of 64 GB: 0.98 · 44 GB fit.
+        // 100 GB of pages are steered, and other programs occupy 20 GB of the first tier of 64 GB.
+        // The policy comes to rest when 0.98 · 44 GB of the pages are on the first tier.
         let mut policy = policy(&[64, 200]);
         let mut target = policy.start();
         let mut action = "";

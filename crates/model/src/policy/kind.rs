@@ -9,9 +9,10 @@ use std::{fmt, str::FromStr};
 pub enum PolicyKind {
     /// All pages on the first tier.
     Local,
-    /// Fixed shares.
+    /// Static shares, which the user gives.
     Static,
-    /// Fixed shares in the ratio of the rated bandwidths, as the kernel's automatic weights.
+    /// Fixed shares in the ratio of the kernel's automatic weights, which follow the rated
+    /// bandwidths.
     Bandwidth,
     /// The calibrator of dynamic memory interleaving, with a dead band.
     Dmi,
@@ -69,7 +70,8 @@ impl PolicyKind {
 pub struct PolicyContext<'a> {
     /// The index of the domain whose traffic the policy serves.
     pub domain: usize,
-    /// Indices of the tiers near the domain, the fastest first.
+    /// Indices of the tiers near the domain, the fastest first: those that the domain reaches
+    /// without a link between sockets.
     pub near: &'a [usize],
     /// The near tiers in the order of `near`, with the ratings of the machine's firmware.
     pub tiers: &'a [TierLayout],

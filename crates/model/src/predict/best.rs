@@ -27,10 +27,15 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
 }
 
 /// Groups `weights` by the set of tiers that they use, and returns the best row of each set, in the
-/// order of `weights`. The rows equal the rows of an exhaustive search. `at_most` has an upper
-/// bound of the mean speed-up for each of `weights`, or `None` if its pages do not fit. `predict`
-/// predicts several weights. After each set, `done` gets the number of weights in the set. A set in
-/// which no weights fit has a row only if the set is a single tier.
+/// order of `weights`. The rows equal the rows of an exhaustive search, but weights with a low
+/// upper bound are not predicted.
+///
+/// - `at_most` has, for each of `weights`, an upper bound of the mean speed-up, or `None` if its
+///   pages do not fit.
+/// - `predict` predicts several weights.
+/// - `done` is called after each set with the number of weights in the set.
+///
+/// If no weights of a set fit, the set has a row only if it is a single tier.
 ///
 /// # Errors
 /// The first error of `predict`.
@@ -61,7 +66,7 @@ pub fn best_of_each_set<E>(
             rows.extend(now.into_iter().zip(predict(&own)?));
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
-            // A limit and the speed-up that it bounds are sums in different orders, and are rounded
+            // The upper bound and the speed-up are sums in different orders, and are rounded
             // differently. So the margin is twice `EQUAL`: once for the rounding, once for
             // speed-ups that count as equal.
             open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());

@@ -28,9 +28,9 @@ impl RunFit {
 }
 
 impl Forecast<'_> {
-    /// Each run of the demand beside its forecast on the platform of the runs. The forecast gives
-    /// results of the series of [`Demand::nearest_run`]. Local runs of other series are left out,
-    /// because results of different series are not comparable.
+    /// Each run of the demand beside its forecast on the platform of the runs. The forecast is in
+    /// the results of one series, that of [`Demand::nearest_run`]. Local runs of other series are
+    /// left out, because results of different series are not comparable.
     pub fn fits(&self) -> Vec<RunFit> {
         let Demand { local, interleaved, .. } = self.demand;
         let there = self.on(self.measured_on);

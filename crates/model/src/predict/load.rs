@@ -13,8 +13,9 @@ use crate::{
 /// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// The steps of a sweep are even in bandwidth up to this fraction of the first tier's maximum, and
-/// even in the pause above it.
+/// In a sweep of the load, the first tier's bandwidth rises in equal steps up to this fraction of
+/// its maximum. Beyond, the pause falls in equal steps, because the bandwidth hardly rises any
+/// more.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.

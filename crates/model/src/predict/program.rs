@@ -17,7 +17,8 @@ use crate::{
 /// saturates memory.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Shares of the first tier, in percent, at which behaviours are compared with the median.
+/// Shares of the pages on the first tier, in percent, at which behaviours are compared with the
+/// median of all behaviours.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
 /// The weight of the bandwidth on the first tier in the distance of a behaviour to the median of
@@ -110,8 +111,8 @@ impl Program {
         self
     }
 
-    /// The speed of work in `phase` at a traffic of `gbps`, divided by the speed on the first tier
-    /// alone.
+    /// The speed of work in the phase with the index `phase` if the phase has `gbps` of traffic,
+    /// divided by its speed with all pages on the first tier.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
         let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;

@@ -47,9 +47,8 @@ pub(super) struct Local<'a> {
     pub(super) extrapolated: Vec<String>,
 }
 
-/// The prediction of one behaviour for given weights. `speedup` is the performance divided by that
-/// with all pages on the first tier. `traffic_gain` is the bandwidth divided by the bandwidth with
-/// all pages on the first tier.
+/// The prediction of one behaviour for given weights. `speedup` and `traffic_gain` are its
+/// performance and its bandwidth, each divided by the value with all pages on the first tier.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -241,8 +240,8 @@ impl<'a> Forecast<'a> {
         Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
     }
 
-    /// Work per traffic divided by work per traffic on the first tier alone, if the traffic grows
-    /// by the factor `gain`.
+    /// The change of the work per byte of traffic, as a factor, if the traffic is `gain` times the
+    /// traffic with all pages on the first tier.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -250,9 +249,9 @@ impl<'a> Forecast<'a> {
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
-    /// The highest speed-up if the traffic grows at most by the factor `gain`. Traffic per work is
-    /// linear between the bandwidths per thread of the runs, so the speed-up is highest at `gain`
-    /// or at the gain of one of these bandwidths.
+    /// The highest speed-up for which the traffic grows by the factor `gain` or less. Traffic per
+    /// work is linear between the bandwidths per thread of the runs, so the speed-up is highest at
+    /// `gain` or at the gain of one of these bandwidths.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -314,7 +313,7 @@ impl<'a> Forecast<'a> {
         statistics::mean(&self.gains(threads, measured_at))
     }
 
-    /// The gain of each behaviour; [`Self::gain`] is their mean.
+    /// [`Self::gain`] for each behaviour.
     fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return vec![1.0; self.behaviours.len()];
@@ -333,7 +332,7 @@ impl<'a> Forecast<'a> {
         gains.collect()
     }
 
-    /// The index of the first tier that cannot hold its share of the footprint. `None` if all tiers
+    /// The lowest index of a tier that cannot hold its share of the footprint. `None` if all tiers
     /// can, or if the footprint is unknown.
     fn too_small(&self, shares: &[f64]) -> Option<usize> {
         let footprint = self.demand.footprint?.get() as f64;

@@ -3,20 +3,22 @@
 //! Three assumptions about this curve:
 //!
 //! - It is convex: each tier adds a time that grows at least in proportion to its share, and the
-//!   total is the sum of these times, their maximum, or a value between. A straight line through
-//!   two runs is therefore below the curve outside of them.
+//!   total is the sum of these times, their maximum, or a value between. At shares outside of the
+//!   interval between two runs, the curve is therefore above the straight line through the two
+//!   runs.
 //! - If the first tier keeps a fraction of its pages, the run takes at least that fraction of its
 //!   time, because no more than the removed traffic is saved. At smaller shares than that of a run,
 //!   the curve is therefore above the line from the run to a time of zero at a share of 0.
 //! - The same holds for the other tiers: at larger shares than that of a run, the curve is above
 //!   the line from the run to a time of zero at a share of 1.
 //!
-//! Between two runs the lowest possible time is where these lines meet. Runs have noise. First, a
-//! least-squares fit moves the values to satisfy all three assumptions. Then each slope is taken to
-//! be uncertain by half a standard deviation, so that noise does not exclude possible optima.
+//! Between two runs the lowest possible time is where the lines of both runs meet. Runs have noise.
+//! First, a least-squares fit moves the values to satisfy all three assumptions. Then each slope is
+//! taken to be uncertain by half a standard deviation, so that noise does not exclude possible
+//! optima.
 
-/// Number of times that a fit goes through all constraints. A few dozen would suffice for the few
-/// points of a search.
+/// Number of passes of a fit over all constraints. A search has few points, for which a few dozen
+/// passes would suffice.
 const SWEEPS: usize = 400;
 
 /// The uncertainty that [`TimeCurve::bound`] assumes for the slope of a line through two runs, in
@@ -153,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_fit_satisfies_the_assumptions() {
-        // The input violates the assumptions: it is concave, and the first value is below the line
-        // from the second value to zero.
+        // The three values violate the assumptions: they are concave, and the first value is below
+        // the line from the second value to a time of zero at a share of 0.
         let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
         assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");

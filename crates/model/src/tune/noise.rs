@@ -51,7 +51,8 @@ impl Noise {
     fn quantile(&self) -> f64 {
         let tabled = QUANTILES.get(self.degrees - 1).copied();
         // With more degrees of freedom than the table has, the quantile is nearly that of the
-        // normal distribution, 1.645. The second summand is the first term of the difference.
+        // normal distribution, 1.645. It is larger by about 1.524 / degrees, the first term of the
+        // expansion.
         tabled.unwrap_or(1.645 + 1.524 / self.degrees as f64)
     }
 }

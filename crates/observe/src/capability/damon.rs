@@ -1,4 +1,5 @@
-//! The capabilities of DAMON. Most of them are known only after a probe.
+//! The capabilities of DAMON. Most of them are known only after a probe, which sets up a DAMON
+//! thread, tries which keywords the kernel accepts, and removes the thread.
 
 use super::Status;
 use interleaf_linux::machine::{
@@ -47,8 +48,8 @@ pub(super) fn actions(machine: &Machine, probed: ProbeAnswer) -> Status {
     )
 }
 
-/// The capability to interleave pages of running programs: a scheme needs several destinations, and
-/// operations on virtual addresses.
+/// The capability of DAMON to interleave the pages of running programs: its schemes must accept
+/// several destination nodes, and it must have operations on virtual addresses (`vaddr`).
 pub(super) fn destinations(machine: &Machine, probed: ProbeAnswer) -> Status {
     let (destinations, operations) = match (&machine.damon, probed) {
         // A DAMON context that another program has set up shows the supported features without a
@@ -97,7 +98,7 @@ pub(super) fn goals(machine: &Machine, probed: ProbeAnswer) -> Status {
     Status::present(format!("{goals}{tuners}"))
 }
 
-/// The result of the probe, or the reason why it is not known.
+/// The result of the probe, or the status of a capability whose probe has no result.
 fn probe_result<'a>(machine: &Machine, probed: ProbeAnswer<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());

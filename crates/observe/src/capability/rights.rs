@@ -11,7 +11,7 @@ const DAC_OVERRIDE: u32 = 1;
 const SYS_PTRACE: u32 = 19;
 const SYS_NICE: u32 = 23;
 
-/// The rights of the reading process.
+/// The rights of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
     is_root: bool,

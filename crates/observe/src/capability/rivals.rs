@@ -27,7 +27,7 @@ fn rival(text: impl Into<String>, remedy: impl Into<String>) -> Rival {
     Rival { text: text.into(), remedy: remedy.into() }
 }
 
-/// The status of all rivals together: programs and kernel features that move pages, or use DAMON.
+/// One status for all rivals. [`Status::Present`] means that no rival was found.
 pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError> {
     let mut rivals = vec![];
     if machine.memory_nodes().len() > 1 {
@@ -74,10 +74,10 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged` collapses the small pages of 2 MiB into one huge page, on the node that has most of
-/// these pages. The ratio in which these small pages were interleaved over the nodes is then lost
-/// (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). With the setting `madvise` in place of
-/// `always`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
+/// `khugepaged` collapses the 512 base pages of a 2 MiB range into one huge page, on the node that
+/// has most of these base pages (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). The ratio
+/// in which the base pages were interleaved over the nodes is then lost. With the setting `madvise`
+/// in place of `always`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(

@@ -42,7 +42,8 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     }
 }
 
-/// The units that count traffic, by kind.
+/// The units of the machine that count traffic, as text: `12 x Intel memory controllers
+/// (uncore_imc*)` and so on; empty if the machine has none.
 fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];

@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// An allowance for the open files of this process other than counters.
+/// The number of open files, other than counters, that a raised limit on open files has room for.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -129,7 +129,7 @@ impl Counters {
     /// Opens a plan on the running machine; events are counted from now on. If the kernel denies
     /// permission, the cause (`perf_event_paranoid`) is read below `root`. If the plan needs more
     /// files than this process may open, the limit of this process and of its future children is
-    /// raised as far as possible.
+    /// raised as far as needed, at most to the hard limit.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -370,7 +370,7 @@ fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // If the call fails, the error below is returned, just as if the hard limit is too low.
+    // If `setrlimit` fails, the error is the same as for a hard limit that is too low.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

@@ -23,8 +23,8 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     for (at, lane) in lanes.iter().enumerate() {
         let of_lane: Vec<usize> = match units > lanes.len() {
             true => (at..units).step_by(lanes.len()).collect(),
-            // Each lane gets one unit. If there are fewer units than lanes, a unit gets several
-            // lanes, and the kernel multiplexes them.
+            // There are at most as many units as lanes, so each lane gets one unit. If there are
+            // fewer units than lanes, a unit counts several lanes, and the kernel multiplexes them.
             false => (0..units).filter(|unit| *unit == at % units).collect(),
         };
         let chosen = spread(&of_lane);
@@ -58,8 +58,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// With any number of units, each event is counted by some unit. The units that count an
-        /// event of a lane represent all units together.
+        /// With any number of units, each event is counted by some unit. For an event of a lane,
+        /// the scale factors of the units that count the event sum to the number of all units.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
             let table = &tables()[which];

@@ -29,7 +29,8 @@ pub struct Plan {
     pub events: Vec<Planned>,
     /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Uncounted traffic of the tiers near a domain, such as `socket 0 to node 1: bytes`.
+    /// Traffic of a domain to one of its tiers ([`DomainLayout::tiers`]) that no event counts, such
+    /// as `socket 0 to node 1: bytes`.
     pub missing: Vec<String>,
 }
 
@@ -114,7 +115,7 @@ impl PlanError {
 }
 
 /// A layout from the topology alone. Its domains are the sockets. Its tiers are in the order of
-/// their speed, and each tier is near every socket. Nodes without CPUs are taken as CXL memory. No
+/// their speed, and each socket has all tiers. Nodes without CPUs are taken as CXL memory. No
 /// bandwidth is rated.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
@@ -143,7 +144,8 @@ pub fn rough_layout(machine: &Machine) -> Layout {
 
 /// Plans the events for the traffic of each tier of `layout` on `machine`, which was read below
 /// `root`. The domains of the layout are the machine's sockets in order, or a single domain for all
-/// sockets. Events for a kind of tier are assigned to the first tier of that kind near a domain.
+/// sockets. An event counts a kind of tier, such as CXL: its counts in a domain are assigned to the
+/// first tier of this kind in [`DomainLayout::tiers`].
 ///
 /// # Errors
 /// When no table or no unit fits, the domains are not sockets, or a file cannot be read.
@@ -324,7 +326,8 @@ impl Making<'_> {
         socket(cpu).or_else(beside).unwrap_or(0)
     }
 
-    /// The nearest tier of a kind to a domain.
+    /// The first tier of a kind in the list of a domain, which is its fastest; `None` if the domain
+    /// has no such tier.
     fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
         let tiers = &self.layout.domains[domain].tiers;
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
@@ -336,7 +339,7 @@ impl Making<'_> {
         }
     }
 
-    /// Notes the uncounted traffic of the tiers near a domain.
+    /// Notes, for each domain and each of its tiers, the traffic that no event counts.
     fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {

@@ -189,8 +189,9 @@ mod tests {
     /// tables has fewer counters.
     const COUNTERS: u32 = 4;
 
-    /// True when all events can be counted at once. `allowed` has the counters that each event is
-    /// restricted to.
+    /// True when all events can be counted at once. `allowed` has, for each event, the counters
+    /// that can count the event (empty for all counters), and `used` has the counters that are
+    /// taken.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };
         let any: Vec<u32> = (0..COUNTERS).collect();

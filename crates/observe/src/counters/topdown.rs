@@ -221,8 +221,9 @@ impl Topdown {
 
 type Unopened = (CoreEvent, io::Error);
 
-/// Opens all groups by `open`, which gets the type number of the PMU and the events of a group. A
-/// refused group after the first is left out of the plan, with a note.
+/// Opens all groups by `open`, which gets the type number of the PMU and the events of a group. If
+/// the first group is refused, its error is returned. Any other refused group is left out of the
+/// plan, with a note.
 fn open_all<T>(
     plan: &mut TopdownPlan,
     open: impl Fn(u32, &[CoreEvent]) -> Result<T, Unopened>,

@@ -7,8 +7,9 @@ use super::{
 };
 use interleaf_prefetch::Limits;
 
-/// Maximum number of frames that a node reclaims at the same time in order to release these frames.
-/// The number is limited, because the drive has to write back the dirty pages in these frames.
+/// While the budget shrinks, a node evicts pages from at most this number of frames at the same
+/// time, in order to release the frames. The number is limited, because the drive has to write back
+/// the dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
 /// For each node, the frames that are released to other processes or nodes.
@@ -20,11 +21,12 @@ pub(super) struct Released {
 /// Frames of a node that are released to other processes or nodes.
 #[derive(Clone, Debug, Default)]
 struct ReleasedOfNode {
-    /// Blocks taken from the pool: first frame and order.
+    /// Released blocks, which are taken from the pool of free frames: first frame and order of each
+    /// block.
     blocks: Vec<(Frame, u8)>,
     /// Number of frames of all blocks.
     frames: u32,
-    /// The number of frames that the node must have released.
+    /// The number of frames that the node should have released in total.
     target: u32,
     /// Number of blocks that [`Cache::newly_released`] has returned.
     reported: usize,
@@ -35,7 +37,7 @@ impl Released {
         Self { nodes: vec![ReleasedOfNode::default(); nodes] }
     }
 
-    /// Frames of a node that are released to other processes or nodes.
+    /// Number of frames of a node that are released to other processes or nodes.
     fn frames(&self, node: Node) -> u32 {
         self.nodes[usize::from(node)].frames
     }
@@ -83,9 +85,9 @@ impl Cache {
     /// Number of frames that belong to this process now.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
-        // A share moves from one node to another in steps. Meanwhile the first node may have
-        // released frames that the other has not taken back. These frames still belong to this
-        // process.
+        // While a part of the budget moves from one node to another, the first node may have
+        // released frames that the second node has not taken back yet. These frames still belong to
+        // this process.
         used.max(self.budget())
     }
 
@@ -104,8 +106,8 @@ impl Cache {
         self.shares.share(node)
     }
 
-    /// Number of frames that a node must still release, and therefore reclaims in addition to the
-    /// reserve.
+    /// Number of frames that a node must still release, at most [`BACKLOG_MAX`]. Eviction frees
+    /// these frames in addition to the node's reserve.
     pub(super) fn release_backlog(&self, node: Node) -> u32 {
         let released = &self.released.nodes[usize::from(node)];
         released.target.saturating_sub(released.frames).min(BACKLOG_MAX)

@@ -1,8 +1,9 @@
 //! Compaction: evictions that make free frames contiguous.
 //!
 //! Loads and evictions of extents of all sizes fragment the free frames, until no huge page and no
-//! long transfer fits. Compaction then empties the aligned huge page of frames that has the fewest
-//! frames in use. The evicted pages are loaded into smaller gaps when they are touched again.
+//! long transfer fits. Compaction then evicts the pages from the aligned block of 512 frames that
+//! has the fewest frames in use. The evicted pages are loaded into smaller gaps when they are
+//! touched again.
 
 use super::{
     Action, Cache, ExtentState,
@@ -15,14 +16,14 @@ use super::{
 /// 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A huge page of frames is compacted only if the number of its free frames is at least 512 divided
-/// by this number. Otherwise compaction would need too many evictions.
+/// A huge page of frames (512 frames) is compacted only if at least 512 divided by this number of
+/// its frames are free. Otherwise compaction would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
 /// The entry of a frame with which no extent begins.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
-/// For each frame, the extent that begins with this frame.
+/// For each frame, the extent whose first page is in this frame.
 #[derive(Clone, Debug)]
 pub(super) struct FrameOwners(Vec<ExtentId>);
 

@@ -41,7 +41,7 @@ pub enum Event {
     Erased(Page),
     /// A device or a system call pins pages of an extent: the extent stays mapped.
     Pinned(ExtentId),
-    /// The caller retries pinned pages: extents whose pages were pinned may now be evicted.
+    /// Some time has passed since pages were found pinned: the cache tries again to evict extents.
     RetryPinned,
     /// A thread that runs on this node gives advice about pages.
     Advised(Range<Page>, Advice, Node),

@@ -50,10 +50,11 @@ const FRAGMENTED_FACTOR: u32 = 4;
 /// each pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the probationary share is the larger of two sizes. The first size is the budget
-/// divided by `PROBATIONARY_DIVISOR`, or in a long loop by `LONG_PROBATIONARY_DIVISOR`. The second
-/// size is one extent of maximum length for each active stream, plus one more. The second size
-/// leaves room for the newest pages of the streams, which may still be in use.
+/// In a loop, the number of frames that are kept for probationary extents (the probationary share)
+/// is the larger of two sizes. The first size is the budget divided by `PROBATIONARY_DIVISOR`, or
+/// in a long loop by `LONG_PROBATIONARY_DIVISOR`. The second size is one extent of maximum length
+/// for each active stream, plus one more. The second size leaves room for the newest pages of the
+/// streams, which may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
@@ -62,8 +63,8 @@ const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, an extent becomes protected if this multiple of its size fits into the free part
-/// of the protected share.
+/// In a long loop, a new extent becomes protected if this multiple of its size fits into the frames
+/// for protected extents that are still free.
 const PROTECT_SLACK: u32 = 2;
 
 /// In a loop that is not a long loop, a new extent displaces a protected extent if the reuse
@@ -71,8 +72,7 @@ const PROTECT_SLACK: u32 = 2;
 /// number.
 const DISPLACE_DIVISOR: u32 = 2;
 
-/// Maximum number of protected extents that are examined to make room for one extent in the
-/// protected share.
+/// Maximum number of protected extents that are examined to make room for one new protected extent.
 const DISPLACE_EXAMINED: u32 = 32;
 
 /// In a loop, one in this number of huge pages becomes protected. Without this *bimodal insertion*,
@@ -145,7 +145,7 @@ impl Reclaim {
 
     /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns
     /// true if the extent belongs in the probationary queue. `has_room` is true if the extent fits
-    /// into the protected share.
+    /// into the frames for protected extents that are still free.
     pub(super) fn on_map(
         &mut self,
         extent: &Extent,
@@ -179,7 +179,7 @@ impl Reclaim {
         self.loop_detector.on_refault(frames);
     }
 
-    /// Notes that a victim was unmapped.
+    /// Notes that a victim was unmapped, so that the last victim is not pinned.
     pub(super) const fn on_unmapped(&mut self) {
         self.is_victim_pinned = false;
     }
@@ -191,7 +191,8 @@ impl Reclaim {
 }
 
 impl Cache {
-    /// Fills up the reserve of each node, so that frames are free before they are needed.
+    /// Evicts extents of each node until its reserve is full, so that frames are free or inactive
+    /// before a fault needs them.
     pub(super) fn reclaim_frames(&mut self, actions: &mut Vec<Action>) {
         self.move_shares();
         for node in self.nodes() {
@@ -243,9 +244,9 @@ impl Cache {
         of_node.reserve = (of_node.reserve + frames * RESERVE_GROWTH).min(max);
     }
 
-    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents to free
-    /// them. Allocates fewer frames if many frames are free but fragmented. `None` if evictions in
-    /// progress will free enough frames, or if no frame can be freed now.
+    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents until such
+    /// frames are free. Allocates fewer frames if many frames are free but fragmented. `None` if
+    /// evictions in progress will free enough frames, or if no frame can be freed now.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
@@ -291,8 +292,8 @@ impl Cache {
         frames.saturating_sub(reserve + prefetched + probationary)
     }
 
-    /// True in a long loop if an extent of `frames` frames fits into the free part of the protected
-    /// share of a node. False in other loops.
+    /// True if, in a long loop, an extent of `frames` frames fits into the frames of a node that
+    /// are for protected extents and still free ([`PROTECT_SLACK`]). False in other loops.
     pub(super) fn has_room_to_protect(&self, node: Node, frames: u32) -> bool {
         if !self.reclaim.loop_detector.is_long_loop() {
             return false;
@@ -302,8 +303,9 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if protected extents are within their share and are not being released. Probationary
-    /// extents, if there are any, are then evicted first.
+    /// True if the protected extents of a node hold at most their share of its frames
+    /// ([`Cache::protected_max`]) and are not being released. Probationary extents are then evicted
+    /// before them.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
@@ -325,9 +327,10 @@ impl Cache {
     /// Chooses the victim among the mapped extents of a node. While the protected extents are
     /// within their share, the victim is the oldest probationary extent. Else the victim is a
     /// protected extent: the oldest, or in a long loop the newest, because the next use of the
-    /// newest is the farthest away. In two cases a long loop also evicts the oldest. The first case
-    /// is that bimodal insertion has protected other pages. The second case is that the last victim
-    /// was pinned: this victim was mapped again, and is now the newest.
+    /// newest is the farthest away. A long loop evicts the oldest instead of the newest in two
+    /// cases. The first case is that bimodal insertion has protected new pages, in return for which
+    /// the oldest must go (`inserted_frames`). The second case is that the last victim was pinned:
+    /// it was mapped again, and is now the newest.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -383,11 +386,11 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Makes room in the protected share of a node for an extent of a loop, which has `frames`
-    /// pages from `page` on. To make room, protected extents with much longer reuse distances
-    /// become probationary. Returns false if too few of the oldest protected extents have such
-    /// distances. Always returns false in a long loop, because in a long loop all distances are the
-    /// length of a pass.
+    /// Makes room among the protected extents of a node for a new extent of a loop, which has
+    /// `frames` pages from `page` on: protected extents with much longer reuse distances become
+    /// probationary. Returns false if too few of the oldest protected extents have such distances.
+    /// Always returns false in a long loop, because in a long loop all distances are the length of
+    /// a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());
@@ -422,7 +425,7 @@ impl Cache {
         Some(())
     }
 
-    /// Drops an inactive extent.
+    /// Drops an inactive extent, which is clean, and frees its frames.
     pub(super) fn drop_inactive(&mut self, id: ExtentId) {
         self.remove_ready(id);
         self.counts.evicted += u64::from(self.residency.extent(id).frames());

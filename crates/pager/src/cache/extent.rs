@@ -34,9 +34,11 @@ pub(super) struct Extent {
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
-    /// The index in the extent of the page that a thread waits for; [`NO_WAITER`] for none.
+    /// The page that a thread waits for, as its index in the extent; [`NO_WAITER`] if no thread
+    /// waits.
     waiting_page: u16,
-    /// Time of the prefetch in ticks of the prefetch clock, which counts loaded pages.
+    /// Time of the prefetch in ticks of the prefetch clock, which counts loaded pages
+    /// (`prefetch_queue.rs`).
     pub(super) prefetched_at: u16,
     order: u8,
     pub(super) state: ExtentState,
@@ -46,8 +48,9 @@ pub(super) struct Extent {
     waiting_node: Node,
     /// True if the content in DRAM may differ from the content in the store.
     pub(super) is_dirty: bool,
-    /// True if the extent, once it is mapped, belongs in the probationary queue: a loop uses the
-    /// extent, and does not protect it. All other mapped extents belong in the protected queue.
+    /// True if the extent belongs in the probationary queue while it is mapped: a loop uses the
+    /// extent, and the extent is not protected from eviction (`evict.rs`). All other mapped extents
+    /// belong in the protected queue.
     pub(super) is_probationary: bool,
     /// True if the extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
@@ -104,7 +107,8 @@ impl Extent {
     pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
         let WaitingFault { page, is_write, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
-        // A probe maps one page. The probe ends when a thread waits for a second page.
+        // Only one page of a probe is mapped. So if threads wait for two of its pages, the extent
+        // is mapped as a whole and is no probe any more.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
         self.is_wait_for_write |= is_write;

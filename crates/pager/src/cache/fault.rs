@@ -1,14 +1,14 @@
 //! Faults: a fault on a mapped or ready page is served at once. A fault on a page that is being
-//! read or evicted waits for the end of that. A fault on an absent page waits for a frame, and then
-//! for the read.
+//! read or evicted waits until the read or the eviction has ended. A fault on an absent page waits
+//! for a frame, and then for the read.
 
 use super::{
     Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
 };
 use interleaf_prefetch::{advice::Advice, page::Page};
 
-/// If the store holds no page of a huge page, a fault fills the whole huge page with zeros. This
-/// requires that the number of free frames exceeds the node's budget divided by this number.
+/// A fault on a huge page of which the store holds no page fills the whole huge page with zeros, if
+/// the number of free frames of the node exceeds its budget divided by this number.
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
@@ -22,7 +22,8 @@ impl Cache {
         self.serve_fault(fault, actions);
     }
 
-    /// Serves a fault on a resident page. Queues a fault on an absent page until a frame is free.
+    /// Serves a fault on a resident page at once, or after the page's read, move or write-back has
+    /// ended. Queues a fault on an absent page until a frame is free.
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {
@@ -131,8 +132,9 @@ impl Cache {
         if self.advice.get(page) == Advice::Random {
             return (0, false);
         }
-        // Pages that the store does not hold are zeros. To fill a whole huge page with zeros costs
-        // no read, so all of it is filled if enough frames are free.
+        // Pages that the store does not hold are zeros. Filling a whole huge page with zeros costs
+        // no read, and saves the faults on its other pages. It is done only if enough frames are
+        // free.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;
@@ -164,7 +166,8 @@ impl Cache {
         actions.push(Action::Poison(page));
     }
 
-    /// True if no eviction can succeed, because the store accepts no writes.
+    /// True if the store counts as failed for writes: more writes in a row have failed than there
+    /// are extents. Evictions are then not expected to free frames.
     pub(super) const fn is_store_stuck(&self) -> bool {
         self.durability.is_store_stuck(self.residency.count())
     }

@@ -18,27 +18,27 @@ const PROBE_ONE_IN: u32 = 7;
 /// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
-/// *Late use* is the use of a probe's pages after [`JUDGED_AFTER`] faults. If late use counts, a
-/// probe is judged later: after as many pages were loaded as the budget divided by this number. The
-/// pages of the probe are still resident then, so a use until then shows that reading them together
-/// was worthwhile.
+/// A probe has *late use* if the program touches its pages only after [`JUDGED_AFTER`] faults.
+/// While late use counts, a probe is judged later: when as many pages were loaded since the probe
+/// as the budget divided by this number. The probe's pages are still resident at that time, so
+/// reading them together has saved later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Late use counts for the votes while `patience` is above zero. Each probe with late use adds 1 to
-/// `patience`, up to this maximum.
+/// While the `patience` of a region is above zero, late use counts for the votes on the region's
+/// order. Each probe with late use adds 1 to `patience`, up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
 /// Minimum and initial value of `patience`. The value is far below zero, because probes with late
-/// use end first: a probe without late use ends only when it is judged. With a value near zero, the
-/// first probes alone would decide that late use counts.
+/// use end before probes without, which end only when they are judged. With a value near zero, the
+/// first few probes alone would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
 /// A probe without late use subtracts this number from `patience`. The number is above 1, because
 /// random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Maximum number of late probes that are watched at the same time. Also the maximum number of
-/// watched probes that are not late yet.
+/// Maximum number of probes of a region that are watched for late use at the same time. Also the
+/// maximum number of probes of a region that wait for their [`JUDGED_AFTER`] faults.
 const WATCHED_MAX: usize = 16;
 
 /// The order of a region changes by 1 when the votes for a larger order exceed the votes for a
@@ -59,9 +59,9 @@ pub(super) struct LoadClock {
 /// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAround {
-    /// The order of a region before its first judged probe.
+    /// The order of each region until the votes of its probes change the order.
     initial_order: u8,
-    /// The size of each region, keyed by the first page of the region.
+    /// The fault-around size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
 }
 
@@ -70,7 +70,7 @@ impl FaultAround {
         Self { initial_order, sizes: BTreeMap::new() }
     }
 
-    /// The size of the region that begins with this page.
+    /// The fault-around size of the region that begins with this page.
     pub(super) fn size_mut(&mut self, region: Page) -> &mut FaultAroundSize {
         let order = self.initial_order;
         self.sizes.entry(region).or_insert_with(|| FaultAroundSize::new(order))
@@ -91,7 +91,8 @@ impl FaultAround {
         self.sizes.retain(|first, _| regions.begins_at(*first));
     }
 
-    /// The pages that a fault on the first of `pages` would load, joined with `pages`.
+    /// The range of `pages` and of the pages that a fault on the first of `pages` would load,
+    /// within the region of that page.
     pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
         let region = regions.containing(pages.start);
         let order = self.order(region.start);
@@ -176,7 +177,8 @@ struct Probe {
     /// Number of faults in the region, and number of pages loaded, before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults.
+    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults: further touches of
+    /// its pages are late use.
     is_late: bool,
 }
 
@@ -256,9 +258,10 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // If two neighbouring blocks are used one after the other, only the probe of the
-                // first block shows this early that its neighbour is used. Therefore the vote of
-                // this probe counts for both blocks.
+                // A program that uses two neighbouring blocks one after the other touches the
+                // second while the probe of the first is watched. The probe of the second begins
+                // after the touches of the first, and sees no neighbour. So this vote counts for
+                // both.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
@@ -305,8 +308,9 @@ mod tests {
     };
     use std::collections::BTreeSet;
 
-    /// Simulates touches of `pages`. Pages that were loaded recently are mapped, except pages of a
-    /// probe.
+    /// Simulates a program that touches `pages` in order, in a region with the fault-around size
+    /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped. Of a probe only the
+    /// touched pages are mapped.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;

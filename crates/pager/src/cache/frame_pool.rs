@@ -16,8 +16,8 @@ const NONE: u8 = u8::MAX;
 pub struct FramePool {
     /// The order of the free block that begins with each frame; [`NONE`] for other frames.
     order: Vec<u8>,
-    /// The first frames of the free blocks of each order. An entry is valid as long as `order`
-    /// agrees: a block that was merged with its buddy leaves a stale entry.
+    /// The first frames of the free blocks of each order. An entry is valid only while `order` has
+    /// the same order for the frame: a block that was merged with its buddy leaves a stale entry.
     blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
     /// Number of free frames in each aligned huge page of frames.

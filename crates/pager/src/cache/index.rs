@@ -13,7 +13,8 @@ const NONE: ExtentId = ExtentId::MAX;
 
 pub(crate) const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
-/// The extents of the pages of an aligned huge page: mostly one extent or none.
+/// The extents of the pages of one aligned huge page (2^9 pages). Mostly one extent has all of the
+/// pages (`Whole`), or none of the pages belongs to an extent (`Whole` with `NONE`).
 #[derive(Clone, Debug)]
 enum HugePage {
     Whole(ExtentId),
@@ -74,8 +75,8 @@ impl Index {
         }
     }
 
-    /// The order of the largest aligned block of 2^order pages that contains `page` and no page of
-    /// an extent; at most `max`.
+    /// The order of the largest aligned block of 2^order pages around `page` in which no page
+    /// belongs to an extent; at most `max`.
     pub fn largest_free_order(&self, page: Page, max: u8) -> u8 {
         let is_free = |order: &u8| {
             let start = page >> order << order;

@@ -19,34 +19,38 @@ use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// An eviction is remembered until this multiple of the budget has been evicted afterwards. In a
-/// longer loop, protection could keep only a small part of the pages resident.
+/// An eviction is remembered until as many further pages are evicted as this multiple of the
+/// budget. In a loop over more pages, protection could keep at most a quarter of the pages
+/// resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// The detector reports a loop when more than this share of recent reads fit a loop.
+/// A loop begins when more than this share of recent reads are prefetches of recently evicted
+/// pages.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop has ended when less than this share of recent reads fit a loop. The pages of an ended
-/// loop must not stay protected.
+/// A loop has ended when at most this share of recent reads are prefetches of recently evicted
+/// pages. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
 /// An eviction was too early if the page is read again before as many pages are evicted as the
 /// budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// Maximum share of early evictions among reads and refaults at which a loop may begin.
+/// A loop begins only while the share of early evictions among reads and refaults is less than
+/// this.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// Maximum share of early evictions at which a loop continues. The value is larger than
+/// A loop ends when the share of early evictions reaches this value. The value is larger than
 /// [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// Reuse distances are used only if a pass evicts at least the budget divided by this number.
+/// Protection follows reuse distances only if a pass of the loop evicts at least as many pages as
+/// the budget divided by this number. In a shorter pass, a displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
-/// shorter distance changes the estimate with the weight of its read divided by this number. The
-/// weight is reduced, because a page may be read again before the pass is complete.
+/// shorter distance is averaged into the estimate, with the usual weight of a read divided by this
+/// number. The weight is reduced, because a page may be read again before the pass is complete.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
@@ -56,20 +60,24 @@ const SAMPLES_MAX: usize = 16;
 /// which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// Maximum cost of reading samples again: the cost of reading probationary pages, divided by
-/// `SAMPLE_COST_DIVISOR`, or in a long loop by `LONG_SAMPLE_COST_DIVISOR`.
+/// Limit of the cost of samples, which the loop may have to read again. The next sample is due when
+/// the probationary pages evicted since the last sample cost at least `SAMPLE_COST_DIVISOR` times
+/// as much to read again as the new sample, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times as
+/// much.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
-/// The shares of long extents (at least 2^3 pages) among prefetched pages above which a long loop
-/// begins, and below which it ends. A long loop walks through arrays in order; other loops jump,
-/// and need more prefetches at the same time.
+/// A *long loop* walks through arrays in order. It begins when more than `LONG_BEGIN_SHARE` of the
+/// prefetched pages are in extents of at least `LONG_EXTENT` pages, and ends when at most
+/// `LONG_END_SHARE` are. Other loops jump between addresses, and need more prefetches at the same
+/// time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// Maximum shares of early evictions at which a long loop begins and continues. Pages with a short
-/// reuse distance need a large reserve, and the reserve of a long loop is small.
+/// A long loop begins and continues only while the share of early evictions is less than these
+/// values. Pages with a short reuse distance need a large reserve of free and inactive frames
+/// (`evict.rs`), and the reserve of a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
@@ -157,7 +165,7 @@ impl LoopDetector {
         self.releasing > 0
     }
 
-    /// True if the eviction of `frames` protected frames as a sample is due.
+    /// True if it is time to evict a sample: protected pages in `frames` frames.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };
@@ -178,7 +186,7 @@ impl LoopDetector {
         }
     }
 
-    /// Notes that protected pages become victims in a loop, long after their last use.
+    /// Notes that protected pages will be evicted in a loop, long after their last use.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         if self.is_loop() {
             self.reuse_distances.on_late_eviction(pages);
@@ -217,7 +225,7 @@ impl LoopDetector {
         }
     }
 
-    /// Records that `pages` pages from `page` on are evicted and their frames are free.
+    /// Records that `pages` pages from `page` on were evicted, and that their frames are free now.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
         // The time wraps after evictions of 16 TiB. After that, an old eviction may be mistaken for
         // a recent eviction.
@@ -253,7 +261,8 @@ impl LoopDetector {
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
         let age = self.now.wrapping_sub(evicted_at);
         let is_again = evicted_at > 0 && age <= self.frames.saturating_mul(REMEMBERED_BUDGETS);
-        // Ignore shorter distances: they come from a burst of accesses, not from a pass.
+        // Ignore reuse distances below a quarter of the budget: they come from a burst of accesses,
+        // not from a pass of a loop.
         if evicted_at > 0 && age >= self.frames / EARLY_DIVISOR {
             self.reuse_distances.on_read(&(page..page + u64::from(pages)), age);
         }
@@ -327,9 +336,9 @@ mod tests {
         assert!(!pass(&mut detector, 4));
     }
 
-    /// Loops over 300 probationary pages, evicts protected samples as often as allowed, and maps
-    /// again those samples for which `is_missed` holds. Returns whether all protected pages are
-    /// released.
+    /// Simulates 100 passes of a loop over 300 probationary pages. Evicts protected pages as
+    /// samples as often as the detector allows, and touches those sampled pages again for which
+    /// `is_missed` holds. Returns true if the detector has released all protected pages.
     fn releases_protected(is_missed: impl Fn(u64) -> bool) -> bool {
         let mut detector = LoopDetector::new(1000);
         let (mut sampled, mut is_releasing) = (10_000, false);
@@ -357,7 +366,8 @@ mod tests {
         assert!(!releases_protected(|page| page % 8 < 4), "half of them are");
     }
 
-    /// Several samples are mapped as one extent: all of them count as touched.
+    /// Each pass evicts eight samples of 8 pages, and the next pass maps them as one extent of 64
+    /// pages. All eight count as touched, so the protected pages are never released.
     #[test]
     fn samples_that_are_mapped_together_were_all_missed() {
         let mut detector = LoopDetector::new(1000);

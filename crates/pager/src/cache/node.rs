@@ -1,10 +1,10 @@
 //! NUMA nodes: the division of the frames among the nodes, and the share that each node has of the
 //! budget.
 //!
-//! Each node has a part of the frames, whose memory is bound to the node. A fault loads its page
-//! into a frame of the node that the faulting thread runs on. A prefetch uses the node of the
-//! thread that caused the prefetch. A resident page keeps its frame even if only threads of another
-//! node use the page. Only after an eviction, the page is loaded into a frame of that other node.
+//! Each node has its own frames, whose memory is bound to the node. A fault loads its page into a
+//! frame of the node that the faulting thread runs on. A prefetch uses the node of the thread that
+//! caused the prefetch. A resident page keeps its frame even if only threads of another node use
+//! the page. Only after an eviction, the page is loaded into a frame of that other node.
 //!
 //! Each node evicts independently, with its own replacement queues and its own reserve of free
 //! frames. The shares of a budget are fixed, or follow the *demand* of each node. The demand is the
@@ -12,7 +12,7 @@
 //! gets frames that another node does not use. After that, a node with more demand takes frames
 //! from a node with less demand.
 //!
-//! A machine with one node is the special case of one part with all frames.
+//! On a machine with one node, this node has all frames and the whole budget.
 
 use super::{
     Cache,
@@ -54,8 +54,8 @@ impl Division {
         Self { max: vec![frames], is_by_use: false }
     }
 
-    /// Each node may use all frames of the budget, as far as its available memory allows; the
-    /// shares follow the demand.
+    /// Each node may use as many frames as the whole budget has, but not more than the `available`
+    /// frames of its memory. The shares of the nodes follow their demand.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
         // The frame numbers of all nodes must fit `u32`.
@@ -89,9 +89,9 @@ impl Division {
         self.max[usize::from(node)]
     }
 
-    /// The number of frames from the first frame of a node to the first frame of the next node.
-    /// With several nodes, this number is a multiple of a huge page, so that no huge page belongs
-    /// to two nodes.
+    /// The distance from the first frame number of a node to the first frame number of the next
+    /// node. With several nodes, this distance is a multiple of a huge page, so that no huge page
+    /// belongs to two nodes.
     fn stride(&self) -> u32 {
         let max = self.max.iter().copied().max().unwrap_or(0);
         if self.max.len() > 1 { max.next_multiple_of(1 << ORDER_MAX) } else { max }
@@ -107,7 +107,7 @@ impl Division {
     }
 
     /// Length of the range of frame numbers of all nodes. Some of these numbers have no frame,
-    /// because the stride is rounded up.
+    /// because each node has as many numbers as the largest node, rounded up to a huge page.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
     }
@@ -194,7 +194,8 @@ impl Shares {
         (1 << (even / STEPS).max(1).ilog2()).min(1 << ORDER_MAX)
     }
 
-    /// The share of a node in proportion to its demand, at least [`Shares::min`]; 0 without demand.
+    /// The share of the budget that is proportional to the demand of a node, but at least
+    /// [`Shares::min`]; 0 for a node without demand.
     fn desired(&self, node: Node) -> u32 {
         let all: u64 = self.demand.iter().sum();
         let demand = self.demand[usize::from(node)];
@@ -203,16 +204,16 @@ impl Shares {
         if demand > 0 { desired.max(self.min()) } else { 0 }
     }
 
-    /// Minimum share of a node with demand.
+    /// Minimum share of a node with demand, frames.
     fn min(&self) -> u32 {
         self.budget() / self.shares.len() as u32 / SHARE_MIN_DIVISOR
     }
 
     /// Moves one step of frames from the share of another node to the share of `node`. Returns true
     /// if frames were moved. The first choice of the other node is the node with the most spare
-    /// frames (`spare`, by node). The second choice, if the demand of `node` calls for a larger
-    /// share, is the node whose share exceeds its desired share most. The third choice, if `node`
-    /// is below its minimum share, is the node with the largest share.
+    /// frames; `spare` has the number of each node. The second choice, if the demand of `node`
+    /// calls for a larger share, is the node whose share exceeds its desired share most. The third
+    /// choice, if `node` is below its minimum share, is the node with the largest share.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -225,8 +226,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // The demand is not required here, because a node without frames cannot load pages and so
-        // has no demand.
+        // The third choice does not require demand, because a node without frames cannot load
+        // pages, and therefore has no demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
@@ -258,8 +259,8 @@ impl Cache {
             return;
         }
         for node in self.nodes() {
-            // The next step waits until the node has taken back or released the frames of the last
-            // step.
+            // A share changes only after the node has released or taken back the frames of its last
+            // change.
             while self.is_short(node) && self.released.is_settled(node) {
                 let spare: Vec<u32> = self.nodes().map(|node| self.spare(node)).collect();
                 if !self.shares.take_for(node, &spare) {
@@ -283,8 +284,9 @@ impl Cache {
         self.residency.reclaimable_frames(node) < self.reclaim.reserve(node)
     }
 
-    /// The node whose frames serve a fault if the node of the thread has no page that could be
-    /// evicted. `None` if the node of the thread has such a page, or if no other node has a budget.
+    /// The node into whose frames a faulting page is loaded if no page on `node`, the node of the
+    /// faulting thread, can be evicted. `None` if a page on `node` can be evicted, or if no other
+    /// node has a share of the budget.
     pub(super) fn fallback_node(&self, node: Node) -> Option<Node> {
         if self.residency.has_victims(node) {
             return None;

@@ -1,11 +1,11 @@
 //! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet. The
 //! queue also limits the frames that prefetched pages hold.
 //!
-//! Prefetched pages that were not touched yet may hold a limited part of the budget. Each stream
-//! has an equal share of this part. A stream that holds its share waits until the program has
-//! touched an eighth of the share. The streams load one block of pages each in turn.
-//! ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the confidence from which it
-//! prefetches.)
+//! Prefetched pages that were not touched yet may hold a limited number of frames. These frames are
+//! divided equally among the streams. A stream that holds its share of frames waits until the
+//! program has touched an eighth of these frames' pages. The streams take turns, and load one block
+//! of pages in each turn. ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the
+//! confidence from which it prefetches.)
 
 use super::{Action, Cache, Extent, PageFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node};
 use interleaf_prefetch::{
@@ -40,7 +40,7 @@ const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
 /// In a long loop, the maximum length of an extent is the budget divided by this number. An extent
-/// is evicted as a whole, so the number of protected pages varies by this length.
+/// is evicted as a whole, so longer extents would let the number of protected pages vary more.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
 /// The maximum length of an extent in a long loop is at least this number of pages.
@@ -78,7 +78,7 @@ struct QueuedPrefetch {
     fault_around: Range<Page>,
     /// True if the pages in `fault_around` are loaded as a probe; `None` until this is decided.
     is_probe: Option<bool>,
-    /// True if the stream goes from higher pages to lower pages.
+    /// True if the stream goes from higher to lower page numbers.
     is_descending: bool,
     /// True if the stream holds its share of frames and waits until the program has touched a part
     /// of the share. Without the wait, each touched page would start a transfer of its own.
@@ -209,7 +209,8 @@ impl PrefetchQueue {
         self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages, node));
     }
 
-    /// Queues the pages of a prefetch that follows from a fault on `page`, to be loaded on a node.
+    /// Queues the pages of a prefetch that follows from a fault on `page`. They will be loaded into
+    /// frames of `node`.
     fn enqueue(&mut self, prefetch: &Prefetch, page: Page, node: Node) {
         let stream = prefetch.stream;
         let ranges = prefetch.pages.iter().cloned();
@@ -235,9 +236,10 @@ impl PrefetchQueue {
         }
     }
 
-    /// Queues again the pages that the stream of the last fault expects next. The faulting page was
-    /// skipped in the queue because it was resident, and was evicted later. Other skipped pages may
-    /// have been evicted too.
+    /// Queues again the pages that the stream of the last fault expects next. The thread has
+    /// faulted on a page that the stream had requested: the queue skipped the page because it was
+    /// resident, and it was evicted later. Other pages that the queue skipped may have been evicted
+    /// too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
@@ -390,15 +392,16 @@ impl Cache {
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Subtracts the frames of an extent from the frames that hold prefetched, untouched pages.
+    /// Subtracts the frames of a prefetched extent from the counters of frames that hold
+    /// prefetched, untouched pages.
     pub(super) fn forget_prefetched(&mut self, extent: &Extent) {
         let node = self.node_of(extent.span().frame);
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
     /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
-    /// single page. The queue forgets the pages of the extent, so that the pages are not loaded
-    /// again after an eviction without a touch.
+    /// single page. Removes the pages of the extent from the queue. Otherwise the queue would load
+    /// the pages a second time if they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -410,8 +413,8 @@ impl Cache {
         }
     }
 
-    /// The next block to load; resident pages are skipped. `None` if the queue of the stream is
-    /// empty.
+    /// The next block of pages to load for `queued`, after its resident pages were skipped. `None`
+    /// if no queued page is left.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
         // The fault-around of a page consists of several extents if free frames are fragmented.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
@@ -439,8 +442,8 @@ impl Cache {
         }
     }
 
-    /// The first page of the range that can be loaded, or the last for a descending stream. The
-    /// pages that the stream would touch before this page are removed from the range.
+    /// The first page of the range that can be loaded, or for a descending stream the last such
+    /// page. The pages that the stream would touch before this page are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };
@@ -457,8 +460,10 @@ impl Cache {
         None
     }
 
-    /// True if the queue ends within a huge page, and the stream will soon request the rest of this
-    /// huge page. Soon means: before the stream has used the `has` frames that it holds.
+    /// True if the only queued range is the beginning of a huge page, and the stream holds
+    /// untouched pages in `has` frames, which are at least [`HUGE_PAGES_AHEAD`] huge pages. The
+    /// stream will request the rest of the huge page before the program has touched all of these
+    /// pages.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -475,9 +480,9 @@ impl Cache {
     }
 
     /// Drops the oldest prefetched extent of a node to give its frames to `stream`. The extent is
-    /// dropped if its own stream no longer expects it. An extent that the program announced by
-    /// `MADV_WILLNEED` is also dropped if announced pages hold more than their share. Returns true
-    /// if the extent was dropped.
+    /// dropped if its own stream no longer expects its pages. An extent that the program announced
+    /// by `MADV_WILLNEED` is also dropped if announced pages hold more than their share of the
+    /// frames. Returns true if the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -497,7 +502,8 @@ impl Cache {
             && self.prefetch.frames_of(ADVISED_STREAM) > max / (self.prefetch.active_streams() + 1)
     }
 
-    /// The oldest prefetched extent of a node, if its stream no longer expects it.
+    /// The oldest prefetched extent of a node, if the extent's stream no longer expects touches of
+    /// its pages.
     fn unexpected_prefetch(&self, node: Node) -> Option<ExtentId> {
         let id = self.residency.oldest_prefetched(node)?;
         let extent = *self.residency.extent(id);
@@ -514,7 +520,8 @@ impl Cache {
         is_stale.then(|| self.unexpected_prefetch(node)).flatten()
     }
 
-    /// The prefetch clock: loaded pages, in ticks of the budget divided by [`BUDGET_TICKS`].
+    /// The time of the prefetch clock: the number of loaded pages divided by the pages of a tick,
+    /// which are the budget divided by [`BUDGET_TICKS`].
     fn prefetch_time(&self) -> u16 {
         let tick = u64::from(self.budget() / BUDGET_TICKS).max(1);
         (self.residency.loaded_pages() / tick) as u16
@@ -542,8 +549,9 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// Returns a cache after faults of one thread on `pages` of new memory, and the pages that the
-    /// stream expects next. Each fault fills a huge page with zeros.
+    /// Returns a cache after faults of one thread on `pages` of memory that was never touched, with
+    /// the given advice, and the pages that the thread's stream expects next. Each fault fills a
+    /// huge page with zeros.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });

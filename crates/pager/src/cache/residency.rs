@@ -147,8 +147,8 @@ impl Residency {
         self.owners.get(frame)
     }
 
-    /// The order of the largest aligned block of 2^order pages that contains `page` and no page of
-    /// an extent; at most `max`.
+    /// The order of the largest aligned block of 2^order pages around `page` in which no page
+    /// belongs to an extent; at most `max`.
     pub(super) fn largest_absent_order(&self, page: Page, max: u8) -> u8 {
         self.index.largest_free_order(page, max)
     }

@@ -62,8 +62,8 @@ impl ReuseDistances {
         }
     }
 
-    /// Notes that pages are evicted long after their last use: the distance of their next read is
-    /// too short, and does not count.
+    /// Notes that pages are evicted long after their last use. The distance of their next read does
+    /// not count: it is too short, because it begins at the eviction.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }

@@ -43,7 +43,7 @@ struct Simulation {
     fails_one_in: u64,
     /// Maximum number of pages on the drive.
     drive_pages: usize,
-    /// True if threads sometimes write the content that the page had before its last change.
+    /// True if threads sometimes write the content of `clean`: the page is then clean again.
     reverts: bool,
     /// The pages that occupy space on the drive.
     on_drive: BTreeSet<Page>,
@@ -67,7 +67,8 @@ impl Simulation {
         Self::with_nodes(settings, division, pages, threads, seed)
     }
 
-    /// A machine with several nodes. The threads are assigned to the nodes in turn.
+    /// A simulation of a machine with the nodes of `division`. The threads are assigned to the
+    /// nodes in turn.
     fn with_nodes(
         settings: Settings,
         division: Division,
@@ -135,7 +136,8 @@ impl Simulation {
         true
     }
 
-    /// The content that a thread writes: new content, or the content before the last change.
+    /// The content that a thread writes: new content, or if `reverts` is true sometimes the content
+    /// that the page had when it was clean.
     fn content(&mut self, page: Page) -> u32 {
         let before = self.clean[page as usize];
         if self.reverts && before < TORN && self.below(4) == 0 {
@@ -343,8 +345,8 @@ impl Simulation {
 const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
-/// Returns the next touch of a thread: mostly of a sweep, and in one of eight cases of a random
-/// page.
+/// Returns the next page that a thread touches, and true if it writes: a random page in one of
+/// eight cases, else a page of a sweep through all pages.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);

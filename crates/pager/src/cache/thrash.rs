@@ -28,7 +28,8 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// budget that would end the thrashing.
 const PERIODS: u32 = 5;
 
-/// Minimum number of loads per distinct page for an estimate of the number of used pages.
+/// Minimum number of loads per distinct page for an estimate of the number of used pages. With
+/// fewer loads nearly all pages are different, and the used pages could be arbitrarily many.
 const LOADS_MIN: f64 = 1.3;
 
 /// After this number of thrashing periods, a budget is recommended even without an estimate. The
@@ -80,7 +81,8 @@ impl ThrashDetector {
     }
 
     /// Ends a period in which threads waited for `stall_share` of the time. Returns the budget in
-    /// frames that would end the thrashing, only once.
+    /// frames that would end the thrashing; `None` if the program does not thrash, if the budget is
+    /// not known yet, or if it was returned before.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -149,7 +151,8 @@ const fn hash(page: Page) -> u32 {
 
 impl Cache {
     /// Ends a period of a second in which threads waited for `stall_share` of the time. Returns the
-    /// budget in frames that would end the thrashing, once in the life of the cache.
+    /// budget in frames that would end the thrashing, at most once in the life of the cache. `None`
+    /// if that budget is not larger than the present one.
     pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let enough = self.thrash.end_period(stall_share)?;
         // No program needs a budget for more pages than all of its regions have.
@@ -190,8 +193,8 @@ mod tests {
         }
     }
 
-    /// The budget is reported when about half of the used pages were read. The reported budget must
-    /// have room for the other half, too.
+    /// Random accesses to 150 000 pages read about half of the pages before the detector reports a
+    /// budget. The reported budget must have room for the other half, too.
     #[test]
     fn the_budget_is_right_before_all_pages_were_read() {
         let (pages, loads) = (150_000_u64, 100_000);

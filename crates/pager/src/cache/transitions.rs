@@ -10,7 +10,7 @@ use std::ops::Range;
 impl Cache {
     /// Transition from absent to Filling: loads an extent that contains `page` into frames of a
     /// node. The load is for `stream`, or for a fault if `stream` is 0. `None` while no frame of
-    /// the node is free, or if the page is unavailable.
+    /// the node is free, or if the page is poisoned or being discarded.
     pub(super) fn load(
         &mut self,
         page: Page,
@@ -129,7 +129,7 @@ impl Cache {
     }
 
     /// Transition from Mapping to Mapped. While the process forks, the extent is unmapped again at
-    /// once, unless the fork must be refused anyway.
+    /// once, unless the fork must be refused anyway because a page could not be stored.
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight();
         self.residency.extent_mut(id).state = ExtentState::Mapped;
@@ -158,7 +158,8 @@ impl Cache {
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
     }
 
-    /// Takes a ready extent out of its queue. A prefetched extent no longer counts as prefetched.
+    /// Takes a ready extent out of its queue. The frames of a prefetched extent no longer count as
+    /// frames with untouched pages.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
         let extent = *self.residency.extent(id);
         if extent.stream != 0 {
@@ -221,8 +222,8 @@ impl Cache {
         }
     }
 
-    /// Maps ready extents of these pages before the program touches them: extents that this stream
-    /// prefetched, and inactive extents.
+    /// Maps ready extents of these pages before the program touches them: extents that the stream
+    /// `stream` prefetched, and inactive extents.
     pub(super) fn map_early(
         &mut self,
         stream: u32,

@@ -54,7 +54,7 @@ pub(crate) trait AddressSpace: Send {
     /// the pages.
     fn poison(&mut self, pages: &Range<usize>);
 
-    /// Clears the page table entries of addresses that have no page, including the entries of
+    /// Clears the page table entries at addresses where no page is mapped, including the entries of
     /// poisoned pages.
     fn clear(&mut self, pages: &Range<usize>);
 }

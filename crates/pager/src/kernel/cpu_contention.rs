@@ -22,7 +22,8 @@ const LOAD: &CStr = c"/proc/loadavg";
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu` of the kernel).
 const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 
-/// The time between two readings of [`LOAD`]. A reading takes some 5 µs.
+/// The time between two readings of [`LOAD`]. A reading takes some 5 µs, so all readings take 0.05
+/// % of a CPU.
 const READ_EVERY: Duration = Duration::from_millis(10);
 
 /// The number of consecutive readings with more runnable threads than CPUs after which the CPUs
@@ -38,8 +39,9 @@ const YIELD_MAX: Duration = Duration::from_millis(1);
 /// The number of consecutive long yields after which the CPUs count as contended.
 const YIELDS_MIN: u32 = 2;
 
-/// The time for which the CPUs count as contended after a reading, and after a yield. After a
-/// yield it is longer, because the next yields may again take some milliseconds.
+/// The time for which the CPUs count as contended after [`READINGS_MIN`] such readings, and after
+/// [`YIELDS_MIN`] long yields. The time after yields is longer, because the next yields may again
+/// take some milliseconds.
 const HOLD_READING: Duration = Duration::from_millis(100);
 const HOLD_YIELD: Duration = Duration::from_secs(1);
 
@@ -83,7 +85,7 @@ impl CpuContention {
         now < self.until
     }
 
-    /// Yields the CPU to other threads.
+    /// Yields the CPU to other threads, and notes the time that the yield takes.
     pub(crate) fn yield_cpu(&mut self) {
         let began = Instant::now();
         thread::yield_now();
@@ -98,7 +100,7 @@ impl CpuContention {
         }
     }
 
-    /// Notes the number of runnable threads, which includes this thread.
+    /// Notes a reading: the number of runnable threads, which includes this thread.
     fn note_runnable(&mut self, runnable: u64, now: Instant) {
         self.readings = if runnable > self.cpus { self.readings + 1 } else { 0 };
         if self.readings >= READINGS_MIN {
@@ -108,7 +110,8 @@ impl CpuContention {
 }
 
 /// A number in the text of a short file. The file is opened each time, because a program may close
-/// all its files. Memory is not allocated, because the program's allocator may wait for a page.
+/// all its files. The function allocates no memory, because the program's allocator may wait for a
+/// page.
 fn number_in(path: &CStr, number: fn(&[u8]) -> Option<u64>) -> Option<u64> {
     let mut buffer = [0; 256];
     number(read_into(path, &mut buffer).ok()?)

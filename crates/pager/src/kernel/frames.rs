@@ -1,6 +1,6 @@
 //! The frames of a process: the DRAM for its resident pages. Frames are anonymous memory in huge
 //! pages, which are allocated at the first use. Plain frames are in pages of 4 KiB instead, because
-//! the content of plain frames is copied to the regions and not moved.
+//! the content of plain frames is copied to a memory file (`crate::shared`) and not moved.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -17,12 +17,12 @@ use std::{mem, ops::Range};
 
 /// A split huge page of frames is collapsed again when one extent uses all of its frames for the
 /// `COLLAPSED_AT_USE`-th time since the split. A collapse copies 2 MiB, which takes about as long
-/// as moving 512 single pages in and out four times (benches/README.md). A collapse at the first
-/// use would be too costly for pages of a stream, which are used only once.
+/// as moving 512 single pages in and out four times. A collapse at the first use would be too
+/// costly for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
-/// All frames of a budget. A page of DRAM is at the address of its frame, or has moved to an
-/// address of a region.
+/// All frames of a budget. The DRAM of a frame is mapped at the address of the frame, or has moved
+/// to an address of a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
@@ -35,10 +35,11 @@ pub(crate) struct Frames {
     /// For each frame, true if the frame was never used, and still has the zeros that the kernel
     /// allocated.
     untouched: Vec<bool>,
-    /// For each frame, true if its page was given back to the kernel.
+    /// For each frame, true if its DRAM was given back to the kernel (`release`).
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// True if pages are copied instead of moved. The kernel then allocates new pages for frames.
+    /// True for plain frames, whose content is copied instead of moved. The kernel allocates the
+    /// page of a plain frame at the first write.
     is_plain: bool,
 }
 
@@ -60,8 +61,8 @@ impl Frames {
         Self::with_memory(memory, false)
     }
 
-    /// Makes `frames` plain frames, whose pages are copied instead of moved. A plain frame has a
-    /// page only while it holds content.
+    /// Makes `frames` plain frames, whose pages are copied instead of moved. A plain frame takes
+    /// DRAM only while it holds content.
     pub(crate) fn plain(frames: u32) -> io::Result<Self> {
         Self::with_memory(Memory::plain(frames as usize * PAGE_BYTES)?, true)
     }
@@ -120,7 +121,7 @@ impl Frames {
             *split += 1;
             if *split > COLLAPSED_AT_USE {
                 *split = 0;
-                // If the kernel has no free huge page, the huge page stays split.
+                // If the kernel has no free huge page for the copy, these frames stay single pages.
                 memory::collapse(self.memory.start() + part.start);
             }
         }
@@ -148,8 +149,7 @@ impl Frames {
 
     /// Fills the frames in `part` with zeros, except for frames that are still zeros.
     ///
-    /// # Safety
-    /// The part has pages, and no other code uses it.
+    /// # Safety The frames in `part` have pages, and no other code uses these frames.
     pub(crate) unsafe fn zero(&mut self, part: Range<usize>) {
         let mut used = part.start;
         for page in part.clone().step_by(PAGE_BYTES) {
@@ -168,10 +168,10 @@ impl Frames {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
-    /// The bytes of the frames in `part`, to write. No other code uses these frames.
+    /// The bytes of the plain frames in `part`, to write. No other code uses these frames.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
-        // SAFETY: the kernel allocates pages of plain frames at a touch. The part belongs to one
-        // extent, and the borrow of `self` excludes other users.
+        // SAFETY: the kernel allocates pages of plain frames at a touch. The frames in `part`
+        // belong to one extent, and the borrow of `self` excludes other users.
         unsafe { self.memory.part_mut(part) }
     }
 

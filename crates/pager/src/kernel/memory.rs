@@ -70,8 +70,7 @@ impl Memory {
 
     /// Fills the byte range `part` of the memory with zeros.
     ///
-    /// # Safety
-    /// The part lies within the memory, and no other code uses it.
+    /// # Safety The range `part` lies within the memory, and no other code uses these bytes.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         debug_assert!(part.end <= self.bytes);
         // SAFETY: the memory is mapped. By contract no other code uses the part.
@@ -93,9 +92,8 @@ impl Memory {
 
     /// The bytes in the range `part` of the memory.
     ///
-    /// # Safety
-    /// The part lies within the memory, is accessible, and is not written to as long as the slice
-    /// is used.
+    /// # Safety The range `part` lies within the memory, is accessible, and is not written to as
+    /// long as the slice is used.
     pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
         debug_assert!(part.end <= self.bytes);
         // SAFETY: the memory is mapped. By contract no code writes to the part.
@@ -104,8 +102,8 @@ impl Memory {
 
     /// The bytes in the range `part` of the memory, to write.
     ///
-    /// # Safety
-    /// The part lies within the memory, is accessible, and no other code uses it.
+    /// # Safety The range `part` lies within the memory and is accessible, and no other code uses
+    /// these bytes.
     pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         debug_assert!(part.end <= self.bytes);
         let start = (self.start + part.start) as *mut u8;
@@ -200,7 +198,8 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// True if the calling thread has a memory policy; a thread inherits the policy of its parent.
+/// True if the calling thread has a NUMA memory policy, of its own or inherited from the thread or
+/// process that has started it.
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
     let none = ptr::null::<c_ulong>();
@@ -225,8 +224,8 @@ pub(crate) fn collapse(address: usize) {
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Replaces a mapping by inaccessible memory, so that the pager can allocate regions at its
-/// addresses again.
+/// Replaces the mapping at these addresses by inaccessible memory, so that the pager can allocate
+/// regions there again.
 ///
 /// # Safety
 /// The addresses are in the range that the pager reserves for regions, and no code uses the mapping
@@ -244,7 +243,7 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
 }
 
 /// Moves pages that may be read-only to the addresses from `to` on by one `mremap(2)`, without a
-/// copy, and makes the pages writable at `to`. The former mapping remains, without pages.
+/// copy, and makes the pages writable at `to`. The mapping at `pages` remains, without pages.
 ///
 /// # Safety
 /// The pages belong to a region. The memory at `to` is used only by this function.

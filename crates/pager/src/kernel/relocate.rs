@@ -30,12 +30,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum number of retries of a move from a frame that a finished transfer still pins. All
-/// retries together take a few hundred ms.
+/// Maximum number of retries of a move from a frame that a finished transfer of the store still
+/// pins for a moment. All retries together take a few hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
-/// Maximum number of retries of a move of a page that the kernel has pinned for the program. Few
-/// retries, because such a pin may last long; see also [`PINNED_RECENTLY`].
+/// Maximum number of retries of a move of a page that the kernel has pinned for the program. The
+/// number is small, because such a pin may last long; see also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
 /// The move of a page is retried only once if a pinned page was found less than this time ago.
@@ -52,7 +52,8 @@ pub(crate) struct Pinned;
 /// Moves pages from frames to regions and back.
 #[derive(Debug)]
 pub(crate) struct Relocator {
-    /// The address range of one page to which `mremap(2)` moves a page out of a region.
+    /// The addresses, of one page, to which `mremap(2)` moves a page of a region that cannot be
+    /// moved by `UFFDIO_MOVE` directly.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// Time at which a pinned page was found last.
@@ -88,8 +89,8 @@ impl Relocator {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // `NOENT` or `INVAL`: the program has unmapped the address, so no access can read the
-            // content.
+            // `NOENT` or `INVAL`: the program has unmapped the address, so its content is not
+            // needed any more.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
             Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
@@ -142,7 +143,7 @@ impl Relocator {
         let was_pinned =
             self.last_pinned.get().is_some_and(|last| last.elapsed() < PINNED_RECENTLY);
         let tries = if was_pinned { 1 } else { PAGE_TRIES };
-        // SAFETY: the frame is empty, and the page belongs to a region.
+        // SAFETY: the extent is mapped, so the frame has no page. The page belongs to a region.
         match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {

@@ -43,7 +43,7 @@ use std::{
     thread,
 };
 
-/// Maximum number of pagers of a process whose faults the signal handler handles.
+/// Maximum number of pagers in signal mode of one process.
 const PAGERS: usize = 16;
 
 /// Number of tries to lock the fault server before the thread queues its fault. The lock is usually
@@ -69,7 +69,8 @@ pub(crate) struct Served {
     pub(crate) waiters: Arc<Waiters>,
 }
 
-/// An entry for a pager, and the number of threads whose SIGBUS handler uses the entry.
+/// An entry of the table of pagers: the state of a pager, null if the entry is free, and the number
+/// of threads whose SIGBUS handler uses it.
 struct Entry {
     served: AtomicPtr<Served>,
     users: AtomicU32,
@@ -127,7 +128,8 @@ pub(crate) fn unregister(registration: &Registration) {
     }
 }
 
-/// Handles a fault at an address. Returns false if no pager has a region at this address.
+/// Handles a fault at an address: waits until the page is mapped. Returns false if no pager has a
+/// region at this address.
 fn serve(address: usize, is_write: bool) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {
@@ -177,7 +179,7 @@ impl Served {
 
 /// The program's own action for SIGBUS. The fields are stored one by one, so a reader may see
 /// fields of two successive actions. Any mixture works, because each handler is called with all
-/// arguments.
+/// three arguments of `SA_SIGINFO`.
 struct ProgramAction {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -213,7 +215,8 @@ fn install() -> io::Result<()> {
 }
 
 /// Sets the program's own action for SIGBUS, and returns the former action. The action handles each
-/// SIGBUS that is not caused by a fault in a region.
+/// SIGBUS that is not caused by a fault on a missing page of a region, for example that of an
+/// access to a poisoned page.
 pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
     // SAFETY: all zeros is a valid `sigaction`.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -291,8 +294,8 @@ unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
     false
 }
 
-/// Handles a SIGBUS that no pager caused: carries out the program's own action for SIGBUS, as if
-/// the handler of this module did not exist.
+/// Handles a SIGBUS that is not caused by a fault on a missing page of a region: carries out the
+/// program's own action for SIGBUS, as if the handler of this module did not exist.
 ///
 /// # Safety
 /// The kernel passed the arguments, and the caller has nothing to clean up afterwards: the

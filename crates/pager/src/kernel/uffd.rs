@@ -32,9 +32,9 @@ const SIGBUS: u64 = 1 << 7;
 /// (Linux 6.6) and `UFFD_FEATURE_MOVE` (Linux 6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
-/// The features for memory that processes share: additionally `UFFD_FEATURE_PAGEFAULT_FLAG_WP`,
-/// `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM` (Linux 5.14) and
-/// `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (Linux 5.19).
+/// The features for memory that processes share: those of [`FEATURES`],
+/// `UFFD_FEATURE_PAGEFAULT_FLAG_WP`, `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM`
+/// (Linux 5.14) and `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (Linux 5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
 
 /// `UFFDIO_REGISTER_MODE_MISSING`.
@@ -138,7 +138,8 @@ const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 /// Maximum number of messages that one `read(2)` of the pager returns.
 const MESSAGES: usize = 64;
 
-/// A buffer for the messages that one `read(2)` returns. The caller reuses the buffer.
+/// A buffer for the messages that one `read(2)` returns. The caller reuses the buffer for further
+/// calls.
 #[derive(Clone, Debug)]
 pub struct Messages([FaultMessage; MESSAGES]);
 
@@ -165,8 +166,8 @@ pub enum FaultMode {
 pub struct Fault {
     /// The address of the page.
     pub address: usize,
-    /// Offset of the access within the page, bytes. The lowest bit is lost if the fault was queued
-    /// in `Waiters`, which stores there whether the access was a write.
+    /// Offset of the access within the page, bytes. The lowest bit is 0 if the fault was queued in
+    /// `Waiters`, which uses this bit of the address to store whether the access was a write.
     pub offset: u16,
     /// True if the access was a write.
     pub is_write: bool,
@@ -211,7 +212,8 @@ impl Userfault {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
         // SAFETY: the call makes a descriptor, with which no memory is registered yet.
         let fd = match unsafe { userfaultfd(flags) } {
-            // A user who may not make the call may be allowed to open the device (Linux 6.1).
+            // A user who may not call `userfaultfd(2)` may be allowed to open the device (Linux
+            // 6.1).
             Err(Errno::PERM) => open_device(flags).map_err(|_| Errno::PERM)?,
             made => made?,
         };
@@ -254,7 +256,7 @@ impl Userfault {
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
-                // Interrupted: the rest is retried, as in `move_pages`.
+                // The call was interrupted: retry the rest, as in `move_pages`.
                 Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -262,8 +264,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// If `on` is true, write-protects mapped and absent pages. Otherwise removes the write
-    /// protection, and wakes the threads that wait to write.
+    /// If `on` is true, write-protects all pages at these addresses, also absent pages. Otherwise
+    /// removes the write protection, and wakes the threads that wait to write.
     ///
     /// # Errors
     /// When the addresses are not registered (some pages may be protected then), or when the
@@ -353,7 +355,7 @@ impl Userfault {
             let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
             match self.call::<COPY, _>(&mut copy) {
                 Ok(()) => return Ok(()),
-                // Interrupted: the rest is retried, as in `move_pages`.
+                // The call was interrupted: retry the rest, as in `move_pages`.
                 Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -403,7 +405,8 @@ impl Userfault {
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
         // SAFETY: the kernel reads and writes only the structure whose size is encoded in `OPCODE`.
-        // Only `UFFDIO_MOVE` takes pages away from memory in use, so `move_pages` is unsafe.
+        // The only ioctl that can take pages away from memory in use is `UFFDIO_MOVE`, so
+        // `move_pages` is unsafe.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }
@@ -462,8 +465,9 @@ mod tests {
     use crate::kernel::memory::Memory;
     use interleaf_procfs::page::HUGE_BYTES;
 
-    /// When the kernel splits a huge page, it maps the shared zero page in place of pages that are
-    /// all zeros. The shared zero page must move like other pages.
+    /// Moves a huge page, which is zeros except for its last byte, in four parts. The first move
+    /// splits the huge page, and the kernel then maps the shared zero page in place of pages that
+    /// are all zeros. The shared zero page must move like other pages.
     #[test]
     fn shared_pages_of_zeros_move_too() {
         let faults = match Userfault::open(FaultMode::Thread) {

@@ -11,11 +11,12 @@ use std::{
     thread,
 };
 
-/// Maximum number of threads that wait in a slot at the same time. Further threads poll until a
-/// slot is free.
+/// Number of slots: the maximum number of threads that wait at the same time. Further threads poll
+/// until a slot is free.
 const SLOTS: usize = 512;
 
-/// The part of the fault server that a faulting thread calls to map a resident page itself.
+/// The function of the fault server by which a faulting thread maps a resident page itself, in a
+/// handler of SIGBUS.
 pub(crate) trait TryMap: Send {
     /// Maps a page if its content is in a frame. The function allocates nothing and waits for
     /// nothing.
@@ -110,7 +111,7 @@ impl Waiters {
         is_of_region
     }
 
-    /// Faults that were queued since the last call.
+    /// Takes the faults that threads have queued since the last call.
     pub(crate) fn faults(&self) -> Vec<Fault> {
         if self.queued.load(SeqCst) == 0 {
             return vec![];
@@ -127,8 +128,9 @@ impl Waiters {
         faults
     }
 
-    /// Wakes the threads that wait for pages at these addresses. `are_of_region` is true if the
-    /// pages are mapped, and false if the addresses are in no region.
+    /// Wakes the threads that wait for pages at these addresses, if [`Waiters::faults`] has
+    /// returned their faults. `are_of_region` is true if the pages are mapped, and false if the
+    /// addresses are in no region.
     pub(crate) fn wake(&self, addresses: &Range<usize>, are_of_region: bool) {
         if self.count.load(SeqCst) == 0 {
             return;

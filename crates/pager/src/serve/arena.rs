@@ -12,14 +12,15 @@ use std::{
     ops::Range,
 };
 
-/// Large regions begin at a huge page and are followed by at least one free huge page, so that no
-/// stream of accesses goes from one region to the next. Regions of fewer bytes than this are small.
+/// Regions of fewer bytes than `SPACING`, a huge page, are small. A large region begins at the
+/// boundary of a huge page, and at least `SPACING` bytes after it stay free, so that no stream of
+/// accesses goes from one region to the next.
 pub(crate) const SPACING: usize = HUGE_BYTES;
 
 /// Size of a slab, a range of addresses for many small regions, bytes.
 const SLAB: usize = 64 << 20;
 
-/// The owner of a piece of the address range that the pager reserves.
+/// The owner of a piece (a range of whole pages) of the address range that the pager reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// No owner: the addresses can be allocated.
@@ -58,8 +59,7 @@ impl Arena {
     /// free range is large enough.
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
-        // Slabs without regions are dissolved, so that their addresses can be used for other
-        // regions.
+        // Forget slabs without regions, so that their addresses can be used for large regions too.
         self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
         let small =
             if bytes < SPACING { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
@@ -71,7 +71,7 @@ impl Arena {
         Some(start..start + bytes)
     }
 
-    /// The address of a free range for a small region, in a slab or in a new slab.
+    /// The address of a free range for a small region, in an existing slab or else in a new one.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
         old.or_else(|| {
@@ -110,8 +110,9 @@ impl Arena {
         occupied
     }
 
-    /// The address of a free range for a region. If `grows` is true, the new region and the region
-    /// before it both have room to double their lengths.
+    /// The address of a free range for a region. If `grows` is true, both the region before the new
+    /// region and the new region have room to double their lengths. Only at the end of the reserved
+    /// range, the new region may have less room.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;
@@ -179,8 +180,8 @@ impl Arena {
         regions.map(|(start, (end, _))| *start..*end)
     }
 
-    /// Extends the region that ends at `end` by `bytes`, if the addresses behind it are free.
-    /// Returns true on success.
+    /// Extends the region that ends at `end` by `bytes`, if these addresses and the [`SPACING`]
+    /// bytes after them are free. Returns true on success.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
         let Some(behind) = last.checked_add(SPACING) else { return false };

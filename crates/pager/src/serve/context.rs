@@ -45,7 +45,8 @@ pub(crate) struct Context {
     pub(crate) pinned: Mutex<Ranges<()>>,
     /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
-    /// ID of the process that the memory belongs to.
+    /// ID of the process whose faults the pager handles. In a forked child, it is the parent's ID
+    /// until the child has a fault server of its own.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
     /// The NUMA nodes to which the frames are bound.
@@ -64,7 +65,7 @@ pub(crate) enum Request {
     Discard(Range<Page>, Sender<()>),
     /// Removes discarded pages from their region.
     Remove(Range<Page>),
-    /// The ledger assigns a new share of the budget to this process.
+    /// The share of the budget that the ledger assigns to this process may have changed.
     Budget,
     /// Applies the advice about pages that a thread on this node gives.
     Advise(Range<Page>, Advice, Node),
@@ -160,7 +161,7 @@ impl Context {
         Ok(self.handle().userfault.register(pages)?)
     }
 
-    /// Releases pages of a region that the program does not use any more.
+    /// Makes pages of a region inaccessible, and returns their addresses to the arena.
     pub(crate) fn release(&self, pages: &Range<usize>) {
         // A failure is ignored. The call fails if the process has too many mappings, and the pages
         // then stay accessible and read as zeros.
@@ -198,7 +199,8 @@ impl Context {
         }
     }
 
-    /// Queues a request, which the fault server handles before its next fault.
+    /// Queues a request without waking the fault server, which handles the request before the next
+    /// fault.
     pub(crate) fn queue(&self, request: Request) {
         lock(&self.requests).push(request);
     }

@@ -1,8 +1,8 @@
 //! Finds the dirty pages of unmapped extents by hashes of their content.
 //!
 //! The kernel reports writes only to write-protected pages. A page that moves into a region is
-//! writable until the pager can protect the page, and writes in this interval would not be
-//! reported. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
+//! writable until the pager can write-protect the page. The kernel would not report writes in this
+//! interval. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
 //! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
 //! second, a dirty page is mistaken for clean once in half a million years.
 
@@ -18,18 +18,19 @@ use twox_hash::XxHash3_64;
 /// If an extent of at most this order is known to be dirty, all of its pages count as dirty.
 const COARSE_ORDER: u8 = 2;
 
-/// Stands for the hash of unknown content. A page with this hash counts as dirty.
+/// Stands for the hash of a page whose content in the store is unknown. Such a page counts as
+/// dirty.
 const UNKNOWN: u64 = 0;
 
-/// The hashes of the content that the store has of each page. The hash of a page is kept while the
+/// For each page, the hash of the content that the store has. The hash of a page is kept while the
 /// page is absent, so that a page is hashed once for each eviction, and not again when it is read
 /// back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.
     stored: Vec<Option<Box<Hashes>>>,
-    /// Hashes of the pages of dirty extents, keyed by the first page. When an extent is written
-    /// back, its hashes become hashes of stored content.
+    /// Hashes of the pages of dirty extents whose write-back has not ended, keyed by the first page
+    /// of the extent. After the write-back they become hashes of stored content.
     unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -50,8 +51,8 @@ impl DirtyTracker {
         self.stored_mut(span).fill(zeros);
     }
 
-    /// Records the content of the frames of a span that were just read from the store. Only pages
-    /// with an unknown hash are hashed.
+    /// Records that the frames of a span were just read from the store. Only pages whose stored
+    /// hash is unknown are hashed.
     pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
         for (stored, frame) in self.stored_mut(span).iter_mut().zip(frames(span)) {
             if *stored == UNKNOWN {
@@ -60,8 +61,8 @@ impl DirtyTracker {
         }
     }
 
-    /// Records that the frames of a span were written back with the content that `find` hashed
-    /// last.
+    /// Records that the frames of a span were written back. They still have the content that
+    /// [`DirtyTracker::find`] has hashed.
     pub(crate) fn record_written(&mut self, span: Span) {
         match self.unsaved.remove(&span.page) {
             Some(unsaved) if unsaved.len() == frames(span).len() => {
@@ -99,7 +100,8 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// Finds the dirty pages of a span. `is_dirty` is true if the extent is known to be dirty.
+    /// Finds the dirty pages of a span that was unmapped. `is_dirty` is true if the extent is known
+    /// to be dirty ([`COARSE_ORDER`]).
     pub(crate) fn find(&mut self, memory: &Frames, span: Span, is_dirty: bool) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let is_known = is_dirty && span.order <= COARSE_ORDER;
@@ -138,7 +140,7 @@ mod tests {
 
     const SPAN: Span = Span { page: 510, frame: 0, order: 1 };
 
-    /// Two frames, filled with a byte.
+    /// Two plain frames in which each byte has the value `byte`.
     fn frames_of(byte: u8) -> Frames {
         let mut memory = Frames::plain(2).expect("memory");
         memory.part_mut(0..2 * PAGE_BYTES).fill(byte);

@@ -11,7 +11,7 @@ use std::{
 /// transfers.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A log on standard error. It collects failed transfers for [`PAUSE`] into one message.
+/// A log on standard error. The log joins the failed transfers of each [`PAUSE`] into one message.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLog {
     last_message: Option<Instant>,
@@ -34,8 +34,8 @@ impl ErrorLog {
         }
     }
 
-    /// Logs that each access to a page will raise SIGBUS. The failed transfer that is the cause is
-    /// logged before.
+    /// Logs that each access to a page will raise SIGBUS. The failed transfer that has caused this
+    /// is logged first.
     pub(crate) fn page_poisoned(&mut self, address: usize) {
         self.flush();
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));

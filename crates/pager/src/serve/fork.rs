@@ -1,10 +1,10 @@
 //! Forks: a child has the memory content of its parent at the time of the fork, and a pager of its
 //! own.
 //!
-//! A frame belongs to one process. So before a fork all pages are unmapped, and dirty pages are
-//! written back. After the fork, parent and child each load the pages that they touch into frames
-//! of their own. Parent and child each write dirty pages back to their own layer of the store
-//! ([`interleaf_store::Store::fork`]).
+//! A frame belongs to one process. Before a fork, therefore, all pages are unmapped, and dirty
+//! pages are written back. After the fork, parent and child each load the pages that they touch
+//! into frames of their own. Parent and child each write dirty pages back to their own layer of the
+//! store ([`interleaf_store::Store::fork`]).
 
 #![expect(unsafe_code, reason = "descriptors of a parent are closed by number")]
 
@@ -37,7 +37,8 @@ use std::{
 const NO_ACCESS: u32 = 0;
 
 /// A process that is ready to fork. The value holds all locks of the pager at the fork. Otherwise
-/// another thread could hold a lock, which the child could then never take.
+/// another thread could hold one of the locks at the fork. This thread does not exist in the child,
+/// so the child could never take the lock.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,
@@ -55,8 +56,9 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// True if the pager handles faults of this process. False in a child that was forked by a
-    /// system call past the preloaded library: the pager still belongs to the parent.
+    /// True if the pager handles faults of this process. False in a child that the program forked
+    /// by a system call of its own, which the preloaded library did not see: the pager then still
+    /// belongs to the parent.
     pub fn is_served(&self) -> bool {
         self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
     }
@@ -140,8 +142,8 @@ impl Fork<'_> {
         let context = &self.pager.context;
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {
-            // The thread that waits for the reply does not exist in the child, so the channel is
-            // forgotten and not dropped.
+            // Forget the sender instead of dropping it. A drop takes the lock of the channel, which
+            // a thread that exists only in the parent may hold.
             if let Request::Discard(_, done) = request {
                 mem::forget(mem::replace(done, channel::channel().0));
             }
@@ -169,7 +171,8 @@ impl Fork<'_> {
         // closed by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
-            // SAFETY: the descriptors were the parent's, and no code here uses them any more.
+            // SAFETY: the descriptors belong to the parent's handle, which the child does not use
+            // any more.
             unsafe { rustix::io::close(fd) };
         }
         let server = FaultServer::new(Arc::clone(context), handle, frames, cache, store()?)?;

@@ -52,8 +52,7 @@ impl Pager {
         }
     }
 
-    /// Makes pages belong to a region, and makes them read as zeros, regardless of their former
-    /// owner.
+    /// Makes pages, which may have any owner, belong to a region and read as zeros.
     ///
     /// # Errors
     /// When the kernel refuses the protection.
@@ -174,7 +173,8 @@ impl Pager {
         self.context.queue(Request::Remove(numbers));
     }
 
-    /// Reserves addresses again, in place of other memory that the program has mapped.
+    /// Reserves addresses for the pager again. A mapping that the program has made at these
+    /// addresses is removed.
     fn reclaim(&self, pages: &Range<usize>) {
         if self.context.reserve_again(pages).is_ok() {
             lock(&self.context.arena).set(pages.clone(), Owner::Free);

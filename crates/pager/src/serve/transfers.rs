@@ -11,12 +11,12 @@ use std::{collections::BTreeMap, ops::Range};
 /// bandwidth at this size.
 const JOINED_MAX: usize = 1 << 20;
 
-/// Maximum number of pieces of a transfer: ranges of memory that the transfer reads into or writes
-/// from.
+/// Maximum number of pieces of a transfer. A piece is a range of frames that the transfer reads
+/// into or writes from.
 const PIECES: usize = 128;
 
 /// Up to this number of clean pages between two dirty pages are written together with the dirty
-/// pages, because an additional transfer would cost at least as much.
+/// pages, because a second transfer would cost at least as much as writing the clean pages.
 const GAP: usize = 8;
 
 /// An extent that was completely read or written back, or whose transfer failed.
@@ -122,7 +122,7 @@ impl Transfers {
         failed
     }
 
-    /// Ends a transfer. Returns the extents of this transfer that have no other transfer in flight.
+    /// Ends a transfer. Returns those extents of this transfer whose transfers have now all ended.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
         let ids = self.in_flight.remove(&token).unwrap_or_default();
         let mut parts = vec![];

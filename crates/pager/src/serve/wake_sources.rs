@@ -26,7 +26,7 @@ pub(crate) struct WakeSources {
     /// Readable when faults are pending.
     pub(crate) faults: RawFd,
     pub(crate) reads_faults: bool,
-    /// True if the unmap of a pinned page must be retried.
+    /// True if the unmap of a pinned page must be retried after [`PINNED_RETRY`].
     pub(crate) has_pinned: bool,
 }
 

@@ -2,9 +2,9 @@
 //! rest to processes that can.
 
 /// The share of `budget` for each process, pages. `wanted[n]` is the maximum number of pages that
-/// process n can use. The unneeded part of a process's share is divided among the other processes
-/// (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2). Pages that no process
-/// needs are divided evenly.
+/// process n can use. If a process can use less than its even share, the rest is divided among the
+/// other processes (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2). Pages
+/// that no process needs are divided evenly.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);

@@ -6,8 +6,8 @@ use std::io;
 /// The value of `owner` in a slot of the ledger while the slot is cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
-/// The ID and the start time of a process. The start time tells the process from a later process
-/// with the same ID.
+/// The ID and the start time of a process. The start time distinguishes the process from a later
+/// process with the same ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The process ID.

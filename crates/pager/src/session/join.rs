@@ -1,5 +1,5 @@
-//! The steps in which a process joins its session: it takes a slot in the ledger, opens its store,
-//! and gets the settings of its cache.
+//! What a process gets when it joins its session: a slot in the ledger, its store, the nodes of its
+//! frames, and the settings of its cache.
 
 use super::{Children, Session};
 use crate::{
@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// Size of the address range that a pager reserves for its regions, bytes.
+/// Size of the address range that a pager reserves for its regions: 4 TiB, in bytes.
 pub const ADDRESSES: usize = 4 << 40;
 
 impl Session {

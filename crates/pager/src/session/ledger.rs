@@ -52,8 +52,8 @@ use std::{
 /// Maximum number of processes that have a slot at the same time.
 pub const SLOTS: usize = 256;
 
-/// Number of 64-bit words in a slot for the counters of [`Counts`]. The last words are not used
-/// yet.
+/// Number of 64-bit words in a slot for the counters of [`Counts`]. The last three words are not
+/// used yet.
 const COUNTS: usize = 16;
 
 /// Minimum number of pages that a process holds, even if all processes together then exceed the
@@ -63,8 +63,8 @@ pub const PAGES_MIN: u64 = 1024;
 /// The value of `wanted` of a process whose pages are not part of the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// Maximum number of polls, 1 ms apart, while a new process waits until processes that end have
-/// released their pages.
+/// Maximum number of times, 1 ms apart, that a new process without [`PAGES_MIN`] free pages checks
+/// whether ending processes have released pages.
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
@@ -73,7 +73,8 @@ const VERSION: u32 = 4;
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
-    /// Counts changes of targets and releases of pages. A futex, on which processes wait for both.
+    /// Number of changes of targets and of releases of pages so far. Processes wait for the next
+    /// one on this futex.
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
@@ -130,7 +131,7 @@ pub struct Process {
     pub by_node: [u64; NODES_MAX],
 }
 
-/// The slot of this process, which is cleared when the guard is dropped.
+/// The slot of this process in the ledger. A drop of the guard clears the slot.
 #[derive(Debug)]
 pub struct SlotGuard {
     ledger: Arc<BudgetLedger>,
@@ -292,9 +293,10 @@ impl BudgetLedger {
         self.layout().slots.iter().position(claim)
     }
 
-    /// Computes the share of each process anew, and wakes the processes if a share has changed.
-    /// Shares are computed again if a process joined, left or wanted other memory in the meantime:
-    /// otherwise, of two concurrent callers, the one with the older demand could store last.
+    /// Computes the share of each process anew, and wakes the processes if a share has changed. If
+    /// a process joined, left or changed `wanted` in the meantime, computes all shares again.
+    /// Otherwise, of two concurrent callers, the one with older values of `wanted` could store its
+    /// shares last.
     pub fn rebalance(&self) {
         let mut changed = false;
         let mut demand = self.demand();
@@ -400,9 +402,9 @@ impl SlotGuard {
         has
     }
 
-    /// Takes the first pages of a new process: `part` pages, or fewer if less of the budget is
-    /// free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] pages are free, waits up to
-    /// [`POLLS_MAX`] ms for the pages of processes that have just ended or are about to end.
+    /// Takes the first pages of a new process: `part` pages, or fewer if fewer pages of the budget
+    /// are free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] are free, waits up to
+    /// [`POLLS_MAX`] ms for pages of processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
         for _ in 0..POLLS_MAX {
@@ -417,7 +419,7 @@ impl SlotGuard {
     }
 
     /// Takes a slot for the calling process, a child that was just forked from the process of this
-    /// slot. Returns the slot and the pages that the child begins with.
+    /// slot. Returns the slot and the child's initial number of held pages.
     ///
     /// # Errors
     /// When all slots are taken.
@@ -451,7 +453,8 @@ impl SlotGuard {
 
     /// Clears the slot, because this process holds no pages any more.
     pub fn release(&self) {
-        // A forked child has a copy of the guard, but the slot belongs to the parent.
+        // Do nothing in a forked child: it has a copy of the guard, but the slot belongs to the
+        // parent.
         if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
             self.ledger.clear(self.slot(), self.identity);
             self.ledger.rebalance();
@@ -482,7 +485,7 @@ impl SlotGuard {
     /// Waits until targets have changed or pages were released since [`SlotGuard::changes`]
     /// returned `since`. The call may also return earlier.
     pub fn wait(&self, since: u32) {
-        // The caller checks its target again after an early return.
+        // Errors and early returns are ignored: the caller checks its target again anyway.
         let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);
     }
 }

@@ -72,7 +72,7 @@ impl Client {
         Ok(start)
     }
 
-    /// True if some of these addresses are shared.
+    /// True if shared memory is mapped at some of these addresses.
     pub fn overlaps(&self, addresses: &Range<usize>) -> bool {
         !self.pieces.parts(addresses).is_empty()
     }
@@ -85,8 +85,8 @@ impl Client {
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
-    /// The addresses that a child will share if it is forked now, with their protection from
-    /// `protections`.
+    /// The address ranges of shared memory that a child has to map if the process forks now.
+    /// `protections` has the protection of each range of addresses.
     pub fn shared_ranges(
         &self,
         protections: impl Iterator<Item = (Range<usize>, u32)>,
@@ -126,13 +126,14 @@ impl Client {
         // A thread of the parent also holds a reference to the connection, which is never dropped
         // in the child. Therefore the descriptor is closed by number.
         std::mem::forget(parents);
-        // SAFETY: the descriptor was the parent's, and no code here uses it any more.
+        // SAFETY: the descriptor is that of the parent's connection, which this process does not
+        // use any more.
         unsafe { rustix::io::close(fd) };
         self.watch_server()
     }
 
-    /// Registers a new mapping of the shared pages from `page` on with the server, and makes the
-    /// mapping accessible. Removes the mapping on failure.
+    /// Reports to the server that the shared pages from `page` on are newly mapped at `addresses`,
+    /// and makes the mapping accessible. Removes the mapping on failure.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
         let served = self.start_serving(addresses, page, protection);
         if served.is_err() {

@@ -39,8 +39,9 @@ const EVENTS: usize = 16;
 /// for a page at this address repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Maximum number of bytes behind a faulting page whose resident pages are mapped together with
-/// that page. Together these are 64 KiB, as for files in the kernel (`fault_around_bytes`).
+/// A fault also maps the pages that the file already contains among this number of bytes after the
+/// faulting page. With the faulting page these are 64 KiB, as for files in the kernel
+/// (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
 /// A timeout of zero: the poll does not wait.
@@ -146,8 +147,9 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // Remove the userfaultfd from the epoll set. Its close does not end the watch as long
-            // as the process has a copy of the descriptor.
+            // Remove the userfaultfd from the epoll set explicitly. The close of the server's
+            // descriptor does not remove it as long as another process has a copy of the descriptor
+            // open.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
@@ -180,14 +182,14 @@ impl Table {
 }
 
 impl PeerSpace {
-    /// Write-protects pages, as far as they are mapped.
+    /// Write-protects the pages at these addresses, except where the process has unmapped them.
     fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
             // The process has ended, so no page is mapped any more.
             Err(Errno::SRCH) => Ok(()),
-            // The process has unmapped a part of the addresses, and its message has not arrived
-            // yet. Protect the rest page by page.
+            // The process has unmapped a part of the addresses, and the message that reports this
+            // has not arrived yet. Protect the remaining pages one by one.
             Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
@@ -199,8 +201,8 @@ impl PeerSpace {
         }
     }
 
-    /// Maps the faulting page and the resident pages behind this page, if the file contains the
-    /// faulting page. Otherwise wakes the thread, which repeats the access.
+    /// Maps the faulting page, and the pages after it that the file contains. If the faulting page
+    /// is mapped already or missing in the file, wakes the thread, which repeats the access.
     fn map_resident(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
@@ -335,8 +337,9 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The pages count as pinned because their write protection has failed. No process maps the
-        // pages any more, because pages are discarded only once no process maps their file.
+        // The cache takes these pages for pinned because their write protection has failed
+        // ([`Pinned`]). Pages are discarded only once no process maps their file, so now the unmap
+        // can succeed.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }

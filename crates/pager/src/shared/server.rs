@@ -47,8 +47,8 @@ struct Connection {
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// The pager of the shared memory. It is started only at the first allocation, because a pager
-    /// takes a share of the budget.
+    /// The pager of the shared memory. It is started only at the first allocation of shared memory,
+    /// because each pager takes a share of the session's budget.
     pager: Option<Pager>,
     connections: Vec<Connection>,
 }
@@ -176,7 +176,8 @@ impl Server<'_> {
         })
     }
 
-    /// Makes a new file of `bytes`.
+    /// Makes a new file of at least `bytes`, and returns its first page and the file. Starts the
+    /// pager before the first file. `None` on failure.
     fn allocate(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
         if self.pager.is_none() {
             match start_pager(self.session, &self.peers) {
@@ -188,8 +189,8 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // A file has at least `SPACING` bytes. Shorter files would be adjacent, and one extent
-        // could belong to several files.
+        // A file has at least `SPACING` bytes. The arena puts shorter ranges side by side, so that
+        // one extent could contain pages of several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {

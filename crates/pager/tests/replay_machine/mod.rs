@@ -1,5 +1,6 @@
-//! A machine that executes each action of a page cache at once. No transfer is late, so the traffic
-//! depends on the policies alone. [`replay`] counts the traffic of a workload.
+//! A simulated machine that completes each action of a page cache immediately. No transfer is late,
+//! so the traffic depends only on the cache's replacement and prefetch. [`replay`] counts the
+//! traffic of a workload.
 
 use interleaf_extend_forecast::{
     access::{BlockTraffic, Touch},
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// Number of rounds of the workload before the measured rounds, which warm up the cache.
+/// Number of rounds of the workload that warm up the cache before the measured rounds.
 const ROUNDS: usize = 2;
 
 /// Number of measured rounds of the workload.
@@ -32,7 +33,7 @@ pub struct Replay {
     /// Number of wasted reads in all measured rounds: reads of a page that was not touched since
     /// its previous read.
     pub wasted_reads: u64,
-    /// The traffic of a round with optimal replacement.
+    /// The traffic of one round with optimal replacement (Belady).
     pub least: BlockTraffic,
 }
 
@@ -77,7 +78,7 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     Some(Replay { before, after, wasted_reads, least: carried(&touches, frames) })
 }
 
-/// A machine with one thread that executes each action of the cache at once.
+/// A simulated machine with one thread, which completes each action of the cache immediately.
 struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,

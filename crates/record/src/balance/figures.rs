@@ -17,8 +17,8 @@ pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
     let of_domain = |(at, name): (usize, &&str)| {
         let own: Vec<&BalancePeriod> =
             periods.iter().filter(|period| period.domain == **name).collect();
-        // The name of a domain may be any text, but the ID of a figure may not. IDs therefore have
-        // the position of the domain, counted from 1.
+        // The name of a domain may have any character, but the ID of a figure is part of a file
+        // name. IDs therefore have the position of the domain, counted from 1.
         let (suffix, of) = match domains.len() {
             1 => (String::new(), String::new()),
             _ => (format!("-{}", at + 1), format!(" of {name}")),

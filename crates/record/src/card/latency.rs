@@ -125,7 +125,7 @@ pub struct LogHistogram {
 }
 
 /// `FIRST_NS` is the end of the first bin, ns. `RATIO` is the ratio of the ends of neighbouring
-/// bins.
+/// bins: each bin is 5 % wide, and 330 bins reach from 100 ns to 1 s.
 const FIRST_NS: u64 = 100;
 const RATIO: f64 = 1.05;
 

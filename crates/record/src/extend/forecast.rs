@@ -62,7 +62,7 @@ pub struct ForecastRow {
     pub efficiency: Option<f64>,
 }
 
-/// Minimum budget for an efficiency.
+/// The smallest budget with which the program reaches the efficiency `efficiency` on a drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnoughRow {
     pub drive: String,
@@ -70,8 +70,8 @@ pub struct EnoughRow {
     pub dram_bytes: u64,
     /// `dram_bytes` divided by `footprint_bytes`.
     pub share: f64,
-    /// True if the budget may have to be larger: the time in DRAM is estimated, or the software
-    /// time of the pager is not known.
+    /// True if a larger budget than `dram_bytes` may be needed, because the runtime with all data
+    /// in DRAM is estimated, or the software time of the pager is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
 }

@@ -108,8 +108,8 @@ pub struct EstimateRow {
     pub triad_gbps: Option<f64>,
     /// Mean time of a random access from one thread, us; accesses to DRAM count as 0.
     pub random_us: Option<f64>,
-    /// Mean time per random access of all threads together, us, with as many threads as the deepest
-    /// measured queue.
+    /// Mean time between two random accesses, us, if as many threads access memory as the deepest
+    /// measured queue has requests; accesses to DRAM count as 0.
     pub random_many_us: Option<f64>,
 }
 
@@ -189,8 +189,8 @@ impl EstimateDocument {
             Some(bytes) => vec![bytes],
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
-        // A page is on one of the drives, so a thread that waits for pages waits for the mean of
-        // the drives' latencies.
+        // A thread waits for one page at a time. Each drive holds an equal part of the pages, so
+        // the mean wait is the mean of the latencies of the drives.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =
@@ -239,8 +239,9 @@ mod tests {
         let row = &estimate.rows[1];
         assert_eq!((row.footprint_bytes, row.missing_share), (16 << 30, 0.5));
         assert_eq!((row.read_gbps, row.random_us), (Some(6.0), Some(50.0)));
-        // Half of the bytes are on the store. A byte on the store takes 1/3 ns to read. A third of
-        // these bytes is written as well, which adds 1/3 ns for each byte that is read.
+        // The drive reads 3 GB/s and writes 1 GB/s. Of a byte that is not in DRAM, the read takes
+        // 1/3 ns, and the write-back of a third of a byte also takes 1/3 ns: 1.5 GB/s. Half of the
+        // bytes are in DRAM, so the triad reaches 3 GB/s.
         assert_eq!((row.triad_gbps, row.random_many_us), (Some(3.0), Some(2.5)));
     }
 

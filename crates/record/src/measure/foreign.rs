@@ -126,7 +126,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// The cells of a matrix, each with the node of the CPUs and the node of the memory.
+/// The figures of a matrix of MLC, each with the node of the CPUs and the node of the memory.
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -381,8 +381,9 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // The platform has a tier for each node. In MLC's format a bandwidth is for all nodes
-        // together, so the export adds the bandwidths of the nodes.
+        // The platform has a tier for each node. In MLC's format a bandwidth is that of all nodes
+        // together: `mlc` multiplies the bandwidth of a node by the number of nodes with CPUs,
+        // which is 2.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
         // MLC does not print the number of cores or the capacities.
@@ -393,8 +394,8 @@ Delay\t(ns)\tMB/sec
         assert!(exported.toml.contains("capacity = \"1TiB\" # assumed"), "{}", exported.toml);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // Without matrices of latencies or bandwidths the number of nodes is unknown. A note says
-        // so.
+        // Without its matrices the output of MLC does not show the number of nodes. The record has
+        // a note about this.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

@@ -1,10 +1,10 @@
 //! Converts a measurement to a platform: a tier for each node with a measured curve.
 //!
 //! A mix with a measured maximum bandwidth and no curve gets a curve of two points. The first point
-//! has the measured idle latency. The second point is at the maximum. Its bytes in flight are
-//! assumed to equal those of the mix with the measured curve, and Little's law gives its latency:
-//! latency = bytes in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so
-//! a maximum of 50 GB/s gets 240 ns. The provenance of the second point is `assumed`.
+//! has the lowest latency of the measured curve. The second point is at the maximum of the mix. It
+//! is assumed to have the most bytes in flight of the measured curve, and Little's law gives its
+//! latency: latency = bytes in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is
+//! 200 ns, so a maximum of 50 GB/s gets 240 ns. The provenance of the second point is `assumed`.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;

@@ -131,14 +131,16 @@ fn a_record_becomes_a_platform() {
         found.curve.max_bandwidth_gbps()
     };
     assert_eq!((max(0, "R"), max(1, "R"), max(0, "W2")), (300.0, 120.0, 250.0));
-    // A point that was not measured is marked as assumed. Only the first tier has such a point.
+    // The mix W2 was measured on node 0 only, and without a curve. A point of its curve is
+    // therefore assumed, and marked so in the file of the first tier.
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));
 }
 
-/// The first point of a curve has the pointer chase alone. Here it was disturbed: its latency is
-/// above that of points with load. The platform does not get this latency.
+/// The first point of a loaded-latency curve is the pointer chase without load. In this record its
+/// latency, 441 ns, is above the 150 ns of points with load, because other programs disturbed it.
+/// The platform is made without this point.
 #[test]
 fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
     let mut record = record();

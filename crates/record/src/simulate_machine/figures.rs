@@ -72,7 +72,8 @@ impl SimulateDocument {
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions = self.periods.iter().map(why).collect();
-        // The target changes only at a decision, so a point is drawn for each decision.
+        // The policy decides on the target once in a period. The target is therefore drawn as a
+        // point for each period, with the decision as its label.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),

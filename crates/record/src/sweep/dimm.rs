@@ -390,7 +390,8 @@ fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> F
     }
 }
 
-/// Latency against bandwidth. Each offered load of a line is a point.
+/// Latency against bandwidth. A point of a line is the mean of the rows of this line that have the
+/// same offered load.
 fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();

@@ -15,9 +15,9 @@ pub enum Number {
 }
 
 impl Number {
-    /// The parameter of a tier that differs between the rows of a platform. All platforms must have
-    /// the same parameters, and exactly one parameter, which is a number, must differ. Otherwise
-    /// `None`.
+    /// The parameter of a tier, such as `cxl.count`, whose value differs between the rows of the
+    /// same platform. `None` unless all platforms have the same parameters, and exactly one of them
+    /// differs, and its values are numbers.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
         let mut firsts = BTreeMap::new();
         let (_, names) = parsed(&rows.first()?.platform);

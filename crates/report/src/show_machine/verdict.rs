@@ -12,7 +12,7 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// The uses, by the gain that a use brings to a machine where it does not work yet, largest first.
+/// The uses, sorted by gain: a machine gains most if the first use begins to work on it.
 /// `docs/doctor.md` describes the purpose of each capability.
 const USES: [Use; 5] = [
     Use {

@@ -63,8 +63,8 @@ impl Axis {
     pub(super) fn with_labels_around(self, values: [f64; 2], wanted: usize) -> Self {
         if self.is_log {
             let ([first, last], stride) = self.decades(wanted);
-            // Round the number of decades up to a whole number of strides, so that the last stride
-            // ends at a label.
+            // `stride` is the number of decades between two labels. Round the decades of the axis
+            // up to a multiple of `stride`, so that the axis ends at a label.
             let past = (last - first + stride - 1) % stride;
             let (from, to) = (f64::from(first), f64::from(last + stride - 1 - past));
             let labels = Self { from, to, ..self }.powers(wanted);
@@ -147,8 +147,9 @@ impl Axis {
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
 
-    /// Returns the exponents of the powers of ten below and above a logarithmic axis. Also returns
-    /// the distance between labelled exponents that gives about `wanted` labels.
+    /// Returns two exponents of powers of ten: the last at or below the lower end of a logarithmic
+    /// axis, and the first at or above its upper end. Also returns the distance between labelled
+    /// exponents that gives about `wanted` labels.
     fn decades(&self, wanted: usize) -> ([i32; 2], i32) {
         let (first, last) = (libm::floor(self.from + 1e-9), libm::ceil(self.to - 1e-9));
         let wanted = wanted.max(1) as f64;

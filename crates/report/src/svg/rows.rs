@@ -9,13 +9,13 @@ use crate::{number, table::escaped};
 use interleaf_record::figure::{Figure, Series};
 use std::fmt::Write as _;
 
-/// Height of the part of a row that has the points.
+/// Height of the part of a row that has the points, SVG units.
 const POINT: f64 = 20.0;
 
-/// Space below a row.
+/// Space below a row, SVG units.
 const GAP: f64 = 6.0;
 
-/// Distance between the lines of a name.
+/// Distance between the lines of a name, SVG units.
 const NAME: f64 = 17.0;
 
 /// The largest fraction of the picture's width that names beside the rows may take.
@@ -94,7 +94,7 @@ impl Rows {
             row
         };
         let rows = figure.categories.iter().map(row).collect();
-        // A label needs about 90 px.
+        // A label of the axis is up to about 90 SVG units wide.
         let labels = (((right - left) / 90.0) as usize).max(2);
         let x = Axis::new([least, most], false)?.with_labels_around([least, most], labels);
         let x = x.drawn_between(left, right);

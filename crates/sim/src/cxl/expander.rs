@@ -18,7 +18,7 @@ const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devic
 pub struct Expander {
     /// The name of the expander.
     pub name: String,
-    /// The memory modules behind the controller.
+    /// The memory module of each channel behind the controller.
     pub memory: Device,
     /// The number of memory channels behind the controller.
     pub channels: u32,
@@ -47,7 +47,8 @@ pub struct Expander {
     pub host_bytes: u64,
     /// Maximum number of outstanding lines of the host over all expanders.
     pub host_lines: u32,
-    /// Maximum number of outstanding non-temporal stores of the host, a part of `host_lines`.
+    /// Maximum number of outstanding non-temporal stores of the host over all expanders. They count
+    /// against `host_lines` too.
     pub host_nontemporal: u32,
 }
 

@@ -13,18 +13,21 @@ use rand_pcg::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Number of read streams at each expander, and also of write streams. Each core of a server has
-/// one read stream and one write stream at each of its eight expanders.
+/// Number of read streams at each expander. The number of write streams is the same. The modelled
+/// server has 128 cores, each with one read stream and one write stream at each of its eight
+/// expanders.
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The share of writes is stored as an integer: 0 means reads only, `PARTS` means writes only.
+/// The fraction of writes among the requests (`write_part`) is an integer: 0 is reads only, `PARTS`
+/// is writes only.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// The times, fs, from which the entries of a queue are free; the earliest is on top.
+/// For each credit or entry of the host that is not in use: the time from which it is free, fs. The
+/// earliest time is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -164,8 +167,9 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends requests in the order in which they are ready, until a request finds no credit (no
-    /// free entry of the controller). Later requests then wait behind it.
+    /// Sends requests in the order in which they are ready. Stops at a request that finds no credit
+    /// (no free entry of the controller) or, for a non-temporal store, no free entry of the host.
+    /// Later requests then wait behind it.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;

@@ -69,8 +69,8 @@ impl OpenRows {
         self.accesses[bank] > 1
     }
 
-    /// Records a request that entered the served queue at index `at`, if no earlier request is for
-    /// the open row of the bank.
+    /// Records the request at index `at` of the served queue as the hit of its bank, if the request
+    /// is for the open row and no earlier request is.
     #[inline]
     pub(super) fn request(&mut self, bank: usize, row: u32, at: u8) {
         if self.hit[bank] == NONE && self.row[bank] == row {
@@ -92,7 +92,8 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the oldest request for the open row of each bank, after a change of the served queue.
+    /// Finds the oldest request for the open row of each bank, after a bus turnaround: the other
+    /// queue is then the served queue.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

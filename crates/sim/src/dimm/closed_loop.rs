@@ -32,7 +32,8 @@ pub enum Pattern {
     HotBank,
 }
 
-/// One in this number of accesses is in bank 0, with [`Pattern::HotBank`].
+/// With [`Pattern::HotBank`], one in this number of accesses is moved to bank 0. The other accesses
+/// are to random banks.
 pub const HOT_ONE_IN: u64 = 10;
 
 /// The load of one sub-channel: its share of the load of a machine.
@@ -96,7 +97,8 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The share of writes is stored as an integer: 0 means reads only, `PARTS` means writes only.
+/// The fraction of writes among the requests (`write_part`) is an integer: 0 is reads only, `PARTS`
+/// is writes only.
 const PARTS: u64 = 1 << 32;
 
 /// A load in progress, as a source of requests for the controller of a sub-channel.
@@ -119,7 +121,8 @@ pub struct ClosedLoop {
     interval: u64,
     /// Without a rate, for each free slot: the clock at which its next request arrives at the
     /// controller, and the slot. Slots whose last request was a read are in one list, slots whose
-    /// last request was a write in the other. Each list is therefore in order of time.
+    /// last request was a write in the other. Requests of one direction complete in order of time,
+    /// so each list is in order of time, apart from reads that the write queue answers at once.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,

@@ -42,8 +42,8 @@ pub struct Controller {
     pub write_batch: usize,
     /// The longest time for which reads are served while a write waits, ps.
     pub read_slice_ps: u64,
-    /// The longest time of a write drain, while a read waits, until the bus turnaround is decided,
-    /// ps. Writes go on for the time of preparation after the decision.
+    /// The longest time for which writes are served while a read waits, until the controller
+    /// decides on the bus turnaround, ps. Writes go on after the decision, for `preparation_ps`.
     pub write_slice_ps: u64,
     /// The time from the decision on a bus turnaround to the turnaround, ps. During this time
     /// accesses continue, and rows are opened for the next direction.
@@ -63,7 +63,8 @@ pub struct Controller {
     pub refresh_together: bool,
 }
 
-/// Maximum number of entries of a queue: the index of an entry is a byte.
+/// Maximum number of entries of a queue. The index of an entry is a byte, and 255 stands for no
+/// entry.
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {

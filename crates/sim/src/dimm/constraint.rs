@@ -28,8 +28,8 @@ pub(super) enum Affected {
     OtherPseudo,
 }
 
-/// No command of the class `before` to the banks in `scope` may follow the issued command within
-/// `clocks`.
+/// A command of the class `before` to the banks in `scope` must come at least `clocks` clocks of
+/// the DRAM after the issued command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constraint {
     pub(super) before: usize,

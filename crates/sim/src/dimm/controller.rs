@@ -423,8 +423,8 @@ impl SubChannel {
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };
         if self.pseudos.len() == 2 {
-            // The second pseudo-channel issues half a clock behind the first. For the first, its
-            // access therefore counts from the next clock on.
+            // The second pseudo-channel issues half a clock after the first. For the constraints of
+            // the first, an access of the second therefore counts from the next clock on.
             let clock = self.clock + u64::from(number == 1);
             self.pseudos[1 - number].wait_for_other(class, clock);
         }

@@ -100,7 +100,7 @@ pub struct Timing {
     pub t_ras: u32,
     /// Activation to activation of a bank.
     pub t_rc: u32,
-    /// Access to access of the same kind, another bank group.
+    /// Read to read, or write to write, another bank group.
     pub t_ccd_s: u32,
     /// Read to read, same group.
     pub t_ccd_l: u32,
@@ -218,7 +218,7 @@ impl Device {
     }
 }
 
-/// An unknown device, or an invalid option.
+/// An invalid file of devices, an unknown module, or an invalid option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceError {
     /// An invalid file.

@@ -17,10 +17,10 @@
 //! Pins add to this energy. A low pin draws current from VDD through driver and termination. Data
 //! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
 //! sends dissipates the power of the driver; a module that receives dissipates the power of the
-//! termination. Both dissipate the power of the terminations of their other ranks. Between devices
-//! and data buffers, driver and terminations are all on the module. The power of registers and
-//! buffers is added. All devices count, including the devices for error correction; energy per bit
-//! is per bit that programs transfer.
+//! termination. In both cases it also dissipates the power of the terminations of its other ranks.
+//! Between the devices and the data buffers of a module (MRDIMM), driver and terminations are all
+//! on the module. The power of registers and buffers is added. All devices count, including the
+//! devices for error correction; energy per bit is per bit that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -246,8 +246,8 @@ impl Observer for CommandCounts {
     }
 }
 
-/// Figures of one device. `closed` and `open` are powers, W. The other fields are the energy of one
-/// command of each kind beyond standby, J.
+/// Figures of one device. `closed` is the power with all banks closed, W. The fields after `open`
+/// are the energy of one command of each kind beyond standby, J.
 struct PerDevice {
     closed: f64,
     /// Power with all banks open, less the power with all banks closed, W.

@@ -1,6 +1,6 @@
 //! A histogram of latencies with a bin for each nanosecond up to a limit.
 
-/// Latencies of this value or more share the last bin, ns.
+/// Latencies of this number of ns or more share the last bin.
 pub const LIMIT_NS: usize = 16_384;
 
 /// Counts of latencies, one for each nanosecond up to [`LIMIT_NS`].

@@ -51,8 +51,8 @@ pub struct Mapping {
     /// rank).
     selects: usize,
     pseudo_bits: u32,
-    /// The column bits are two runs of address bits. Each entry has the first address bit of the
-    /// run, its length, and its first column bit.
+    /// The column bits are two ranges of consecutive address bits. Each entry has the first address
+    /// bit of a range, the number of bits, and the first column bit.
     columns: [(u32, u32, u32); 2],
     row_shift: u32,
     lines: u64,

@@ -92,7 +92,7 @@ impl PseudoChannel {
     }
 
     /// The index of the bank within each group that the next same-bank refresh of a rank covers;
-    /// `None` if the device refreshes all banks at once.
+    /// `None` if refreshes cover all banks of a rank.
     pub(super) fn refreshed_bank(&self, rank: usize) -> Option<u8> {
         self.refresh.same_bank(rank)
     }

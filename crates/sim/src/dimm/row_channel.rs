@@ -14,11 +14,10 @@
 //! different banks overlap. No row stays open after its access.
 //!
 //! [`controller`](super::controller) searches its queues for the best next command, which takes
-//! 3500 instructions for 64 bytes. Here an access of 512 bytes is computed as a whole at its
-//! arrival.
-//! The constraints are the rules of [`super::constraint`] (see `timing`), with tFAW, refresh and
-//! the slots of the command bus. An observer receives the single commands in order of time, and
-//! [`super::check`] verifies them.
+//! 3500 instructions for each burst of 64 bytes. Here an access of 512 bytes is computed as a whole
+//! at its arrival. The constraints are the rules of [`super::constraint`] (see `timing`), with
+//! tFAW, refresh and the slots of the command bus. An observer receives the single commands in
+//! order of time, and [`super::check`] verifies them.
 
 mod timing;
 
@@ -187,8 +186,8 @@ impl RowChannel {
         &self.counts
     }
 
-    /// Serves an access that arrives at clock `at`. If the previous access arrived later, this
-    /// access arrives with it. The access must be within the device.
+    /// Serves an access that arrives at clock `at`, or at the arrival of the previous access if
+    /// that is later. The bank, the row and the bursts of the access must exist in the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
         // Clock 0 stands for "never issued", so the first access arrives at clock 1.
@@ -336,8 +335,8 @@ impl RowChannel {
         None
     }
 
-    /// Returns true if a refresh was issued in a command slot of one of the reads or writes from
-    /// clock `first` to clock `last`, which are `stride` clocks apart.
+    /// Reads or writes are issued every `stride` clocks, from clock `first` to clock `last`.
+    /// Returns true if a refresh was issued in a command slot of one of them.
     fn meets_refresh(&self, first: u64, last: u64, stride: u32) -> bool {
         let slots = self.slots[1];
         self.refreshes[..self.ranks].iter().any(|refresh| {

@@ -127,8 +127,8 @@ impl Setup {
         self.device.peak_gbps() * f64::from(self.channels)
     }
 
-    /// The smallest numbers of requests that average a bandwidth over whole refresh intervals and
-    /// over all outstanding requests. Without `offered_gbps`, the bandwidth is the peak.
+    /// The minimum numbers of requests of a measurement at `offered_gbps`, or at the peak bandwidth
+    /// without `offered_gbps`: enough for a whole refresh interval, and for each outstanding line.
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));

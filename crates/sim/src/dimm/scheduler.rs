@@ -75,8 +75,8 @@ impl Scheduler {
         }
     }
 
-    /// Marks a class of commands whose clocks changed. The class is searched for its best candidate
-    /// again before its next use.
+    /// Marks a class of commands for which the earliest clock of some bank changed. The class is
+    /// searched for its best candidate again before its next use.
     #[inline]
     pub(super) fn invalidate(&mut self, class: usize) {
         self.stale[class] = true;

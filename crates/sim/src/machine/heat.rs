@@ -148,8 +148,8 @@ mod tests {
     fn a_hot_set_is_found() {
         let damon = Damon::default();
         let hotness = Hotness::HotSet { pages: 0.1, accesses: 0.9 };
-        // With a few groups, as here, hot groups are not spread over the addresses: the first tenth
-        // is hot.
+        // With fewer than 256 page groups, as here, hot groups are not spread over the addresses:
+        // the first tenth of the groups is hot.
         let pages = Pages::new(1 << 30, 200, hotness, 2);
         let mut heat = Heat::new(200, &damon);
         let mut noise = Noise::new(1, 0);

@@ -17,7 +17,8 @@ use interleaf_model::machine::Order;
 use std::collections::VecDeque;
 
 /// A region is hot if at least this fraction of the samples of an aggregation interval found an
-/// access. The prototype of dynamic memory interleaving (DMI) interleaves regions at 10 to 100 %.
+/// access. The prototype of dynamic memory interleaving (DMI) interleaves regions with accesses in
+/// 10 to 100 % of the samples.
 const HOT: f64 = 0.1;
 
 /// Time without an access after which a region is cold, ns (DMI prototype: 15 s).
@@ -28,8 +29,8 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Hits that are added to the samples of a group that is on the first tier, when the hottest groups
-/// are selected. Without them, groups of equal hotness would swap places for ever.
+/// Hits that are added to the hits of a group on the first near tier, when the hottest groups are
+/// selected. Without them, groups of equal hotness would be exchanged between tiers for ever.
 const RESIDENT_BONUS: u32 = 2;
 
 /// The planned migration of a page group of a task to another tier.
@@ -85,8 +86,8 @@ impl MoveQueue {
         self.moves.pop_front();
     }
 
-    /// Replaces the plan: demotions from full tiers first, then moves to the targets. `free` and
-    /// `capacity` are the bytes of each tier.
+    /// Replaces the plan: demotions from nearly full tiers first, then moves to the targets. `free`
+    /// and `capacity` are the bytes of each tier.
     pub(super) fn plan(
         &mut self,
         tasks: &[Steered<'_>],

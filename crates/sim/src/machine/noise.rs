@@ -28,12 +28,13 @@ impl Noise {
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 
-    /// A number between 0 and 1.
+    /// A number from 0 to 1, 1 excluded.
     pub(super) fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// 1 with a normally distributed error of the standard deviation `spread`, and never below 0.
+    /// A random factor: 1 plus a normally distributed error with the standard deviation `spread`,
+    /// and never below 0.
     pub(super) fn factor(&mut self, spread: f64) -> f64 {
         if spread == 0.0 {
             return 1.0;

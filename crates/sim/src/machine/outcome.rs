@@ -58,7 +58,7 @@ pub struct PeriodRecord {
     /// samples without migration. `None` if the policy of some domain was not asked, because a
     /// migration was not complete or there were too few samples.
     pub judged_gbps: Option<f64>,
-    /// Bytes of migrated pages.
+    /// Bytes of the pages that were migrated in the period.
     pub migrated_bytes: u64,
     /// The action of the policy in each domain (`step`, `hold`, ...).
     pub actions: Vec<&'static str>,

@@ -6,10 +6,11 @@
 //! with drives:   max(operations / (peak share x peak), bytes / 80 GB/s, time of the drives)
 //! ```
 //!
-//! With drives no access is remote, because the product places pages on the node that uses them
-//! (section 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take 0.3 ns with
-//! DRAM only. Random replacement misses 80 % of these bytes: it reads 19.2 bytes and writes 6.4,
-//! which takes 2.7 ns at 9.6 GB/s. The efficiency is 0.3 / 2.7 = 0.11.
+//! The peak share of a workload is the fraction of the processors' peak that it reaches if memory
+//! does not limit it. With drives no access is remote, because the product places pages on the node
+//! that uses them (section 6). A worked example, STREAM's triad over twice the DRAM: 24 bytes take
+//! 0.3 ns with DRAM only. Random replacement misses 80 % of these bytes: it reads 19.2 bytes and
+//! writes 6.4, which takes 2.7 ns at 9.6 GB/s. The efficiency is 0.3 / 2.7 = 0.11.
 
 use super::{DEGREES, RATIOS};
 use interleaf_console::Failure;

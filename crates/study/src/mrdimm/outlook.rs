@@ -135,8 +135,8 @@ mod tests {
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
         // The devices only write, and the delivered bandwidth falls with the write share. In a
-        // total of 1200 GB/s, 1024 GB/s of writes are 85 %. At 85 % writes, 2050 - 850 = 1200 GB/s
-        // are delivered.
+        // total of 1188 GB/s, 1024 GB/s of writes are 86.2 %. At this write share, 2050 - 862 =
+        // 1188 GB/s are delivered, of which 164 GB/s remain for the cores.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");

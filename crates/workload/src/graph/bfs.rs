@@ -32,7 +32,8 @@ const UNREACHED: u32 = 1 << 31;
 /// of the bitmaps.
 const PART: usize = 4096;
 
-/// Maximum number of steps in the checksum's walk along the parents, from a vertex to the source.
+/// Maximum number of steps in the checksum's walk along the parents, from a vertex to the source:
+/// wrong parents may form a cycle.
 const STEPS_MAX: usize = 4096;
 
 /// The breadth-first tree of the last search, as the parent of each vertex, and the arrays of the
@@ -107,8 +108,8 @@ impl Bfs {
     }
 }
 
-/// Reaches the neighbours of `frontier`, and appends them to `queue` at `tail`. Returns the sum of
-/// the degrees of the vertices reached.
+/// Reaches the unreached neighbours of `frontier`, and appends them to `queue` at `tail`. Returns
+/// the sum of the degrees of the vertices reached.
 fn top_down(
     graph: View<'_>,
     parents: &[AtomicU32],

@@ -136,8 +136,9 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // Until all chunks are done, `offsets` has the length of each list: a list starts
-                // at the sum of the lengths before it.
+                // `offsets` has the length of each list until all chunks are done. Only then can
+                // the starts be computed: a list starts at the sum of the lengths of all lists
+                // before it.
                 *end = (kept - before) as u64;
                 start = stop;
             }

@@ -88,8 +88,8 @@ impl Algorithm for PageRank {
         Work { edges, flops: edges, ..Work::default() }
     }
 
-    /// Checks the ranks by one more iteration, in which vertices add to their neighbours. The
-    /// changes of all ranks must sum to less than [`CHANGE_MAX`].
+    /// Checks the ranks by one more iteration, in which each vertex adds its contribution to the
+    /// sums of its neighbours. The changes of all ranks must sum to less than [`CHANGE_MAX`].
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let ranks = self.ranks.of::<f32>();
         let mut sums = vec![0.0_f64; graph.vertices()];

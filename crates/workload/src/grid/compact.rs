@@ -93,8 +93,8 @@ impl Line {
         line
     }
 
-    /// Solves the tridiagonal systems of many lines in place: `rows` has the right sides first, and
-    /// then the solutions. A row has one element of each line.
+    /// Solves the tridiagonal systems of many lines in place: `rows` has the right sides on entry,
+    /// and the solutions on return. Row `at` has element `at` of each line.
     fn sweep(&self, rows: &mut [&mut [f64]]) {
         for at in 1..self.side {
             let factor = ALPHA * self.pivots[at - 1];
@@ -218,7 +218,8 @@ fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     });
 }
 
-/// Sets `to` to the derivatives of `from` in z: across planes. A part has one row of each plane.
+/// Sets `to` to the derivatives of `from` in z: across planes. One task computes the rows with the
+/// same y, one of each plane.
 fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
     let side = line.side;
     let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();

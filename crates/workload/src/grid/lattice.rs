@@ -29,7 +29,7 @@ const BYTES: u64 = 2 * VELOCITIES as u64 * 8;
 /// population the product with the velocity 2, equilibrium 7, relaxation 3.
 const FLOPS: u64 = 18 + 27 + 4 + 6 + 19 * 12;
 
-/// Directions of the velocities.
+/// The direction of each velocity: the cells along x, y and z that its population moves in a step.
 const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, 0, 0],
     [1, 0, 0],
@@ -60,8 +60,8 @@ const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 /// Amplitude of the flow, in cells for each step: far below the speed of sound of 0.58.
 const SPEED: f64 = 0.01;
 
-/// Largest error that `verify` accepts of a population of the last step. A sum over all cells may
-/// have this error for each cell and round.
+/// Largest error that `verify` accepts of a population of the last step. For a sum over all cells,
+/// this error is multiplied by the numbers of cells and of rounds.
 const TOLERANCE: f64 = 1e-12;
 
 /// Largest error that `verify` accepts of a velocity, as a fraction of the amplitude [`SPEED`],

@@ -1,15 +1,16 @@
 //! Conjugate gradients with a multigrid preconditioner on a sparse matrix, as in the benchmark HPCG
-//! (Dongarra, Heroux, Luszczek, IJHPCA 2016): 27 points on a cube, four grids, symmetric
-//! Gauss-Seidel before and after each coarser grid.
+//! (Dongarra, Heroux, Luszczek, IJHPCA 2016): a stencil of 27 points on a cube, four grids, and
+//! symmetric Gauss-Seidel before and after each coarser grid.
 //!
 //! The matrix is stored with the values and columns of all points. Gauss-Seidel visits the points
 //! in eight colours. Points of a colour do not depend on each other, so the result is the same for
 //! any number of threads.
 //!
-//! A round begins at zero and does ten iterations for a right side whose solution is known. The
-//! residual that the iterations keep must equal, at each point, the residual of the solution that
-//! they found. The energy of the error e is the scalar product of e and A e, where A is the matrix.
-//! This energy must be less than `ERROR_MAX` times its value at the start.
+//! A round begins at zero and does ten iterations for a right side whose solution is known. Each
+//! iteration updates the residual. At the end this residual must equal, at each point, the residual
+//! that is computed from the solution. The energy of the error e is the scalar product of e and A
+//! e, where A is the matrix. This energy must be less than `ERROR_MAX` times its value at the
+//! start.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -67,8 +68,8 @@ pub struct Multigrid {
     pool: ThreadPool,
 }
 
-/// All grids, the finest first, and the vectors of the conjugate gradients. Their residual is
-/// stored as the right side of the finest grid, which the preconditioner solves for.
+/// All grids, the finest first, and the vectors of the conjugate gradients. The residual of the
+/// conjugate gradients is the right side of the finest grid, for which the preconditioner solves.
 #[derive(Debug)]
 struct Hierarchy {
     grids: Vec<Grid>,
@@ -78,7 +79,7 @@ struct Hierarchy {
 }
 
 /// The row of the matrix for the point with index `at`: the value and the column of each element.
-/// Points beyond the border have the value 0.
+/// The elements of neighbours beyond the border have the value 0.
 fn row(side: usize, at: usize) -> impl Iterator<Item = (f64, u32)> {
     let place = [at % side, at / side % side, at / side / side];
     (0..POINTS).map(move |point| {
@@ -118,7 +119,7 @@ impl Grid {
         Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() }
     }
 
-    /// One pass of symmetric Gauss-Seidel over all points.
+    /// One step of symmetric Gauss-Seidel: a forward and a backward pass over all points.
     fn smooth(&mut self) {
         let matrix =
             Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() };
@@ -287,8 +288,8 @@ impl Hierarchy {
     }
 
     /// Compares the stored matrices with their definition, and the residual that the iterations
-    /// updated with the residual of the solution that they found. The energy of the error must be
-    /// less than [`ERROR_MAX`] times its value at the start.
+    /// updated with the residual that is computed from the solution. The energy of the error must
+    /// be less than [`ERROR_MAX`] times its value at the start.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();

@@ -3,10 +3,10 @@
 //! finite volumes of seven points and the diagonal as preconditioner.
 //!
 //! The coefficients of the matrix are stored, as in POT3D. A round begins at zero and does twenty
-//! iterations for a right side whose solution is known. The residual that the iterations keep must
-//! equal, in each cell, the residual of the solution that they found. The energy of the error e is
-//! the scalar product of e and A e, where A is the matrix. This energy must be smaller than at the
-//! start.
+//! iterations for a right side whose solution is known. Each iteration updates the residual. At the
+//! end this residual must equal, in each cell, the residual that is computed from the solution. The
+//! energy of the error e is the scalar product of e and A e, where A is the matrix. This energy
+//! must be smaller than at the start.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -55,8 +55,8 @@ struct Shell {
     product: Array,
 }
 
-/// Coefficients of the finite volumes. Cells along a radius are neighbours in memory, then cells
-/// along the polar angle, then along the longitude. The last longitude is the neighbour of the
+/// Coefficients of the finite volumes. The cells along a radius are contiguous in memory. The radii
+/// follow each other by polar angle, then by longitude. The last longitude is the neighbour of the
 /// first.
 #[derive(Debug)]
 struct Coefficients {
@@ -119,8 +119,8 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let thick = radius(here + 1.0) - radius(here);
     let band = libm::cos(angle) - libm::cos(angle + theta);
     let radial = |face: f64| {
-        // The distance from the centre of the cell to the centre of the next one, or from the
-        // centre of the last cell to the end of the radius.
+        // The distance between the centres of the two cells at this face. At an end of the radius,
+        // the end takes the place of the centre of the missing cell.
         let outer = radius((face + 0.5).min(sides[0] as f64));
         let inner = radius((face - 0.5).max(0.0));
         radius(face) * radius(face) * band * phi / (outer - inner)
@@ -256,9 +256,8 @@ impl Shell {
 }
 
 impl Shell {
-    /// Compares the residual that the iterations updated step by step with the residual recomputed
-    /// from the solution that they found. The energy of the error must be smaller than at the start
-    /// of the round.
+    /// Compares the residual that the iterations updated with the residual that is computed from
+    /// the solution. The energy of the error must be smaller than at the start of the round.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());

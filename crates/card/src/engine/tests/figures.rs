@@ -3,15 +3,16 @@
 use super::*;
 
 /// The number of I/Os of 4 KiB per second that fills the link in the direction of the data,
-/// computed from the packets of an I/O. The numbers are taken from the PCI Express Base
-/// Specification and NVMe 1.1, and use no code of the engine.
+/// computed from the packets of an I/O. The function takes its numbers from the PCI Express Base
+/// Specification and NVMe 1.1, and uses no code of the engine.
 fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     let lane_bytes = match generation {
         3 => 8e9 / 8.0 * 128.0 / 130.0 * (370.0 / 371.0),
         _ => 5e9 / 8.0 * 0.8 * (1180.0 / 1184.0),
     };
     let packets = f64::from(4096 / payload);
-    // 8 bytes of framing, sequence number and LCRC; headers of 3 or 4 double words.
+    // Each packet has 8 bytes of framing, sequence number and LCRC, and a header of 3 or 4 double
+    // words (12 or 16 bytes).
     let (completion, write_header, read) = (8.0 + 12.0, 8.0 + 16.0, 8.0 + 16.0);
     let doorbell = write_header + 4.0;
     // A direction of the link also sends the answers to packets of the opposite direction: 8 bytes
@@ -19,14 +20,15 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
         // To the card: data, the command, and a doorbell for each submission. The command counts
-        // with a whole header, although commands that one read fetches share headers. The doorbells
-        // of completions, less than one for each I/O, are left out. From the card come 11 packets
-        // to answer: 8 reads of data, the read of the command, the completion entry, an interrupt.
+        // with a header of its own, although commands that are fetched together share a header. The
+        // doorbells of completions, less than one for each I/O, are left out. From the card come 11
+        // packets to answer: 8 reads of data, the read of the command, the completion entry, an
+        // interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
         // To the host: data, the read of the command, the completion entry of 16 bytes, and an
-        // interrupt (address of 32 bits, 4 bytes). From the host come 3 packets to answer: the
-        // command, two doorbells.
+        // interrupt (a header of 12 bytes, because the address has 32 bits, and 4 bytes of data).
+        // From the host come 3 packets to answer: the command, two doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)
@@ -77,8 +79,9 @@ fn the_latency_of_one_read_is_the_sum_of_its_parts() {
     // The terms of the memory: the first row and its ECC (20 ns). The further rows add no time,
     // because they are faster than the link.
     let rows = f64::from(t.t_rcd + 7 * t.t_ccd_s + t.cl + t.burst) * clock + 20.0;
-    // The last terms of the expected latency: sixteen packets of data, then the completion with its
-    // entry and interrupt.
+    // The last terms of the expected latency: sixteen packets of data; the completion on a core
+    // (300 ns); the completion queue entry and the interrupt on the link; the interrupt (1000 ns)
+    // and the completion (200 ns) in the host.
     let data = 16.0 * 280.0 * byte;
     let finish = 300.0 + (40.0 + 24.0) * byte + way + 1000.0 + 200.0;
     let expected = fetch + 600.0 + rows + data + finish;

@@ -34,8 +34,9 @@ fn any_card() -> impl Strategy<Value = Card> {
         card.controller.dma_engines = engines;
         card.link.max_payload = 64 << payload;
         card.link.max_read_request = 1 << (7 + buffers % 6);
-        // The buffers must hold an atomic write for each DMA engine, as in cards from files: the
-        // parser refuses others.
+        // In a card from a file, the buffers hold one atomic write unit for each DMA engine; the
+        // parser refuses smaller buffers. If the random buffers are smaller, the unit becomes one
+        // chunk, so that no engine waits for a second buffer while it holds a first.
         if engines * card.nvme.atomic_write > card.controller.buffer_bytes {
             card.nvme.atomic_write = card.chunk_bytes();
         }
@@ -77,8 +78,8 @@ proptest! {
         let expected = found.iops() * found.mean_ns() / 1e9;
         let deepest = f64::from(load.groups[0].depth * load.groups[0].jobs);
         prop_assert!(found.outstanding <= deepest + 1e-6);
-        // An I/O that is outstanding at the start or the end of the measurement is counted in part.
-        // The difference from Little's law may therefore be up to `crossing`.
+        // Little's law is exact only if each I/O begins and ends within the measurement. Up to
+        // `deepest` I/Os cross the start and the end, so a difference of `crossing` is allowed.
         let crossing = 2.0 * deepest * deepest / 1500.0 + 0.01 * expected;
         let error = (found.outstanding - expected).abs();
         prop_assert!(error <= crossing, "{} of {expected}", found.outstanding);

@@ -17,7 +17,7 @@ const COMPARE: u8 = 0x05;
 const WRITE_ZEROES: u8 = 0x08;
 const DATASET_MANAGEMENT: u8 = 0x09;
 
-/// Bytes of a range of dataset management.
+/// Bytes of one entry in the list of ranges of a Dataset Management command.
 const RANGE_BYTES: usize = 16;
 
 /// A valid command that was fetched and waits for its completion.

@@ -16,7 +16,8 @@ const MEDIUM: u32 = 2;
 const PAGES_FROM: u64 = 0x20;
 
 /// A driver with four I/O submission queues, of the priorities low, urgent, high and medium. Each
-/// queue has seven reads, and the driver has not rung its doorbell. `method` is the field CC.AMS.
+/// queue has seven reads, and the driver has not yet rung the doorbell of the queue. `method` is
+/// the field CC.AMS.
 fn driver(method: u32) -> Driver {
     let mut driver = Driver::enabled(NvmeSettings { queues: 4, ..settings() });
     driver.register(registers::CC, 0);
@@ -47,8 +48,8 @@ fn set(driver: &mut Driver, value: u32) {
     assert_eq!(driver.admin(SET_FEATURES, 0, 0, [ARBITRATION, value, 0]), Ok(0));
 }
 
-/// The 0-based I/O queue of each of the next `commands` commands at most, in the order in which the
-/// controller fetches them.
+/// Fetches at most `commands` commands. Returns the 0-based I/O queue of each command, in the order
+/// in which the controller fetches them.
 fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     let (controller, mut attached) = driver.attached();
     let fetch = || controller.fetch(&mut attached).map(|command| command.queue);

@@ -71,8 +71,8 @@ fn a_chain_of_lists_without_end_is_refused() {
 #[test]
 fn invalid_doorbells_are_events() {
     let mut driver = Driver::new();
-    // The host has no Asynchronous Event Request outstanding yet, so the event of this doorbell
-    // waits for one.
+    // Queue 2 does not exist. The host has no Asynchronous Event Request outstanding yet, so the
+    // event of this doorbell waits for a request. The event of the second doorbell is dropped.
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));

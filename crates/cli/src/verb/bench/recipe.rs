@@ -20,7 +20,8 @@ use std::{
     time::Duration,
 };
 
-/// Interval of the waits for the application. A wait returns at once when the application ends.
+/// Time limit of one wait for the application, after which the tool waits again. A wait returns at
+/// once when the application ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The name of the file that marks a complete Python environment. The file has the installed

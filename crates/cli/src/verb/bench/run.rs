@@ -83,9 +83,9 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Bytes of a block of a trace. A block of this size fits into a row of the cube of `fft-3d`, so
-/// the trace shows the order of the rows. A block as large as a prefetch of the pager would not
-/// fit.
+/// Size of a block of a trace, bytes. A row of the cube of `fft-3d` has at least one block of this
+/// size, so that the trace shows the order of the rows. A block as large as a prefetch of the pager
+/// would hold several rows.
 const BLOCK: usize = 16 << 10;
 
 /// Writes a trace of the blocks of memory that a round touches, without running the round.

@@ -190,8 +190,9 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, if stderr
-/// is not a terminal, and if the command's stdout is a terminal, which with `--json` is stderr.
+/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, and if
+/// stderr is not a terminal. It is also hidden if the command's output would disturb it: if stdout
+/// is a terminal, and with `--json`, where the command's stdout goes to stderr.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = !args.json && !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {

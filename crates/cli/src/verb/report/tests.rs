@@ -257,7 +257,8 @@ proptest! {
     }
 }
 
-/// Changes to fields that once made a report panic. The error names the field.
+/// Each change of the table made a report panic in an earlier version. Now the document is
+/// rejected, and the error names the field.
 #[test]
 fn the_field_is_named() {
     let all = documents();

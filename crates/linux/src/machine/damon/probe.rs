@@ -90,7 +90,8 @@ impl Probed {
     /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
     /// that cannot be probed. The features are taken from `docs/kernels.md`, which tests check
     /// against running kernels. For releases that are not in this document, they are taken from the
-    /// announcements of the kernel. `None` before 6.11, whose DAMON does not migrate pages.
+    /// announcements of the kernel. `None` before 6.11, whose DAMON does not migrate pages, and for
+    /// a malformed text.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);

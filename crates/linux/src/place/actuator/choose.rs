@@ -26,7 +26,7 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// All kinds of actuators, ranked for one kernel, scope and order.
+/// All kinds of actuators, ranked for one kernel, one scope and one [`Order`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
     /// Available kinds, the best first.
@@ -133,13 +133,13 @@ impl ActuatorKind {
 
 /// Ranks the actuators for the unprotected pages of a scope, the best first, each with its reason.
 /// `kernel` is `None` where DAMON's features are not known, because DAMON is missing or another
-/// program holds it.
+/// program uses it.
 ///
-/// `vaddr` is first because it reaches the ratio exactly, and migrates no page that is on its
-/// target node. For a control group, `move_pages` comes before DAMON on physical memory, because
-/// `move_pages` reaches the ratio exactly too. For the machine, `move_pages` is last, because the
-/// pages of all processes are too many to scan. For [`Order::HottestFirst`], `move_pages` is also
-/// last, because it does not know access counts.
+/// `vaddr` is first because it reaches the ratio of the weights exactly, and migrates no page that
+/// is on its target node. For a control group, `move_pages` comes before DAMON on physical memory,
+/// because `move_pages` reaches this ratio exactly too. For the machine, `move_pages` is last,
+/// because the pages of all processes are too many to scan. For [`Order::HottestFirst`],
+/// `move_pages` is also last, because it does not know access counts.
 pub fn choose(kernel: Option<&Probed>, scope: &Scope, protected: &[Scope], order: Order) -> Ranked {
     let kinds = match (scope, order) {
         (Scope::Machine, _) | (_, Order::HottestFirst) => {

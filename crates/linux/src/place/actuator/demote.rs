@@ -24,14 +24,14 @@ const BEGIN_BYTES: u64 = 64 << 20;
 /// Demotion ends when the free memory reaches `END` times the threshold at which demotion begins.
 const END: u64 = 2;
 
-/// The number of aggregations without an access after which a page is cold. The prototype of the
-/// policy `dmi` uses 15 s (docs/model.md).
+/// The number of aggregations, 1 s each, without an access after which a page is cold. The
+/// prototype of the policy `dmi` uses 15 s (docs/model.md).
 pub(super) const COLD_AGE: u32 = 5;
 
 /// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
-/// The minimum quota of a demotion, bytes.
+/// The minimum quota of a demotion in a window, bytes, unless the rate limit is lower.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The state of the demotion for each pair of [`Goal::demotions`], in the same order.
@@ -123,8 +123,8 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::fs;
 
-    /// Only the fastest node of the second socket is nearly full. Its cold pages go to the expander
-    /// of the same socket, and the first socket demotes nothing.
+    /// Nodes 0 and 1 are the DRAM of two sockets, nodes 2 and 3 their expanders. Only node 1 is
+    /// nearly full: its cold pages go to node 3, and node 0 demotes nothing.
     #[test]
     fn each_socket_has_its_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -153,7 +153,8 @@ mod tests {
     fn demotion_begins_below_its_threshold_and_ends_above_twice_of_it() {
         let mut guard = Guard::default();
         // A node of 10 GiB: demotion begins below 204.8 MiB of free memory, and ends at 409.6 MiB.
-        // A node of 1 GiB: demotion begins below 64 MiB.
+        // A node of 1 GiB: demotion begins below 64 MiB. `steps` has the free memory and the
+        // expected memory to be freed, MiB.
         let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
         for (free, wanted) in steps {
             guard.step(free << 20, 10 << 30);

@@ -28,7 +28,7 @@ pub struct Kdamond<'a> {
 
 /// Warm-up: the time after a start in which schemes with a quota match nothing, because kernels
 /// apply no limit in the first quota window. Without a warm-up, all of 200 MiB migrated at once
-/// where 24 MiB were allowed (Linux 6.12). The time is longer than any quota window.
+/// where 24 MiB were allowed (Linux 6.12). The time is longer than any quota window (at most 2 s).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
@@ -97,8 +97,8 @@ impl<'a> Kdamond<'a> {
     /// without these processes and groups. `build` returns `None` when nothing is left to monitor.
     ///
     /// # Errors
-    /// When another program holds DAMON, `build` fails, or the kernel refuses the same context
-    /// twice or 50 contexts in total. A thread that was set up before the call then keeps its last
+    /// When another program uses DAMON, `build` fails, or the kernel refuses the same context twice
+    /// or 50 contexts in total. A thread that was set up before the call then keeps its last
     /// context; a new thread is removed. The next call tries again.
     pub fn apply(
         &mut self,
@@ -242,8 +242,8 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Asks the DAMON thread for the statistics of each scheme up to now, in the order of the
-    /// schemes; empty while the thread does not run. The thread answers between two of its steps,
-    /// so the reported migrations are complete.
+    /// schemes; empty while the thread does not run. The thread answers when it is not applying a
+    /// scheme, so no migration is in progress, and the figures are complete.
     ///
     /// # Errors
     /// When the request fails.

@@ -20,7 +20,7 @@ struct SharedActuator<'a> {
     setting: Setting<'a>,
     /// All nodes, the fastest first.
     nodes: Vec<u32>,
-    /// The near nodes of each socket, and the goal of the socket once the goal is set.
+    /// The nodes near each socket, and the socket's goal; `None` until the goal is set.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     state: ActuatorState,
     /// The last sample of the scope's placement.
@@ -34,8 +34,8 @@ struct SocketActuator<'a> {
     at: usize,
 }
 
-/// Divides the actuator `whole` among `sockets`, each given by its near nodes. `nodes` are all
-/// nodes of the machine, the fastest first.
+/// Makes an actuator for each socket; all of them share the actuator `whole`. `sockets` has the
+/// nodes near each socket. `nodes` are all nodes of the machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -136,8 +136,8 @@ impl Actuator for SocketActuator<'_> {
         done
     }
 
-    /// Only the first socket updates the shared actuator. Each socket reports the placement on its
-    /// own near nodes; the first socket also reports all other figures, which cover all sockets.
+    /// Only the first socket updates the shared actuator. Each socket reports the placement on the
+    /// nodes near it; the first socket also reports all other figures, which cover all sockets.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {

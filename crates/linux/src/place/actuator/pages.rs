@@ -1,9 +1,9 @@
-//! Migrates the pages of processes to a ratio with `move_pages(2)`, in portions. This works on any
-//! kernel.
+//! Migrates the pages of processes with `move_pages(2)`, in portions, until the nodes have pages in
+//! the ratio of the goal's weights. This works on any kernel.
 //!
 //! The only setting that is changed, and restored, is NUMA balancing. Access counts are not known.
-//! Therefore all pages are interleaved, hot and cold, and [`Order::HottestFirst`] keeps only the
-//! ratio.
+//! Therefore all pages are interleaved, hot and cold. For [`Order::HottestFirst`] only the ratio is
+//! reached, and hot pages may be on any node.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -76,8 +76,8 @@ impl<'a> Pages<'a> {
         let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
         // Measure the duration of a portion only from the moment at which `LEAST_BYTES` have moved.
-        // The time before that moment is a fixed cost: each run first locates the pages that need
-        // not move, and tries one page of each mapping.
+        // The time before that moment is a fixed cost: each call of `run` first locates pages that
+        // need not move, and tries one page of each mapping alone.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =

@@ -1,16 +1,17 @@
-//! Steers the whole machine, or a control group, to a ratio by DAMON's `paddr`.
+//! Keeps the pages of the whole machine, or of a control group, in the ratio of the goal's weights,
+//! by DAMON's `paddr`.
 //!
 //! Schemes on physical memory have no destinations by address, so the ratio is controlled by
 //! quotas: pages move from the node with the largest excess to the node with the largest deficit.
 //! [`QuotaController`] derives the amount from the measured placement of anonymous memory. Which
 //! hot pages move is random, so the ratio holds over all hot pages and not within each array.
 //!
-//! `paddr` also gives the kernel the goal `node_eligible_mem_bp` (since Linux 7.2), so that the
-//! kernel stops the migration at the goal even if the next call of the controller is late. The goal
-//! alone does not suffice, because the kernel's own estimate lags: without the controller the ratio
-//! oscillates between 15:85 and 98:2. If the migrations that the controller requests have no effect
-//! ([`Push::level`] above 0), the goal is omitted, because the kernel may have stopped too early.
-//! `quota` is `paddr` without the goal (since Linux 6.11).
+//! `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux 7.2), so that
+//! the kernel stops the migration at the target share even if the next call of the controller is
+//! late. The quota goal alone does not suffice, because the kernel's own estimate lags: without the
+//! controller the ratio oscillates between 15:85 and 98:2. If the migrations that the controller
+//! requests have no effect ([`Push::level`] above 0), the quota goal is omitted, because the kernel
+//! may have stopped too early. `quota` is `paddr` without the quota goal (since Linux 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
@@ -123,8 +124,8 @@ impl ContextInputs<'_, '_> {
         filters.push(PageFilter::Files);
         let root = self.setting.root;
         for scope in &self.setting.protected {
-            // A scope that is protected by process names cannot be filtered. `choose` does not
-            // offer this actuator for such a scope.
+            // Filters know control groups, not process names. `choose` does not offer this actuator
+            // if a protected scope is not a control group.
             let Scope::Cgroup(group) = scope else { continue };
             filters.extend(all_of(root, group)?.into_iter().map(PageFilter::Group));
         }
@@ -216,8 +217,9 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a group and of its descendants, because a filter matches a single group without its
-/// descendants. Groups that do not exist are left out, because the kernel refuses their names.
+/// The names of a group and of its descendants: each needs a filter, because a filter matches a
+/// single group without its descendants. Groups that do not exist are left out, because the kernel
+/// refuses their names.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())

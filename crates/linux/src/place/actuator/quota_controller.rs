@@ -2,9 +2,9 @@
 //! pure.
 //!
 //! DAMON migrates whole regions of hot pages, and the effect can be measured only seconds later.
-//! With DAMON's own goals the ratio oscillates between 15:85 and 98:2 (Linux 7.2.12). The quota is
-//! therefore computed from the measured placement: a fraction of the missing bytes, and zero near
-//! the goal:
+//! With DAMON's quota goals alone, the ratio of the pages on two nodes oscillates between 15:85 and
+//! 98:2 (Linux 7.2.12). The quota is therefore computed from the measured placement: a fraction of
+//! the missing bytes, and zero near the goal:
 //!
 //! ```text
 //! 200 MiB, all on node 0, goal 60:40: 80 MiB are missing
@@ -23,9 +23,9 @@
 //! the quota therefore grows: up to the missing bytes, and from level 1 ([`Push::level`]) on up to
 //! `GAIN_MAX` times the missing bytes. The quota falls back as soon as pages move.
 //!
-//! If DAMON tries no page, no region matches the allowed access counts. A larger quota would not
-//! help: once a region matches, more pages would migrate at once. Therefore pages with fewer
-//! accesses are allowed instead.
+//! If DAMON tries no page, no region matches the allowed access counts. A larger quota would have
+//! no effect then, and would migrate too many pages as soon as a region matches. Therefore the
+//! quota stays, and pages with fewer accesses are allowed.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
@@ -58,7 +58,7 @@ const STALL_BYTES: u64 = 256 << 10;
 /// these samples, the direction of this exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
-/// The highest [`Push::level`].
+/// The highest [`Push::level`]: pages with any access count are allowed.
 const LEVEL_MAX: u32 = 2;
 
 /// The minimum access count of hot pages, for [`Order::HottestFirst`]: half of the samples of an
@@ -115,7 +115,7 @@ impl QuotaController {
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
-        // The bytes that a node has above its share. Only nodes of the goal take part.
+        // The bytes that a node has above its share. Nodes outside the goal are not considered.
         let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
         let nodes = || goal.nodes.iter().map(|(node, _)| *node);
         let most = nodes().max_by(|a, b| over(*a).total_cmp(&over(*b)))?;

@@ -1,4 +1,4 @@
-//! Samples page placement within a bounded share of CPU time.
+//! Samples page placement within a bounded fraction of the time.
 
 use super::{ActuatorError, ActuatorState, Goal, Setting};
 use crate::{
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// While pages move, sampling takes at most 1 / `ONE_IN` of the time.
 const ONE_IN: u32 = 20;
 
-/// While pages are at rest, sampling takes 1 / `ONE_IN_AT_REST` of the time. The pause after a
-/// sample is at most `PAUSE_AT_REST`, because another program may move pages, and at least the
-/// pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s, so the pause
-/// is almost seven minutes.
+/// While pages are at rest, that is, at the goal, sampling takes 1 / `ONE_IN_AT_REST` of the time.
+/// The pause after a sample is at most `PAUSE_AT_REST`, because another program may move pages, and
+/// at least the pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s,
+/// so the pause is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
@@ -25,7 +25,8 @@ const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 /// points.
 const REST_POINTS: f64 = 2.0;
 
-/// Samples placement. The pause between two samples is in proportion to the duration of a sample.
+/// Samples placement. For scopes that are slow to sample, the pause between two samples is in
+/// proportion to the duration of a sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
     /// The end of the last sample, and its duration.
@@ -34,7 +35,7 @@ pub(super) struct PlacementSampler {
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
-    /// The node that was last reported as full.
+    /// The full node that the last call found; it is reported only once.
     full: Option<u32>,
 }
 
@@ -102,7 +103,7 @@ impl PlacementSampler {
 
 impl PlacementSampler {
     /// Returns a message when a node that should have more pages has become full; `None` if no such
-    /// node is full, or the full node was reported last.
+    /// node is full, or if the message about this node was the last one.
     fn note_full_node(
         &mut self,
         root: &Root,

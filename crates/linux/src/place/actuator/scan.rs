@@ -1,4 +1,4 @@
-//! Finds the processes of a scope within a bounded share of CPU time.
+//! Finds the processes of a scope within a bounded fraction of the CPU time.
 //!
 //! A scan reads `/proc/PID/stat` of every process of the machine, which takes some 10 to 20 us for
 //! each process. The cost depends on the number of all processes, not on the number of steered
@@ -47,7 +47,6 @@ pub(super) struct Changes {
 }
 
 impl Scan {
-    /// True when the next scan is due.
     pub(super) fn is_due(&self) -> bool {
         self.next.is_none_or(|next| Instant::now() >= next)
     }

@@ -1,14 +1,15 @@
 //! Interleaves the pages of processes by DAMON's `vaddr`: `migrate_hot` with several destinations.
 //!
 //! A page's address determines its node, as under weighted interleaving, so pages on their target
-//! node do not migrate again. All hot pages reach the ratio exactly, and migration then stops
-//! (Linux 6.17.13 and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). A changed goal or
-//! set of processes is written to DAMON's files and committed while the thread runs.
+//! node do not migrate again. All hot pages reach the ratio of the weights exactly, and migration
+//! then stops (Linux 6.17.13 and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). A changed
+//! goal or set of processes is written to DAMON's files and committed while the thread runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
 //! one page. With weights of 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node.
 //! Small mappings therefore miss the ratio: a mapping of 128 MiB stayed at 83:17 (Linux 6.17.13).
-//! To avoid this, weights with a sum of 100 are written as ten blocks:
+//! To avoid this, weights with a sum of 100 are written as ten blocks of ten pages, such as 6 pages
+//! on one node and 4 on the other:
 //!
 //! ```text
 //! 60:40   6 4, repeated
@@ -129,9 +130,10 @@ impl<'a> Vaddr<'a> {
     }
 }
 
-/// Removes the processes `gone` and adds the processes `joined`. DAMON keeps regions by slot, so as
-/// few slots as possible change: a joined process takes the slot of one that left. If more left
-/// than joined, the last process is moved into the free slot and loses its regions.
+/// Removes the processes `gone` and adds the processes `joined`. DAMON keeps the regions of each
+/// slot (the index of a target), so as few slots as possible change: a joined process takes the
+/// slot of one that left. If more left than joined, the last process is moved into the free slot
+/// and loses its regions.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();
@@ -326,9 +328,10 @@ mod tests {
         }
     }
 
-    /// A hundred pages have the ratio exactly. The 64 huge pages of 128 MiB have the ratio within
-    /// six percentage points, at any start address. A node that gets a larger weight keeps all its
-    /// pages.
+    /// Two nodes, with any weights that sum to 100. Each node has exactly its weight of a hundred
+    /// pages. Of the 64 huge pages of a mapping of 128 MiB, it has its share within six percentage
+    /// points, at any start address. If its weight grows by 1, one page of a hundred changes its
+    /// node.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

@@ -67,7 +67,8 @@ impl Claim {
 }
 
 impl ClaimedScope {
-    /// True when the scope contains all of `other`, regardless of which processes run now.
+    /// True when the scope contains all of `other` by definition, whichever processes run now.
+    /// Always false for scopes of different types and for the machine.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -79,7 +80,8 @@ impl ClaimedScope {
         }
     }
 
-    /// True when the scopes have processes in common, regardless of which processes run now.
+    /// True when the scopes overlap by definition, whichever processes run now: they share a
+    /// control group, a name or a process ID, or one scope is the machine.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,
@@ -159,7 +161,7 @@ mod tests {
         ClaimedScope::Cgroup(name.into())
     }
 
-    /// A machine where `solver` (10) has started `helper` (11), and `java` (12) runs.
+    /// A machine with the process `solver` (ID 10), its child `helper` (ID 11), and `java` (ID 12).
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let all = [(1, 0, "init"), (10, 1, "solver"), (11, 10, "helper"), (12, 1, "java")];

@@ -1,5 +1,5 @@
-//! Control groups with a memory limit in a journal: how the change is recorded, and how it is
-//! undone.
+//! How a journal records the creation of a control group with a memory limit, and how the creation
+//! is undone.
 //!
 //! [`crate::launch::limited_group`] creates the group. The change is undone here, so that
 //! `--restore` can undo it after the creator was killed. Processes may then still be in the group.
@@ -23,8 +23,8 @@ const LIMITED: &str = "limits the memory of a command";
 /// of its processes follows.
 const ABSENT: &str = "no group: its processes are from ";
 
-/// Attempts to remove a group whose last process is just leaving or exiting (`TRIES`), and the
-/// pause between two attempts.
+/// Maximum number of attempts to remove a group whose last process is just leaving or exiting
+/// (`TRIES`), and the pause between two attempts: one second in total.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -83,8 +83,8 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     root.remove_folder(&group.folder()).map(|()| true)
 }
 
-/// Removes the limit of a group. Otherwise pages of its running processes may not fit in memory,
-/// and could not be swapped in.
+/// Removes the limit of a group. Under the limit, swapped-out pages of processes that still run may
+/// not fit into memory, and could not be swapped in.
 fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
     let unlimited = match group.tree.version {
         Version::One => "-1",

@@ -1,4 +1,4 @@
-//! Swap files in a journal: how the change is recorded, and how it is undone.
+//! How a journal records the creation of a swap file, and how the creation is undone.
 //!
 //! [`crate::launch::swapfile`] creates the file. The change is undone here, so that the journal
 //! does not depend on `launch`, and `--restore` can undo the change after the creator was killed.
@@ -75,8 +75,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
     Ok(true)
 }
 
-/// True when the kernel swaps to the file `path`. Its name alone can be searched in `/proc/swaps`:
-/// names of Interleaf's swap files have no spaces, which `/proc/swaps` would escape.
+/// True when the kernel swaps to the file `path`. Only the file name is compared, not the folder:
+/// `/proc/swaps` escapes spaces in paths, and the names of Interleaf's swap files have none.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();

@@ -227,7 +227,8 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
         fs::write(root.at(FOLDER).join(&name), &text).unwrap();
         assert_eq!(damaged(&root).unwrap().len(), 1, "{text}");
         assert_eq!(leftovers(&root).unwrap().len(), 1, "{text}");
-        // `Journal::open` undoes the journals too, as when a daemon starts.
+        // `Journal::open`, which a starting daemon calls, also undoes the changes of ended
+        // processes.
         let (_journal, undone) = Journal::open(&root).unwrap();
         let [first, second] = &undone[..] else { panic!("{undone:?}") };
         let (Undone::Restored(change), Undone::SetAside { damaged, aside }) = (first, second)

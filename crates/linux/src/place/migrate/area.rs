@@ -1,5 +1,5 @@
-//! The part of a process's memory that is migrated. `numa_maps` has the kinds of mappings and the
-//! nodes of their pages. `smaps` has the ends of mappings and their bytes in huge pages.
+//! The mappings of a process whose pages are migrated. `numa_maps` shows the kind of each mapping
+//! and the nodes of its pages. `smaps` shows the end of each mapping and its bytes in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
 //! and shared memory that no other process maps. Pages of files stay on their nodes, because the

@@ -61,7 +61,7 @@ pub(super) struct Fake {
     pub(super) paused: Duration,
     /// The number of calls that migrate pages ([`Memory::move_to`]).
     pub(super) calls: u32,
-    /// The number of addresses in these calls.
+    /// The number of addresses in all calls of [`Memory::move_to`].
     pub(super) requests: u64,
 }
 

@@ -33,13 +33,13 @@ pub(super) trait Memory {
     /// Nodes with memory, and their free bytes.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// The process tree of each process of `pids`, from one pass over `/proc`. The tree is empty
-    /// for a missing process.
+    /// For each process of `pids`, the process and its descendants, from one reading of `/proc`;
+    /// empty for a missing process. Without descendants if [`Self::is_alone`].
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when each named process is migrated independently of the other named processes.
-    /// Descendants of named processes are then not migrated. If a named process has ended or is
-    /// refused, the other named processes are still migrated.
+    /// True when each process that the caller names is migrated independently of the others.
+    /// Descendants of these processes are then not migrated. If one of the processes has ended or
+    /// is refused, the others are still migrated.
     fn is_alone(&self) -> bool;
 
     /// A process; `None` when it does not exist.

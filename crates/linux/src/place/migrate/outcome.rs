@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fmt, io};
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
     pub processes: Vec<ProcessOutcome>,
-    /// Descendants of named processes whose memory could not be read or migrated. After
-    /// [`alone`](super::Migrator::alone), these are named processes instead.
+    /// Descendants of the processes that the caller named, if their memory could not be read or
+    /// migrated. After [`alone`](super::Migrator::alone), the named processes themselves instead.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,

@@ -23,7 +23,7 @@ const WINDOW_BYTES: u64 = 2 << 20;
 /// Minimum number of units of a window: fewer units approximate a ratio badly.
 const WINDOW_UNITS: u64 = 64;
 
-/// The target share of each node.
+/// The weight of each node, which gives the share of the pages that the node should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(BTreeMap<u32, u32>);
 
@@ -76,7 +76,7 @@ impl Target {
         self.weights().filter(|(_, weight)| *weight > 0).map(|(node, _)| node).collect()
     }
 
-    /// The share of a node, 0 to 1.
+    /// The share of the pages that a node should have, 0 to 1.
     pub fn share(&self, node: u32) -> f64 {
         let sum: f64 = self.0.values().map(|weight| f64::from(*weight)).sum();
         self.0.get(&node).map_or(0.0, |weight| f64::from(*weight) / sum)

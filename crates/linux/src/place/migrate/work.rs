@@ -40,8 +40,9 @@ const BATCH_PAGES: u64 = 1 << 16;
 /// of an area, consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
-/// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU lists of all
-/// CPUs, so small calls are slow; large calls report no progress for a long time.
+/// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU LRU batches of
+/// all CPUs (`lru_cache_disable`), so many small calls are slow; a large call reports no progress
+/// for a long time.
 const MOVE_BYTES: u64 = 32 << 20;
 
 /// Maximum number of plans of a batch. A further plan moves other pages in place of pages that
@@ -150,8 +151,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.settle(batch)
     }
 
-    /// Ranges of addresses, each with the index of its area. Within an area they begin and end at
-    /// borders of the planner's windows, so that each window is whole.
+    /// Ranges of addresses, each with the index of its area. Within an area the ranges begin and
+    /// end at borders of the planner's windows, so that no window is divided.
     fn slices(&self) -> Vec<(usize, Range<u64>)> {
         let mut slices = vec![];
         for (at, area) in self.areas.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The calibrator on curves, on the log of the prototype, and on noise.
+//! Tests of the calibrator: on a given curve of the bandwidth, on the log of the prototype, and on
+//! noisy bandwidths.
 
 use super::*;
 use crate::tier::TierKind;
@@ -33,9 +34,9 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `policy` for `periods` periods, the first of them at a ratio of 100. `gbps` gives the
-/// bandwidth and its error, GB/s, at a ratio (percent of the pages on the first tier). Returns the
-/// ratio and the verdict of each period.
+/// Runs `policy` for `periods` periods, with all pages on the first tier in the first of them.
+/// `gbps` gives the bandwidth and its error, GB/s, at a ratio (percent of the pages on the first
+/// tier). Returns for each period the ratio that `policy` decides on, and the verdict.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -66,9 +67,9 @@ fn soft(ratio: f64) -> f64 {
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
 }
 
-/// Ratio, and bandwidth in GB/s. Six of the bandwidths are from the log in the header of the module
-/// `dmi`. The others are invented so that the maximum is at 65, where the search in that log comes
-/// to rest.
+/// The bandwidth of a server, in GB/s, at each ratio (percent of the pages on the first tier). Six
+/// of the bandwidths are from the log in the header of the module `dmi`. The others are invented so
+/// that the maximum is at 65, where the search in that log comes to rest.
 const SERVER: [(f64, f64); 12] = [
     (100.0, 409.0),
     (92.0, 441.0),
@@ -152,8 +153,9 @@ fn demand_that_is_back_at_once_is_searched_for() {
     }
 }
 
-/// A step away from the first tier that lowers the bandwidth below the cutoff is not a fall of
-/// demand. The calibrator must not repeat this step for ever.
+/// With all pages on the first tier the bandwidth is above the cutoff; at any other ratio it is
+/// below. The calibrator must not repeat the step away from 100 for ever: after 20 periods it stays
+/// at 100.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {
@@ -166,7 +168,7 @@ fn a_step_below_the_cutoff_is_not_made_for_ever() {
 
 #[test]
 fn more_demand_ends_the_rest() {
-    // First runs a program whose bandwidth is highest with all pages on the first tier, then a
+    // First a program runs whose bandwidth is highest with all pages on the first tier, then a
     // program that needs both tiers. The second policy has a dead band, so it reacts one period
     // later (`lag`).
     for (mut policy, lag) in both().into_iter().zip([0, 1]) {
@@ -199,7 +201,9 @@ fn a_change_at_rest_is_probed_in_its_direction() {
     }
 }
 
-/// A change within the noise is measured in three periods. Then half of the step is taken back.
+/// The bandwidth is 400 GB/s at any ratio, with an error of 5 GB/s. The step from 100 to 92
+/// therefore brings a change within the noise. The calibrator measures at 92 for three periods,
+/// then takes half of the step back, to 96.
 #[test]
 fn half_a_step_is_taken_back_where_a_change_may_be_noise() {
     let [_, mut policy] = both();

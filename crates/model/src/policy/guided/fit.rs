@@ -35,14 +35,14 @@ const COMPUTE_SPREAD: f64 = 1.2;
 /// cores can have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
-/// Tiers with a smaller share of the traffic (0 to 1) do not enter the fit.
+/// The latency of a tier with a smaller fraction of the traffic (0 to 1) does not enter the fit.
 const LEAST_SHARE: f64 = 0.02;
 
 /// The step of the search for the best fit, at its start and at its end: a difference of natural
 /// logarithms of a parameter. A step of 0.25 is a factor of 1.28.
 const STEPS: (f64, f64) = (0.25, 0.002);
 
-/// Observed traffic at some shares.
+/// The observed traffic of one period.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ObservedTraffic {
     /// The fraction of traffic on each tier, 0 to 1.
@@ -53,7 +53,7 @@ pub(super) struct ObservedTraffic {
     pub(super) latency_ns: Vec<Option<f64>>,
 }
 
-/// Parameters of threads and tiers.
+/// The fitted parameters of threads and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
     /// Natural logarithms of the circulating bytes, of the compute time in ns, and of the tiers'
@@ -61,7 +61,8 @@ pub(super) struct Fit {
     logs: Vec<f64>,
 }
 
-/// The platform as its curves describe it, for traffic of one mix from one domain.
+/// The model of the near tiers, from the curves of the platform, for traffic of one mix from one
+/// domain.
 pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
@@ -134,7 +135,7 @@ impl<'a> Belief<'a> {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
             // By Little's law the observation gives the bytes in flight. The circulating bytes are
-            // these, plus the bytes on which threads compute.
+            // the bytes in flight and the bytes on which threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -157,9 +158,9 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // The whole change of one pass over the parameters is tried once more: the misfit may
-            // have a valley that is oblique to the axes, along which single parameters make only
-            // small steps.
+            // The changes of all parameters in this pass are made once more, together. If the
+            // misfit has a valley that is oblique to the axes, steps of single parameters advance
+            // only little along it.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;

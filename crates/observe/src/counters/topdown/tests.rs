@@ -158,8 +158,9 @@ fn a_missing_plan_has_a_reason() {
     assert!(why.to_string().contains("not known: Intel Sierra Forest"), "{why}");
 }
 
-/// The software clock and page faults replace a PMU: a command is counted with its descendants, and
-/// this process is not.
+/// The kernel's software clock and page faults replace the events of the cores' PMU. This process
+/// computes first, which must not be counted. Then a shell runs, which must be counted with its
+/// child.
 #[test]
 fn the_kernel_counts_a_command_alone() {
     let events =
@@ -193,7 +194,8 @@ fn the_kernel_counts_a_command_alone() {
     assert_eq!(topdown.read().unwrap().all, None, "nothing since");
 }
 
-/// A group that the kernel refuses is left out, and the other groups keep their events.
+/// Of three groups, the kernel refuses the second: it is left out of the plan with a note, and the
+/// other groups keep their events. If the first group is refused, opening the plan fails.
 #[test]
 fn a_refused_group_is_left_out() {
     let group = |quantity| vec![event(quantity, 0, 1.0)];

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// The smallest budget: enough for extents of 4 pages and several threads.
+/// The smallest budget of these tests, frames. Each of the three threads can still load an extent
+/// of 4 pages.
 const BUDGET_MIN: usize = 32;
 
 impl Simulation {

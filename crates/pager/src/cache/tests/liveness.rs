@@ -1,4 +1,5 @@
-//! Tests of liveness: each waiting fault is served when all pending events have arrived, or before.
+//! Tests of liveness: each waiting fault is served, at the latest when all pending events have
+//! arrived.
 
 use super::*;
 

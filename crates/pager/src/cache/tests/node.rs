@@ -3,7 +3,8 @@
 use super::*;
 use crate::cache::node::Node;
 
-/// A budget in which the even share of a node is several steps of `Shares`.
+/// A budget of 1024 frames. The even share of each of two nodes, 512 frames, changes in steps of 32
+/// frames (`Shares`).
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
 /// Number of pages of each thread's own array: twice the even share of a node.
@@ -43,8 +44,8 @@ impl Simulation {
         assert!(next.iter().all(|touches| *touches >= rounds * ARRAY), "{next:?}");
     }
 
-    /// Asserts that the nodes hold no more pages than the budget, after their released frames have
-    /// lost their content.
+    /// Asserts that frames and regions together hold at most as many pages as the budget, after the
+    /// content of released frames was discarded.
     fn assert_within_budget(&mut self) {
         self.release();
         let with_page = self.frames.iter().chain(&self.mapped).flatten().count();
@@ -85,7 +86,7 @@ fn pages_move_to_the_other_node_when_their_thread_does() {
 fn a_thread_alone_uses_the_whole_budget_of_its_node() {
     let mut simulation =
         Simulation::on_two_nodes(Division::by_use(BUDGET.frames, &[BUDGET.frames; 2]), 3);
-    // Both threads have touched the first array; the second thread runs alone from now on.
+    // First both threads touch the first array. Afterwards the second thread runs alone.
     simulation.run(8 * ARRAY, |simulation, thread| (simulation.below(ARRAY) as Page, thread == 0));
     let mut at = ARRAY;
     for _ in 0..6 * ARRAY {

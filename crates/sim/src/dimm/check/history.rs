@@ -19,7 +19,8 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Checks that the bank is closed, and that tRP is over after an auto-precharge.
+    /// Checks that the bank is closed, and that tRP has passed since its auto-precharge. For tRP
+    /// after a precharge command, there is a rule in the table of rules.
     pub(super) fn closed(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
         if self.open.is_some() {
             let earlier = self.last.of(Class::Activate).copied();

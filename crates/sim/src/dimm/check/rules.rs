@@ -60,7 +60,7 @@ impl LastCommands {
 /// The level of the hierarchy that the earlier and the later command of a rule share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The same bank, or one of the banks that a refresh covers.
+    /// The same bank; for a command to several banks (PREab, refresh), one of these banks.
     Bank,
     /// The same bank group.
     Group,
@@ -173,8 +173,8 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // Each same-bank refresh refreshes one bank index, and the indices take turns. So each
-            // bank is refreshed once in `banks` such intervals.
+            // A same-bank refresh covers the banks with one index, in all groups, and the indices
+            // take turns. So each bank is refreshed once in `banks` such intervals.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };
@@ -216,8 +216,8 @@ impl Rules {
         }
     }
 
-    /// Minimum gap between the data of two accesses on the bus, and the rule; `None` for accesses
-    /// that may share the bus.
+    /// The rule for the data of two accesses on the bus, and the minimum gap between them in clocks
+    /// of the host. `None` for accesses whose data may overlap.
     pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
         let write = |command: &Command| Class::of(command.kind) == Class::Write;
         let one_pseudo = earlier.pseudo == later.pseudo;

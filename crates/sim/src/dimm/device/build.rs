@@ -420,7 +420,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Checks that the timing parameters `t` of a module are consistent with each other. `ras` is
-    /// the pair of the file for `t_ras`.
+    /// the file's pair of value and source for `t_ras`.
     fn possible(&self, t: &Timing, ras: &Sourced) -> Result<(), FileError> {
         let own = &self.file.timing;
         let refi = own.t_refi.as_ref().unwrap_or(ras);

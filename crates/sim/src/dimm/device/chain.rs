@@ -1,8 +1,8 @@
 //! The chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
 //!
-//! The inheriting file has the tables of its base, with its own values merged over them. Each of
-//! its own modules has the fields of the inherited module. [`super::build`] checks the result as a
-//! whole.
+//! The inheriting file has the tables of the inherited file, with its own values merged over them.
+//! Each of its own modules has the fields of the inherited module. [`super::build`] checks the
+//! result as a whole.
 
 use super::{
     DeviceError,
@@ -21,7 +21,8 @@ use toml::Spanned;
 /// the file, and the remedy.
 pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 
-/// Maximum number of device files in a chain of inheritance.
+/// Maximum number of device files in a chain of inheritance, so that a chain without an end is an
+/// error.
 const FILES_MAX: usize = 8;
 
 /// The lists whose inherited entries are merged with the file's own entries, and the key that

@@ -121,7 +121,7 @@ pub(super) struct Density {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Speed {
-    /// The rate of the bus: "6400 MT/s".
+    /// The data rate of the DRAM: "6400 MT/s".
     pub(super) rate: Spanned<String>,
     /// CAS latency at `rate`, with its source.
     pub(super) cl: Sourced,
@@ -173,7 +173,8 @@ pub(super) struct CurrentsOfWidth {
 pub(super) struct Module {
     /// The name of the module.
     pub(super) name: Spanned<String>,
-    /// The bus rate of the module: one of the file's speeds.
+    /// The data rate of the module's DRAM: one of the file's speeds. The bus of a multiplexed
+    /// module has twice this rate.
     pub(super) speed: Spanned<String>,
     /// Number of ranks of the module, 1 to 4 for each pseudo-channel.
     pub(super) ranks: Spanned<i64>,

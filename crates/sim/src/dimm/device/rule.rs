@@ -74,7 +74,7 @@ fn split(text: &str) -> Result<(&str, &str), String> {
     Ok((number, unit.trim()))
 }
 
-/// A number with up to three decimals, in thousandths.
+/// Parses a number with up to three decimals, and returns it in thousandths: `2.5` is 2500.
 fn thousandths(number: &str) -> Result<u64, String> {
     let wrong = || format!("\"{number}\" is not a number with at most three decimals");
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
@@ -88,7 +88,7 @@ fn thousandths(number: &str) -> Result<u64, String> {
     Ok(value)
 }
 
-/// A quantity in thousandths of `unit`.
+/// Parses a quantity such as `2.5 ns` whose unit is `unit`, and returns thousandths of the unit.
 pub(in crate::dimm) fn quantity(text: &str, unit: &str) -> Result<u64, String> {
     let (number, given) = split(text)?;
     match given {

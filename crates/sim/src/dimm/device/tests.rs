@@ -147,7 +147,7 @@ fn devices_of_each_width_have_the_geometry_of_the_standard() {
     }
 }
 
-/// A module with a faster speed bin of its own.
+/// A file whose module inherits from a built-in module, and has a faster speed bin of its own.
 const FASTER: &str = r#"
 schema = "interleaf.devices/1"
 inherits = "rdimm-6400-2r"
@@ -163,8 +163,8 @@ name = "mine"
 speed = "7200 MT/s"
 "#;
 
-/// A speed bin of the rate of [`FASTER`] with other clocks, in a file that inherits from
-/// [`FASTER`].
+/// A file that inherits from [`FASTER`]. It changes clocks of the speed bin of [`FASTER`], tFAW and
+/// tRFC, and has two modules.
 const TIGHTER: &str = r#"
 schema = "interleaf.devices/1"
 inherits = "faster.toml"

@@ -50,9 +50,10 @@ fn commands_add_their_measured_energy() {
     // One of 32 banks was open until the end of the write recovery, for 200 + 50 + 8 + 96 clocks.
     let still = 20.0 * (0.092 * 1.1 + 0.006 * 1.8) * 1e-6;
     close(energy.background, still + 10.0 * open / 32.0 * 354.0 / 3.2e9);
-    // 1.1 V is over the driver of 34 ohm in series with 30 ohm: a termination of 48 ohm parallel to
-    // the other rank's 80 ohm. 30 of 60 pins are low, at 25.6 GB/s. When the module sends, the
-    // termination of 48 ohm is the host's; when it receives, the driver is.
+    // A low pin has 1.1 V over its driver (34 ohm) in series with two parallel terminations (48 ohm
+    // of the addressed rank and 80 ohm of the other rank, together 30 ohm). 30 of 60 pins are low,
+    // at 25.6 GB/s. When the module sends, the termination of 48 ohm is the host's; when it
+    // receives, the driver is the host's.
     let amperes = 1.1 / 64.0;
     let (driver, both) = (amperes * amperes * 34.0, amperes * amperes * 30.0);
     let (own, other) = (both * 80.0 / 128.0, both * 48.0 / 128.0);

@@ -21,8 +21,8 @@ fn rows_data_and_refreshes_are_bars() {
     assert_eq!(drawing.commands(), (5, 0));
     let text = json([drawing]);
     // A clock is 312.5 ps. The row is open for 128 clocks from clock 16. The data begin 52 clocks
-    // after the read and take 8 clocks. The refresh takes 944 clocks. The last row is drawn open
-    // for its two command slots.
+    // after the read and take 8 clocks. The refresh takes 944 clocks. The last row stays open, so
+    // its bar ends with the picture, after the two command slots of its activation.
     for bar in [
         "\"name\":\"row 9\",\"pid\":0,\"tid\":65552,\"ts\":0.005000,\"dur\":0.040000",
         "\"name\":\"read\",\"pid\":0,\"tid\":2,\"ts\":0.037500,\"dur\":0.002500",

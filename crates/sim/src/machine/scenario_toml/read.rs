@@ -13,7 +13,8 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, str::FromStr};
 use toml::Spanned;
 
-/// The longest stall of a thread on a moving page, s.
+/// The longest stall of a thread on a moving page, s. Stalls are microseconds, so a longer one is a
+/// typing error.
 const STALL_MAX_S: f64 = 1.0;
 
 /// The smallest and the largest page, bytes: a base page and the largest huge page of x86-64.
@@ -25,7 +26,8 @@ const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
-/// The longest sampling or aggregation interval, s.
+/// The longest sampling or aggregation interval, s. Intervals are milliseconds to seconds, so a
+/// longer one is a typing error.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
 /// Maximum number of samples of a region in an aggregation interval, because each sample is
@@ -35,7 +37,8 @@ const SAMPLES_MAX: u64 = 1000;
 /// Maximum number of regions: more regions take time without a gain in accuracy.
 const REGIONS_MAX: i64 = 10_000;
 
-/// Maximum number of runs, and of cycles of a run.
+/// Maximum number of runs, and of cycles of a run, because each takes at least one step of the
+/// simulation.
 const REPEATS_MAX: u32 = 100_000;
 
 /// The longest run of a workload, as a multiple of the run in the demand of the workload.

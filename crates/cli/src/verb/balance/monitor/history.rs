@@ -37,7 +37,8 @@ impl History {
         self.domains.len()
     }
 
-    /// Returns the periods of a domain. Domains count from 0.
+    /// Returns the periods of a domain. `domain` counts from 0, in the order in which the domains
+    /// were first reported.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }

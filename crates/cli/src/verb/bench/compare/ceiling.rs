@@ -1,5 +1,5 @@
-//! Computes the ceiling of a pattern: the highest speed that the drive of a comparison allows with
-//! its budget of DRAM.
+//! Computes the ceiling of a pattern: the speed that the drive allows if it transfers only the
+//! bytes that an optimal cache of the same memory would transfer.
 
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;
@@ -14,10 +14,11 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. The time of a
-/// round is the larger of two times: the loops on DRAM, and the drive's transfer of the bytes that
-/// optimal replacement moves. `measured` is the best fio rate of the earlier rounds. This function
-/// measures with fio again, and keeps the better rate in `measured`.
+/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. At the
+/// ceiling, a round takes the larger of two times: that of the loops on DRAM, and that of the
+/// drive's transfer of the bytes that optimal replacement moves. `measured` is the best fio rate of
+/// the earlier rounds. This function measures with fio again, and keeps the better rate in
+/// `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -30,15 +31,16 @@ pub(super) fn find(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // Some patterns have no access order to replay, because their loops are in a library. The
-    // counted traffic of the pager or of swap then gives the mix of reads and writes.
+    // The order of accesses of some patterns, such as kernels on graphs, is not modelled, so
+    // `least` is `None`. The counted traffic of the pager or of swap then gives the mix of reads
+    // and writes.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The time of a round without waits for the drive. Its estimate is the fastest round on any
-    // kind of memory. Without noise, this is a round on DRAM.
+    // The time of a round without waits for the drive, estimated by the fastest round on any kind
+    // of memory. This is a round on DRAM, unless noise makes another kind faster.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);

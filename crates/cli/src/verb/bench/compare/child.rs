@@ -28,7 +28,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A shell script that enters the control group and then executes the command.
+/// A shell script that enters the control group, whose `cgroup.procs` is `$0`, and then executes
+/// the command `$@`.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
 /// The value of `extend --min-alloc`. The arrays of a pattern are at least this large.
@@ -178,8 +179,8 @@ impl<'a> Comparison<'a> {
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // The swap file of an earlier run cannot be switched off. Only runs with swap fail.
-            // Other kinds of memory can still be measured.
+            // If the swap file of an earlier run cannot be switched off, only runs with swap fail:
+            // other kinds of memory can still be measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
             }

@@ -97,9 +97,10 @@ pub(super) fn rate(
 }
 
 /// Raises the rate that fio measured to the rate of the fastest kind of memory (way). If the runs
-/// of a way moved more bytes per second than fio, the drive can sustain this rate, and the result
-/// says so. Patterns of unpredictable single pages are excluded. For these, a way that reads
-/// several pages at a time moves more bytes without completing more requests.
+/// of a way moved more bytes per second than fio, the drive can sustain this rate. The field `by`
+/// of the result then names the way. Patterns of unpredictable single pages are excluded. For
+/// these, a way that reads several pages at a time moves more bytes without completing more
+/// requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,

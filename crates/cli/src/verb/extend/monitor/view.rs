@@ -1,5 +1,5 @@
-//! The view that `interleaf extend --monitor` draws of a session: the budget and its shares, and
-//! the drive's traffic over time.
+//! The view that `interleaf extend --monitor` draws of a session: the budget, the share of each
+//! process in it, and the drive's traffic over time.
 
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};

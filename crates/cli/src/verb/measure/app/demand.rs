@@ -129,8 +129,8 @@ fn demand(
 }
 
 /// Converts the phases of a profile, if there are two or more. The share of time of each phase is
-/// rounded to millionths, which is the precision of the demand file. The last share makes the sum
-/// 1.
+/// rounded to millionths, which is the precision of the demand file. The last phase gets the rest,
+/// so that the shares sum to 1.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {

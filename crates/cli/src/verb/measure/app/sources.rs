@@ -134,9 +134,9 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring of the command (resctrl), if no other source exists. A dry run only
-/// checks that the monitoring exists. `quantity` receives the source, or the reason why it is
-/// missing.
+/// Opens the cache monitoring (resctrl), to which the command is added after its start. It is used
+/// only if no source counts traffic by tier. A dry run only checks that the monitoring exists.
+/// `quantity` receives the source, or the reason why it is missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -160,8 +160,8 @@ fn monitor<'a>(
     }
 }
 
-/// Describes with how many hardware counters `plan` measures the bandwidth and the memory latency,
-/// and which counters are missing.
+/// Returns the entries of the document for bandwidth and memory latency: the number of hardware
+/// counters in `plan` that measure each, and the counters that are missing.
 fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();

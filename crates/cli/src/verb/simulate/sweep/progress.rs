@@ -33,7 +33,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins the sweep in `file`. An earlier run has computed `done` of its `cases` cases.
+    /// Begins to show the progress of the sweep in `file`. An earlier run has computed `done` of
+    /// the `cases` cases.
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);

@@ -67,8 +67,8 @@ fn a_ratio_is_reached_page_by_page() {
 
 #[test]
 fn only_the_missing_share_moves() {
-    // Pages alternate 50:50, and the target is 60:40. A tenth of the pages moves, while a new
-    // interleaving would move half of them.
+    // Pages alternate between nodes 0 and 1, and the target is 60:40. A tenth of the pages moves,
+    // while interleaving all pages anew would move half of them.
     let mut units = pages(0, (0..51200).map(|at| PageLocation::OnNode(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
@@ -194,9 +194,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// After the moves of a plan, a node that ends with fewer units has lost exactly the
-    /// difference, and a node that ends with more units has lost none. Therefore no plan reaches
-    /// these counts with fewer moves.
+    /// In each window and for each size of units, the number of moves equals the units that nodes
+    /// have fewer after the plan than before. No other plan reaches the same counts with fewer
+    /// moves.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);

@@ -52,7 +52,7 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
 }
 
 /// A device with longer timings, so that no rule implies another. In the unchanged tables, tRC
-/// equals tRAS plus tRP, and tFAW is at most four tRRD_S.
+/// equals tRAS plus tRP, tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

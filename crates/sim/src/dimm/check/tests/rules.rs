@@ -134,9 +134,9 @@ fn a_bank_that_closes_by_itself_is_closed_in_time() {
     hold(
         "rdimm-6400-2r",
         vec![
-            // The precharge must also wait until tRAS (103) after the activation at clock 0, and
-            // the next activation waits for tRP (52) more. The limit counts from the read, at clock
-            // 52.
+            // The auto-precharge waits not only for tRTP (24) after the read at clock 52, but also
+            // for tRAS (103) after the activation at clock 0. The next activation waits for tRP
+            // (52) more. The limit counts from the read.
             ("tRP", vec![act, command(ReadAuto, 52, 0, 0)], act, 103 + 52 - 52),
             ("tRP", vec![act, command(ReadAuto, 200, 0, 0)], act, 24 + 52),
             ("tRP", vec![act, command(WriteAuto, 52, 0, 0)], act, 50 + 8 + 96 + 52),
@@ -186,8 +186,8 @@ fn pseudo_channels_share_the_direction_of_the_bus() {
     let (read, write) = (command(Read, 0, 0, 0), command(Write, 0, 0, 0));
     let rank = u64::from(device("mrdimm-8800-2r").timing.t_rank);
     // Two clocks of the host are one clock of the DRAM; the second pseudo-channel has the odd
-    // clocks of the host. A write command is at least 36 + 8 + 4 - 34 = 14 clocks of the DRAM after
-    // a read command.
+    // clocks of the host. The bus turnaround puts a write command at least tCL + burst + t_turn -
+    // tCWL = 36 + 8 + 4 - 34 = 14 clocks of the DRAM after a read command.
     hold(
         "mrdimm-8800-2r",
         vec![
@@ -255,8 +255,8 @@ fn a_refresh_is_not_late() {
     assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
     let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
     assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
-    // The refreshes are close enough to each other, but each is later than due, so at the end more
-    // than four are postponed.
+    // Two refreshes, three tREFI apart, are close enough to each other. But just after seven tREFI
+    // five refreshes are owed, and only four may be postponed.
     let mut slow = Checker::new(&device);
     for turn in 1..=2 {
         both(&mut slow, turn * 3 * 12480 - 1);

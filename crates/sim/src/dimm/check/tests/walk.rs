@@ -16,7 +16,8 @@ impl SplitMix64 {
     }
 }
 
-/// Maximum number of clocks that are tried for one command.
+/// Maximum number of clocks that are tried for one command: far more than any minimum distance in
+/// the tables.
 const TRIED_MAX: u64 = 40_000;
 
 pub(super) struct Walk {
