@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_pager::{cache::Settings, pager::Pager};
+use interleaf_pager::{cache::Settings, kernel::uffd::FaultMode, nodes::Nodes, pager::Pager};
 use interleaf_prefetch::Limits;
 use interleaf_procfs::stat::Stat;
 use interleaf_store::{FileStore, Options, fault_injection::FaultPlan, retry::RetryPolicy};
@@ -27,9 +27,14 @@ const SETTINGS: Settings =
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn pager(path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
+    pager_in(FaultMode::Thread, path, faults, retry)
+}
+
+fn pager_in(mode: FaultMode, path: &Path, faults: FaultPlan, retry: RetryPolicy) -> Pager {
     let options = Options { faults: Some(faults), retry, ..Options::default() };
     let store = FileStore::open_all(&[path, path], options).unwrap();
-    Pager::new(SETTINGS, 1 << 30, store).unwrap_or_else(|why| {
+    let pager = Pager::with_slot(SETTINGS, 1 << 30, store, None, mode, Nodes::single());
+    pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not available ({why}): these tests need root and Linux 6.8")
     })
 }
@@ -177,9 +182,14 @@ fn end(mut program: Child) -> Output {
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };
-    let pager = pager(Path::new(&folder), plan, RetryPolicy { tries: 1, ..RetryPolicy::default() });
+    let retry = RetryPolicy { tries: 1, ..RetryPolicy::default() };
+    let mode = match what.as_str() {
+        "write-and-read-in-signals" => FaultMode::Signal,
+        _ => FaultMode::Thread,
+    };
+    let pager = pager_in(mode, Path::new(&folder), plan, retry);
     match what.as_str() {
-        "write-and-read" => {
+        "write-and-read" | "write-and-read-in-signals" => {
             let mut region = pager.region(48 << 20).unwrap();
             for lap in 0_u8..4 {
                 for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
@@ -193,16 +203,20 @@ fn a_program() {
     }
 }
 
+/// In both modes of fault handling, SIGBUS ends the program at the unreadable page: the faulting
+/// thread does not wait for ever.
 #[test]
 fn an_unreadable_page_raises_a_signal_that_is_explained() {
-    let folder = tempfile::tempdir_in(".").unwrap();
-    let output = end(start("write-and-read", "lost_mib=16", folder.path()));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{said}");
-    let name = folder.path().display().to_string();
-    assert!(said.contains(&format!("the store {name} cannot give back")), "{said}");
-    assert!(said.contains("Input/output error"), "{said}");
-    assert!(said.contains("SIGBUS"), "{said}");
+    for what in ["write-and-read", "write-and-read-in-signals"] {
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let output = end(start(what, "lost_mib=16", folder.path()));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{what}: {said}");
+        let name = folder.path().display().to_string();
+        assert!(said.contains(&format!("the store {name} cannot give back")), "{what}: {said}");
+        assert!(said.contains("Input/output error"), "{what}: {said}");
+        assert!(said.contains("SIGBUS"), "{what}: {said}");
+    }
 }
 
 #[test]

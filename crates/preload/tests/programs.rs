@@ -173,6 +173,12 @@ fn kernel_and_threads() {
     same("access.c", &["file"]);
 }
 
+/// A thread that waits for pages most of the time keeps its affinity mask.
+#[test]
+fn the_affinity_of_a_thread_that_waits() {
+    same("affinity.c", &[]);
+}
+
 /// A ring of io_uring with kernel threads and registered buffers, which pin pages: the eviction of
 /// pinned pages is retried, and all other pages are evicted.
 #[test]

@@ -52,7 +52,8 @@ const PAGERS: usize = 16;
 const TRIES: u32 = 1000;
 
 /// `BUS_ADRERR` of `asm-generic/siginfo.h`: the `si_code` of a fault on a missing page. A fault on
-/// a poisoned page has another code.
+/// a poisoned page has the code `BUS_MCEERR_AR`, but `BUS_ADRERR` on a kernel without
+/// `CONFIG_MEMORY_FAILURE`.
 const ADDRESS: i32 = 2;
 
 /// The mask of all signals, including the signals that the C library reserves.
@@ -129,7 +130,7 @@ pub(crate) fn unregister(registration: &Registration) {
 }
 
 /// Handles a fault at an address: waits until the page is mapped. Returns false if no pager has a
-/// region at this address.
+/// region at this address, or if the page is poisoned.
 fn serve(address: usize, is_write: bool) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {

@@ -52,8 +52,8 @@ struct WaiterSlot {
 }
 
 /// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), fault queued for the
-/// fault server (`QUEUED`), fault read by the fault server (`READ`), page mapped (`DONE`), address
-/// in no region (`DENIED`).
+/// fault server (`QUEUED`), fault read by the fault server (`READ`), access can be repeated
+/// (`DONE`), address in no region or on a poisoned page (`DENIED`).
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -78,7 +78,7 @@ impl Default for Waiters {
 
 impl Waiters {
     /// Queues a fault, and waits until the fault server has answered the fault. Returns true if the
-    /// page is mapped, and false if the address is in no region.
+    /// access can be repeated, and false if the address is in no region or on a poisoned page.
     pub(crate) fn wait_for(&self, handle: &FaultHandle, fault: Fault) -> bool {
         let claim = |slot: &&WaiterSlot| {
             slot.state.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok()
@@ -98,7 +98,7 @@ impl Waiters {
         slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);
         handle.ring();
-        let is_of_region = loop {
+        let may_access = loop {
             match slot.state.load(Acquire) {
                 DONE => break true,
                 DENIED => break false,
@@ -108,7 +108,7 @@ impl Waiters {
         };
         self.count.fetch_sub(1, SeqCst);
         slot.state.store(FREE, Release);
-        is_of_region
+        may_access
     }
 
     /// Takes the faults that threads have queued since the last call.
@@ -129,13 +129,13 @@ impl Waiters {
     }
 
     /// Wakes the threads that wait for pages at these addresses, if [`Waiters::faults`] has
-    /// returned their faults. `are_of_region` is true if the pages are mapped, and false if the
-    /// addresses are in no region.
-    pub(crate) fn wake(&self, addresses: &Range<usize>, are_of_region: bool) {
+    /// returned their faults. `may_access` is true if they can repeat their accesses, and false if
+    /// the addresses are in no region or on poisoned pages.
+    pub(crate) fn wake(&self, addresses: &Range<usize>, may_access: bool) {
         if self.count.load(SeqCst) == 0 {
             return;
         }
-        let outcome = if are_of_region { DONE } else { DENIED };
+        let outcome = if may_access { DONE } else { DENIED };
         for slot in &self.slots {
             let is_read = slot.state.load(Acquire) == READ;
             if is_read && addresses.contains(&(slot.address.load(Relaxed) & !1)) {

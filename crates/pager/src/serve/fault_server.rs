@@ -53,7 +53,6 @@ use std::{
     os::fd::AsRawFd as _,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -72,8 +71,8 @@ const MOVED_OUT_AT_ONCE: u64 = 64;
 const MAPPED_MAX: usize = 128;
 const MAPPED_NOTIFY: usize = 64;
 
-/// Maximum number of retries of a faulting thread for a pinned page. After these, the thread defers
-/// to the fault server.
+/// Maximum number of times that a faulting thread retries the move of a pinned page. After that,
+/// the thread leaves the move to the fault server.
 const TRY_MAP_TRIES: u32 = 10;
 
 thread_local! {
@@ -106,20 +105,25 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // A refusal of the short time slice is ignored: faults are then served later on a busy machine.
+    // If the kernel refuses the short time slice, continue: faults are then served later on a busy
+    // machine.
     let mut scheduling = Scheduling::of_this_thread().ok();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
-        // Faulting threads in signal mode hold the lock for one move of pages at most.
+        // In signal mode, a faulting thread holds the lock for at most one move of pages.
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
         let is_contended = contention.is_contended(now);
+        if !is_contended {
+            // The CPU may have other threads. Leave it before the priority ends.
+            own.cpu_sharing.allow(false);
+        }
         let has_priority =
             scheduling.as_mut().is_some_and(|thread| thread.set_realtime(is_contended));
-        own.cpu_sharing.set_contention(is_contended, has_priority);
+        own.cpu_sharing.allow(is_contended && has_priority);
         if is_busy && !own.has_pinned {
             last = now;
         } else if !is_contended && now - last < own.spin_time() && !own.has_pinned {
@@ -162,7 +166,7 @@ pub(crate) struct FaultServer {
     /// Threads that wait for pages, in signal mode.
     waiters: Option<Arc<Waiters>>,
     /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
-    /// capacity.
+    /// capacity, because a signal handler must not allocate.
     mapped: Vec<MappedExtent>,
     /// Extents from `mapped` that the cache is processing.
     draining: Vec<MappedExtent>,
@@ -181,7 +185,7 @@ struct Discards {
 struct MappedExtent {
     fault: PageFault,
     id: ExtentId,
-    /// Bytes that were moved; the fault server moves the rest.
+    /// Number of bytes that the thread has moved; the fault server moves the rest.
     moved_bytes: usize,
 }
 
@@ -283,7 +287,7 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Passes the log of mapped extents to the cache, before any other decision.
+    /// Passes the log of mapped extents to the cache, before the cache decides anything else.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -297,17 +301,13 @@ impl FaultServer {
 
     /// The time to spin before blocking in poll(2).
     fn spin_time(&self) -> Duration {
-        match (self.cpu_sharing.is_shared(), self.transfers.are_done()) {
-            (false, true) => SPIN,
-            (false, false) => SPIN_FOR_DRIVE,
-            // The CPU is shared with a thread whose fault was served, and this thread needs the
-            // CPU.
-            (true, _) if self.stalls.is_empty() => Duration::ZERO,
-            (true, _) => SPIN_FOR_DRIVE,
+        match self.transfers.are_done() {
+            true => SPIN,
+            false => SPIN_FOR_DRIVE,
         }
     }
 
-    /// Handles finished transfers, requests and faults. Returns true if there were any; `None`
+    /// Handles finished transfers, requests and faults. Returns true if any work was done; `None`
     /// after a request to stop.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
         let mut is_busy = self.drain_mapped(actions)?;
@@ -324,13 +324,10 @@ impl FaultServer {
         // Serve known faults before polling for new ones.
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
-        self.yield_if_served();
         // While a fork is prepared, no page may be mapped, so no fault is read.
-        let skips_faults = self.cpu_sharing.skips_faults(self.transfers.are_done());
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
             (None, Some(waiters)) => waiters.faults(),
-            (None, None) if skips_faults => vec![],
             (None, None) => self.space.faults()?,
         };
         // Requests are handled after the faults were read, so that the region of each fault has
@@ -349,7 +346,7 @@ impl FaultServer {
                 }
                 Some(_) => {}
                 None if self.space.has_threads_here() => {
-                    self.cpu_sharing.begin_wait(thread, page, now, self.stalls.total());
+                    self.cpu_sharing.note_fault(thread);
                 }
                 None => {}
             }
@@ -362,11 +359,9 @@ impl FaultServer {
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         is_busy |= self.start_transfers(actions)?;
-        self.cpu_sharing.pin_waiting();
         // Prefetch and evict while the drive reads the pages that threads wait for, and while other
         // threads use mapped pages.
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
-        self.yield_if_served();
         is_busy |= self.evict(actions)?;
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
         self.release_frames();
@@ -386,8 +381,7 @@ impl FaultServer {
     }
 
     /// Executes the actions that no thread waits for, but only once no extent is left to unmap:
-    /// prefetches into all freed frames together are longer transfers. Returns true if there is
-    /// work.
+    /// transfers into all freed frames together are longer. Returns true if there is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -585,9 +579,8 @@ impl FaultServer {
                 }
                 Action::Write(id, span, dirty) => self.transfers.write(id, span, &dirty),
                 Action::MoveIn(id, span) => {
-                    self.cpu_sharing.pin_waiting();
                     self.move_in(id, span);
-                    self.wake_waiters(span.pages());
+                    self.end_waits(span.pages(), true);
                     self.cache.react(Event::MovedIn(id), actions);
                 }
                 Action::MoveOut { id, span, is_dirty } => {
@@ -603,7 +596,7 @@ impl FaultServer {
                 Action::Wake(page, pages) => {
                     let addresses = self.context.addresses(&(page..page + pages));
                     self.space.wake(&addresses);
-                    self.wake_waiters(page..page + pages);
+                    self.end_waits(page..page + pages, true);
                 }
                 Action::Erase(page, pages) => {
                     self.store.erase(page * PAGE_BYTES as u64, pages * PAGE_BYTES as u64);
@@ -616,6 +609,10 @@ impl FaultServer {
                     self.error_log.page_poisoned(addresses.start);
                     self.poisoned.insert(page);
                     self.space.poison(&addresses);
+                    // The SIGBUS that the waiting thread handles goes to the program. The codes of
+                    // this signal do not tell a poisoned page from a missing one on a kernel
+                    // without `CONFIG_MEMORY_FAILURE`.
+                    self.end_waits(page..page + 1, false);
                 }
             }
         }
@@ -623,19 +620,12 @@ impl FaultServer {
         Ok(())
     }
 
-    /// Yields the CPU to the thread whose page was mapped, unless transfers wait to be started.
-    fn yield_if_served(&mut self) {
-        if self.transfers.are_started() && self.cpu_sharing.has_served() {
-            thread::yield_now();
-        }
-    }
-
-    /// Ends the waits for these pages.
-    fn wake_waiters(&mut self, pages: Range<Page>) {
+    /// Ends the waits for these pages: wakes the threads in signal mode, and ends the stall time.
+    /// `may_access` is false if the pages are poisoned.
+    fn end_waits(&mut self, pages: Range<Page>, may_access: bool) {
         if let Some(waiters) = &self.waiters {
-            waiters.wake(&self.context.addresses(&pages), true);
+            waiters.wake(&self.context.addresses(&pages), may_access);
         }
-        self.cpu_sharing.end_wait(&pages);
         self.stalls.end(pages);
     }
 
@@ -653,8 +643,8 @@ impl FaultServer {
     fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // Some pages were missing. It is unknown which, so all pages of the extent count as
-            // dirty.
+            // Some pages were missing. It is unknown which pages, so all pages of the extent count
+            // as dirty.
             Ok(true) => {
                 self.dirty.forget(span.pages());
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Length of a period, for which the stall time is reported.
+/// Length of a period. [`Stalls::end_period`] returns the stall time of each period.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The waits of threads for pages, and the total stall time.
@@ -57,11 +57,6 @@ impl Stalls {
         self.period = Some((now, stalled));
         Some(stalled.saturating_sub(before).div_duration_f64(time))
     }
-
-    /// True if no thread waits.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -91,9 +86,9 @@ mod tests {
         assert!((2 * second..=2 * passed).contains(&two), "{two:?} in {passed:?}");
         stalls.end(0..8);
         assert_eq!(stalls.total(), two);
-        assert!(!stalls.is_empty());
+        assert!(!stalls.waiting.is_empty());
         stalls.end(9..10);
         assert!(stalls.total() >= two + second);
-        assert!(stalls.is_empty());
+        assert!(stalls.waiting.is_empty());
     }
 }

@@ -373,7 +373,7 @@ impl SlotGuard {
         }
     }
 
-    /// Pages that this process holds.
+    /// Pages of the budget that this process has reserved.
     pub fn held(&self) -> u64 {
         self.slot().held.load(SeqCst)
     }
