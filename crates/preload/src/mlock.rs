@@ -1,6 +1,7 @@
 //! `mlock(2)` and related calls. The kernel must not lock pages of the pager's regions, because
 //! locking brings all pages of a range into DRAM, beyond the budget. The pager pins these pages
-//! instead, as far as enough of the budget is left for other pages.
+//! instead. If too little of the budget would be left for other pages, it pins none of them, and
+//! the call fails.
 
 use crate::{
     errno, mapping, maps,
@@ -34,7 +35,9 @@ fn lock(
             return -1;
         }
     }
-    if !inside(|| pager.are_of_regions(&within) && pager.pin(slice::from_ref(&within))) {
+    // Like the kernel, refuse pages that cannot be touched, because they are protected.
+    let may_pin = || pager.are_of_regions(&within) && (!touches || maps::is_readable(&within));
+    if !inside(|| may_pin() && pager.pin(slice::from_ref(&within))) {
         return errno::failed(libc::ENOMEM);
     }
     if touches {
@@ -46,8 +49,7 @@ fn lock(
 /// Touches pages to make them resident.
 fn touch(pages: &Range<usize>) {
     for page in pages.clone().step_by(PAGE_BYTES) {
-        // SAFETY: the program has asked to lock the page, so it is mapped. An unreadable page
-        // faults here instead of later.
+        // SAFETY: the callers have checked that the pages are mapped and readable.
         let _ = unsafe { ptr::read_volatile(page as *const u8) };
     }
 }

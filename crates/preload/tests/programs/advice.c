@@ -37,12 +37,17 @@ int main(void) {
     fill(all, bytes, 3);
     CHECK(mlock(all + MIB, 2 * MIB) == 0);
     CHECK(mlock2(all + 4 * MIB, 100, MLOCK_ONFAULT) == 0);
+    /* Pages that may not be accessed cannot be locked. */
+    CHECK(mprotect(all + 6 * MIB, PAGE, PROT_NONE) == 0);
+    CHECK(mlock(all + 6 * MIB - PAGE, 3 * PAGE) == -1 && errno == ENOMEM);
+    CHECK(mprotect(all + 6 * MIB, PAGE, PROT_READ | PROT_WRITE) == 0);
+    CHECK(munlock(all + 6 * MIB - PAGE, 3 * PAGE) == 0);
     fill(more, bytes, 4);
     unsigned char there[2 * MIB / PAGE];
     CHECK(mincore(all + MIB, 2 * MIB, there) == 0);
     for (size_t at = 0; at < sizeof there; at++) CHECK(there[at] & 1);
     CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
-    /* More than the budget cannot be locked; what mlock has locked before stays locked. */
+    /* mlockall fails if the regions exceed the budget. The pages that mlock has locked stay locked. */
     if (mlockall(MCL_CURRENT) == 0) CHECK(munlockall() == 0 && mlock(all + MIB, 2 * MIB) == 0);
     else CHECK(errno == ENOMEM);
     fill(more, bytes, 4);
@@ -52,7 +57,8 @@ int main(void) {
     CHECK(msync(all, bytes, MS_SYNC) == 0);
     CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
     CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
-    /* Memory that is not extended becomes resident at its first access, or at once. */
+    /* mlockall of memory that is not extended: with MCL_ONFAULT a page becomes resident at its first access,
+       without it at once. */
     CHECK(munmap(all, bytes) == 0 && munmap(more, bytes) == 0);
     char *small = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(small != MAP_FAILED);
