@@ -1,8 +1,23 @@
 //! The quality of a measured point, and of a whole measurement: good, noisy with the reasons, or
-//! not assessed.
+//! not assessed. The thresholds decide whether a point is noisy.
 
+use super::MeasuredPoint;
+use interleaf_measure::idle;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// A point is noisy when the spread of its repetitions or the relative change of the core frequency
+/// exceeds this fraction.
+const SPREAD_MAX: f64 = 0.05;
+/// A point is noisy when other programs took more than this many CPUs for each CPU of the
+/// measurement. It is also noisy when the hypervisor took more than half as many.
+const OTHERS_MAX: f64 = 0.1;
+/// A point is noisy when more than this fraction of its pages (0 to 1) is on other nodes than the
+/// weights demand.
+const OFF_MAX: f64 = 0.01;
+/// A point is noisy when the last-level caches can hold more than this fraction of the point's
+/// memory, because the point would then measure the caches.
+const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
 /// The serialized quality of a point for which no reason for noise was found.
 const GOOD: &str = "good";
@@ -53,6 +68,42 @@ impl fmt::Display for Quality {
             Self::Noisy(reasons) => write!(f, "{NOISY}{reasons}"),
             Self::Unassessed(text) => f.write_str(text),
         }
+    }
+}
+
+impl MeasuredPoint {
+    /// The quality of the point: `Good`, or `Noisy` with all reasons.
+    pub(super) fn assess(&self) -> Quality {
+        let mut whys = vec![];
+        let cpus = f64::from(self.threads.max(1));
+        let contamination = &self.contamination;
+        if self.spread > SPREAD_MAX {
+            whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
+        }
+        // The kernel counts CPU time in ticks, mostly of 10 ms. An error of two ticks (0.02 s) over
+        // the duration of the point is therefore allowed.
+        let ticks = 0.02 / self.took_s.max(0.01);
+        if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
+            whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));
+        }
+        if contamination.stolen_cpus > OTHERS_MAX * cpus / 2.0 + ticks {
+            whys.push(format!("the host took {:.2} CPUs away", contamination.stolen_cpus));
+        }
+        if let Some(change) = contamination.frequency_change.filter(|it| *it > SPREAD_MAX) {
+            whys.push(format!("the frequency changed by {:.0} %", 100.0 * change));
+        }
+        if let Some(share) = self.cacheable_share.filter(|share| *share > CACHEABLE_MAX) {
+            whys.push(match share < 1.0 {
+                true => {
+                    format!("the last-level cache can hold {:.0} % of the memory", 100.0 * share)
+                }
+                false => "the last-level cache can hold all of the memory".into(),
+            });
+        }
+        if let Some(off) = self.off_by.filter(|off| *off > OFF_MAX) {
+            whys.push(format!("pages are elsewhere, {:.0} % of them", 100.0 * off));
+        }
+        if whys.is_empty() { Quality::Good } else { Quality::Noisy(whys.join(", ")) }
     }
 }
 
