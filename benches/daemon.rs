@@ -1,18 +1,19 @@
-//! The cost of the running daemon: the loop of `interleaf balance` runs for a minute at its default
-//! intervals, a sample every 200 ms and a decision every 6 s.
+//! The cost of the running daemon. The loop of `interleaf balance` runs for a minute at its default
+//! intervals: a sample every 200 ms, a decision every 6 s. It then runs for 20 s with a sample
+//! every 50 ms, to which no limit applies.
 //!
 //! The loop, the policy, the readings of the running kernel and the feed are those of the daemon.
 //! The feed is a socket through which programs deliver their own counts of traffic. Here a separate
-//! process writes to the socket, and its time is not counted. No page is migrated, because that
-//! cost depends on the number of pages (`migrate.rs`). A machine with one memory tier suffices:
-//! both tiers are on the first node. The benchmark also measures the time to start the command, if
-//! the command was built before.
+//! process writes to the socket, and the time of this process is not counted. No page is migrated,
+//! because the cost of migration depends on the number of pages. (`migrate.rs` measures its
+//! planning.) A machine with one memory tier suffices: both tiers are on the first node. The
+//! benchmark also measures the time to start the command, if the command was built before.
 //!
 //! Then the benchmark steers processes with the actuator `vaddr`, which migrates pages through
 //! DAMON: 1, 10, 300 and 3000 children with 1 MiB each, in the live `/proc`. Writes to DAMON go to
-//! a folder, so that no page migrates and the kernel needs no DAMON. All pages are at their target,
-//! so this is the cost of a daemon that migrates no page. The benchmark takes up to 4 GiB of
-//! memory.
+//! a folder, so that no page migrates and the kernel needs no DAMON. The target is node 0, where
+//! all pages are, so this is the cost of a daemon that has nothing to migrate. The benchmark takes
+//! up to 4 GiB of memory.
 //!
 //! The limits are 0.5 % of one core, 20 MB of memory, and 20 ms for a start of the command. If a
 //! limit is exceeded, the benchmark exits with an error.
@@ -60,8 +61,8 @@ const STARTS: usize = 51;
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// Number of steered processes, and seconds of measurement. Each of 3000 processes is sampled only
-/// every seven minutes, so their measurement is longest.
+/// Number of steered processes, and seconds of measurement. With 3000 processes, the actuator
+/// samples each process only every seven minutes, so that measurement lasts 430 s.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
 /// Time before the measurement, in which the actuator learns that no page of the steered processes
@@ -76,8 +77,8 @@ fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
-        // `cargo bench` passes `--bench`, and the name of a benchmark if one was requested. If
-        // another benchmark was requested, the benchmark `daemon` ends.
+        // `cargo bench` passes `--bench`, and the name of a benchmark if one was requested. If the
+        // name is that of another benchmark, this benchmark ends at once.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }
@@ -174,8 +175,9 @@ fn machine() -> PathBuf {
     folder
 }
 
-/// The fraction of a core that is needed to steer `count` processes, with an update of the actuator
-/// each second as in the daemon, and the number of files read per second.
+/// Steers `count` processes for `span`, with an update of the actuator each second as in the
+/// daemon. Returns the fraction of a core that the updates took, and the number of files read per
+/// second.
 fn steered(count: usize, span: Duration) -> (f64, f64) {
     let folder = machine();
     let files = folder.clone();
@@ -250,7 +252,8 @@ fn wait() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A machine with one socket and two tiers, both on node 0.
+/// The description of a machine with one socket and two tiers. Both tiers are on node 0, so that
+/// any machine can run this benchmark.
 fn layout() -> HostLayout {
     let tier = |name: &str, kind, rated_gbps, rated_latency_ns| TierLayout {
         name: name.into(),
@@ -269,7 +272,8 @@ fn layout() -> HostLayout {
 }
 
 /// The main function of the process that writes to the socket of the feed. It writes the traffic of
-/// both tiers twenty times a second. The traffic rises for two seconds, and then starts again.
+/// both tiers twenty times a second. The traffic rises for two seconds, falls back to the first
+/// value, and rises again.
 fn feed(path: &Path) -> ExitCode {
     let Ok(mut socket) = UnixStream::connect(path) else { return ExitCode::FAILURE };
     for step in 0_u64.. {

@@ -1,9 +1,9 @@
 //! Simulated requests per second of memory modules:
 //! `cargo bench -p interleaf-benches --bench dimm`.
 //!
-//! The requirement is a million requests per second on one core, for a saturated sub-channel of
-//! DDR5-6400 with two ranks, random reads and a queue of 64; five million is the stretch goal.
-//! `README.md` has the last result.
+//! The requirement is a million simulated requests per second of one core of the host. It applies
+//! to a saturated sub-channel of DDR5-6400 with two ranks, random reads and a queue of 64 requests.
+//! Five million is the stretch goal. `README.md` has the last result.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
@@ -44,7 +44,8 @@ fn streams(bencher: Bencher<'_, '_>, mix: &str) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
 }
 
-/// A load of one percent of the maximum bandwidth. Simulated idle time must take no real time.
+/// A load of 0.5 GB/s, one percent of the peak bandwidth. Simulated time without requests must cost
+/// no real time.
 #[divan::bench(sample_count = 5)]
 fn nearly_idle(bencher: Bencher<'_, '_>) {
     let setup = setup("rdimm-6400-2r", "R", Pattern::Random);

@@ -24,7 +24,8 @@ const COMMANDS: u64 = 100_000_000;
 /// Number of accesses per run.
 const ACCESSES: u64 = 100_000;
 
-/// Number of runs that are divided among all cores before the next check of the number of commands.
+/// Number of runs in a round. The runs of a round are divided among all cores. After each round,
+/// the benchmark ends if enough commands were checked.
 const ROUND: u64 = 64;
 
 fn main() -> ExitCode {

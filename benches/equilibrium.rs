@@ -2,9 +2,9 @@
 //! `cargo bench -p interleaf-benches --bench equilibrium`.
 //!
 //! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
-//! tiers. Inferring the behaviour of a workload's threads takes thousands of solutions, and so does
-//! a table of predictions. With these requirements, both take far less than a second. `README.md`
-//! has the last result.
+//! tiers. The search for the behaviour of a workload's threads takes thousands of solutions, as
+//! does a table of predictions. If a solution meets the requirements, both take far less than a
+//! second. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -86,7 +86,8 @@ fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     }
 }
 
-/// The share of the traffic on each tier, in proportion to the bandwidths of the synthetic tiers.
+/// Shares of the traffic that load all synthetic tiers equally: the share of each tier is
+/// proportional to its bandwidth.
 fn even_shares(tiers: u32) -> Vec<f64> {
     let all: f64 = (0..tiers).map(|tier| 1.0 / f64::from(tier + 1)).sum();
     (0..tiers).map(|tier| 1.0 / f64::from(tier + 1) / all).collect()
@@ -126,7 +127,8 @@ fn tiers_coupled(bencher: Bencher<'_, '_>, tiers: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Loads with different mixes and shares on two tiers. Each load has the same number of threads.
+/// Loads with different mixes and shares on two tiers. The 128 threads are divided equally among
+/// the loads.
 #[divan::bench(args = [2, 4])]
 fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     let platform = platform("xeon6-cz122");

@@ -2,10 +2,10 @@
 //! with the pager.
 //!
 //! Each sample touches 512 pieces of memory in order; a piece has one or 16 pages, and one fault
-//! maps it. With userfaultfd alone, no table of pages is searched: the offset of the fault is the
-//! offset of the content. The fault is handled by a thread that waits in `poll`, by a thread that
-//! spins, or by the faulting thread in a handler of SIGBUS. Each of them maps the piece by
-//! `UFFDIO_COPY` or `UFFDIO_MOVE`.
+//! maps it. With userfaultfd alone, the handler needs no page table of its own: the content of a
+//! page is at the same offset as the fault. The fault is handled by a thread that waits in `poll`,
+//! by a thread that spins, or by the faulting thread in a handler of SIGBUS. Each of them maps the
+//! piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -53,8 +53,8 @@ enum How {
     Move,
 }
 
-/// The state of the fault handlers. The state is static, because a handler of SIGBUS gets no
-/// argument of the program. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the
+/// The state of the fault handlers. It is in statics, because the program cannot pass an argument
+/// to a handler of SIGBUS. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the
 /// memory that is touched and of its content. `BYTES` is the size of a piece, and `CALL` the number
 /// of the ioctl that maps a piece. `IS_OVER` ends the handling thread.
 static FD: AtomicI32 = AtomicI32::new(-1);
@@ -192,8 +192,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// Faults with the pager, on pages that are resident and unmapped. The result is to be compared
-/// with [`mechanism`], for the same choice of the thread that handles faults.
+/// Minor faults with the pager, on pages that are resident and unmapped. The difference to
+/// [`mechanism`] with the same kind of fault handler is the cost of the pager.
 #[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =

@@ -8,9 +8,10 @@
 //!
 //! Environment variables: `THREADS` is the number of threads, `ROUNDS` the number of rounds, `ISA`
 //! the instruction set, and `MIB` the memory of each thread in MiB. `ALL` includes every
-//! instruction set. `ONLY=1x4,own 256` selects kernels by the end of their name. `SPAN_MS` measures
-//! the best kernel alone over one span of time, as other programs do. `SMALL` uses small pages,
-//! `RANDOM` random order. On a shared machine only ratios are meaningful.
+//! instruction set. `ONLY=1x4,own 256` selects the kernels whose name ends in `1x4` or `own 256`.
+//! `SPAN_MS` is a time in ms over which the best kernel is measured alone and without chunks, as
+//! other programs do. `SMALL` uses small pages, `RANDOM` random order. On a shared machine only
+//! ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -71,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the bandwidth of the best kernel over a whole span, for comparison with other programs.
+/// Prints the bandwidth of the best kernel over the time `span`, for comparison with other
+/// programs.
 fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
     let windows = Windows { warm_up: Duration::from_millis(50), window: span, count: 1 };
@@ -131,9 +133,9 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// The bandwidth of a load, GB/s: the sum over its threads of the median over a thread's chunks.
-/// The median is robust against interference. `regions` is the memory of the call before, which is
-/// reused and returned.
+/// The bandwidth of a load, GB/s. For each thread it is the median over the thread's chunks, which
+/// is robust against interference; the results of all threads are added. `regions` is the memory
+/// that the previous call returned; it is reused and returned again.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];

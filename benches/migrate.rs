@@ -1,8 +1,8 @@
 //! The time per page for planning a migration and for sampling the placement.
 //!
 //! `plan` and `plan_at_target` should take a small part of the time of `survey`, which asks the
-//! kernel for the location of each page of this process. `survey` runs with all pages of 1 GiB
-//! present, and with every 256th page of 64 GiB present.
+//! kernel for the location of each page of this process. `survey` runs on 1 GiB with all pages
+//! present, and on 64 GiB with every 256th page present.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -50,7 +50,7 @@ fn plan_at_target(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// The same number of units as in `plan`, but each is a huge page.
+/// Plans for as many units as `plan`, but each unit is a huge page instead of a page of 4 KiB.
 #[divan::bench]
 fn plan_huge(bencher: Bencher) {
     let (units, target) = (units(512), target(&[65, 35]));

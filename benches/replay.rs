@@ -8,11 +8,11 @@
 //!
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
-//! Each transfer completes at once, so no prefetch is late and the result depends only on the
-//! policies. In the output, `waits` are major faults, and `unmapped` are minor faults, on pages
-//! that are resident but not mapped. A minor fault costs a hundredth of a major fault (bench
-//! `faults`). `least` is the count of optimal replacement. `in vain` are reads of pages that were
-//! not touched since their last read.
+//! Each transfer completes at once. No prefetch is late, so the result depends only on the
+//! decisions of the cache: which pages it prefetches, and which it evicts. In the output, `waits`
+//! are major faults, and `unmapped` are minor faults, on pages that are resident but not mapped. A
+//! minor fault costs a hundredth of a major fault (bench `faults`). `least` is the count of optimal
+//! replacement. `in vain` are reads of pages that were not touched since their last read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
@@ -23,7 +23,7 @@ use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 use std::io::{self, Write};
 
-/// Frames of the budget: 128 MiB.
+/// Budget of the pager in frames of 4 KiB: 128 MiB.
 const FRAMES: usize = 32768;
 
 const PATTERNS: [Kind; 7] =

@@ -282,8 +282,8 @@ impl Timeline {
         &self.writes
     }
 
-    /// All blocks that a power failure during the run would lose or tear, sorted by the first
-    /// moment of the damage.
+    /// All spans of time in which a power failure would lose or tear a block, sorted by their
+    /// start. A block may have several.
     pub fn damage(&self) -> &[DamageInterval] {
         &self.intervals
     }

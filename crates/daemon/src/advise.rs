@@ -37,8 +37,8 @@ use interleaf_record::balance::{
     SummaryDocument,
 };
 
-/// Without a duration, the observation ends after `ALIKE` consecutive periods with equal advice,
-/// and at the latest after `PERIODS_MAX` periods.
+/// If the user gives no duration, the observation ends after `ALIKE` consecutive periods with equal
+/// advice, and at the latest after `PERIODS_MAX` periods.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
@@ -198,8 +198,8 @@ fn documents(
     domains.collect()
 }
 
-/// Returns the advice for the domain with the index `at`. `near` has the bytes of pages on each of
-/// its tiers.
+/// Returns the advice for the domain with the index `at`; `None` without counter readings. `near`
+/// has the bytes of the scope's pages on each tier of the domain.
 fn advice(
     setup: &Setup,
     adviser: &Adviser<'_>,

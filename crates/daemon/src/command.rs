@@ -54,14 +54,15 @@ pub struct SteerOptions {
     /// The name or the file of a platform. The policy uses its curves as those of this machine.
     /// With `None` it uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
-    /// True if other programs and kernel features that move pages are switched off while the
-    /// command runs.
+    /// True if kernel features that move pages or use DAMON are switched off while the command
+    /// runs.
     pub stop_rivals: bool,
-    /// The highest migration rate, bytes per second.
+    /// The highest migration rate.
     pub migration_rate: Bandwidth,
     /// True if the command is only planned, not run.
     pub dry_run: bool,
-    /// True if only errors are printed.
+    /// True if the setup, the periods and the restored settings are not printed. Warnings and
+    /// errors are printed in any case.
     pub quiet: bool,
 }
 

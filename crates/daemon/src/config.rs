@@ -57,8 +57,8 @@ pub struct Config {
     pub actuator: WantedActuator,
     /// The highest migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
-    /// True if the daemon may switch off other programs and kernel features that move pages or use
-    /// DAMON. Default: false.
+    /// True if the daemon may switch off kernel features that move pages or use DAMON: NUMA
+    /// balancing and the kernel's DAMON modules. Default: false.
     pub stop_rivals: bool,
     /// The source of bandwidth. Default: counters.
     pub source: SourceChoice,
@@ -94,8 +94,8 @@ pub struct Overrides<'a> {
     pub actuator: Option<&'a str>,
     /// The name or the file of a platform. The policy uses its curves as those of this machine.
     pub curves: Option<&'a str>,
-    /// True if other programs and kernel features that move pages may be switched off; false keeps
-    /// the value of the configuration.
+    /// True if kernel features that move pages or use DAMON may be switched off; false keeps the
+    /// value of the configuration.
     pub stop_rivals: bool,
 }
 

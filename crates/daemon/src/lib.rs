@@ -3,7 +3,8 @@
 //! ```text
 //! counters, feed, recording -> sample -> control loop -> decision -> actuator -> pages
 //!                                            |
-//!                                        publisher -> stdout, record, metrics, watchers, systemd
+//!                                        publisher -> stdout, record, file of target weights,
+//!                                                     metrics, monitor clients, systemd
 //! ```
 //!
 //! [`run`] is the control loop on the live machine; [`run_steered`] is the same loop for one
@@ -11,8 +12,10 @@
 //! of the control loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`]
 //! has every key.
 //!
-//! No output blocks the control loop. On a full disk, or with a client that does not read, the
-//! output lacks some periods, and a message reports the failed write.
+//! The control loop continues when a period cannot be written to stdout, the record or the file of
+//! target weights, for example on a full disk: the output lacks the period, and a message reports
+//! the failure. Only a closed pipe of stdout ends the loop. Clients of the metrics and the monitor
+//! socket do not block the loop.
 
 #![forbid(unsafe_code)]
 

@@ -73,7 +73,8 @@ mod tests {
     /// no notification becomes due while the test waits for a CPU.
     const EVERY: Duration = Duration::from_secs(24 * 3600);
 
-    /// Sends each message; succeeds with and without a service manager.
+    /// Sends each kind of message. `a_service_manager_is_notified` runs this test in a child
+    /// process and checks the messages; without a service manager, no message is sent.
     #[test]
     fn states_are_sent() {
         let manager = Manager::new();

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// The duration of a run of the control loop, and the outputs of its periods.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The time after which the control loop stops. With `None` the daemon runs until a signal, the
-    /// observation for advice ends when the advice is stable, and a simulated machine runs for 300
-    /// s.
+    /// The time after which the control loop stops. With `None`, the daemon runs until a signal,
+    /// the observation for advice ends when the advice is stable or after 30 periods, and a
+    /// simulated machine runs for 300 s of simulated time.
     pub duration: Option<Time>,
     /// True if each period is printed as a line of JSON.
     pub json: bool,

@@ -56,8 +56,9 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample is disturbed if more than this share (0 to 1) of a scope's pages migrates during the
-/// sample (`Settings::placement_floor`). The policies move at least 0.02 of the pages in a step.
+/// A sample is not quiet if more than this fraction (0 to 1) of a scope's pages migrates during the
+/// sample (`Settings::placement_floor`). A step of `dmi`, the default policy, migrates at least
+/// 0.02 of the pages.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// State of the machine and choices of the daemon, read before any setting is changed.
@@ -66,9 +67,10 @@ pub(super) struct Setup {
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
     protected: Vec<Scope>,
-    /// The features of DAMON; `None` if DAMON cannot be probed.
+    /// The features of DAMON; `None` if they are unknown or the kernel has no DAMON.
     kernel: Option<Probed>,
-    /// The reason why DAMON cannot be probed.
+    /// The reason why DAMON cannot be probed on the live machine; `None` if it was probed, and for
+    /// a captured machine.
     probe_failure: Option<String>,
     /// The platform whose curves the policies use as those of this machine.
     pub(super) believed: Platform,
@@ -325,8 +327,8 @@ impl Setup {
         failure.map_or(Ok(controller), |why| Err(Failure::new(why.to_string(), why.hint())))
     }
 
-    /// Returns the target of a scope: `shares`, with the order of the policy and the highest
-    /// migration rate of the configuration.
+    /// Returns the target of a scope: `shares`, the order in which the policy assigns pages to
+    /// tiers, and the highest migration rate of the configuration.
     pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
         Target {
             scope,

@@ -5,9 +5,9 @@
 //! prints a sample of the placement every second. After three consecutive samples within POINTS of
 //! the weights it prints `reached 60:40 after 12` and continues with the next weights. After N
 //! samples (`--follows`) without success it fails. With `--panic` it panics when it has reached the
-//! last weights. Otherwise it then takes N more samples (`--stay`), or fewer if a note contains
-//! WORD or SIGTERM arrives. At the end it prints the largest distance from the weights as `stayed
-//! within 0.4`, restores all settings and exits.
+//! last weights. Without, it then takes N more samples (`--stay`), but stops early if a note of the
+//! actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints the largest
+//! distance from the weights as `stayed within 0.4`, restores all settings and exits.
 
 use std::{
     cell::RefCell,
@@ -39,8 +39,8 @@ use crate::pages::Pages;
 /// `--within` points of them.
 const IN_A_ROW: u32 = 3;
 
-/// Default of `--follows`: far more samples than the migration needs. On a busy host, a second of
-/// the guest's clock contains little work.
+/// Default of `--follows`: far more samples, one per second, than a migration needs. In a guest
+/// with the host's clock, a second contains little work while the host is busy.
 const FOLLOWS: u32 = 600;
 
 const USAGE: &str = "actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] \
@@ -192,8 +192,8 @@ fn actuate(args: &ActuateArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "stayed within {most:.2}")
 }
 
-/// Waits a second and returns a sample of the placement. The actuator samples processes rarely,
-/// because a sample costs time. If the actuator has no sample, this function takes one.
+/// Waits a second and returns a sample of the placement. To save time, the actuator itself samples
+/// the placement of processes rarely. If it took no sample in this second, this function takes one.
 fn follow(
     actuator: &mut dyn Actuator,
     setting: &Setting<'_>,

@@ -1,9 +1,9 @@
 //! Text files that the host sends to a waiting guest over the second serial port.
 //!
 //! The host packs the files into blocks of [`BLOCK`] bytes. The guest asks for each block with
-//! [`Line::Ready`], because the port has no flow control: of a longer message, the kernel would
-//! drop the bytes that exceed its buffer. The guest asks again until the block arrives, because a
-//! guest that starts from a snapshot asked for its first block before the snapshot.
+//! [`Line::Ready`], because the port has no flow control: the kernel drops the bytes of a longer
+//! message that exceed the buffer of the port. The guest asks again until the block arrives,
+//! because a guest that starts from a snapshot asked for its first block before the snapshot.
 //!
 //! Each file is a line with its path and its length in bytes, and then its bytes. An empty line is
 //! the end. Zeros fill the last block.
@@ -24,7 +24,7 @@ use crate::report::Line;
 /// The length of a block. The kernel's buffer of a terminal has 4096 bytes.
 pub const BLOCK: usize = 1024;
 
-/// Time after which the guest asks again, 0.1 s.
+/// Time after which the guest repeats its request for a block that has not arrived, 0.1 s.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Packs files, each a path in the guest and a text, into blocks.

@@ -1,6 +1,7 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens to a [`crate::feed`] for this duration, and prints the sum for each domain and tier:
+//! Listens to a [`crate::feed`] for this duration, and prints the sum of the traffic for each
+//! domain and tier:
 //!
 //! ```text
 //! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}
@@ -74,7 +75,7 @@ fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<
     writeln!(out, "drained")
 }
 
-/// Sums the lines that the first client sends in `duration`, by domain and tier.
+/// Sums the traffic that the first client reports for at least `duration`, by domain and tier.
 fn sums(
     listener: &UnixListener,
     duration: Duration,

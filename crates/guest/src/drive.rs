@@ -35,7 +35,7 @@ mod ioctl;
 mod journal;
 mod nvme;
 
-/// Bytes of a transfer of `fill`, `check` and `blank`.
+/// Bytes that `fill`, `check` and `blank` write or read at once.
 const TRANSFER: usize = 128 << 10;
 
 /// Runs the subcommand in `args`, such as `fill`.
@@ -113,7 +113,8 @@ fn buffer() -> io::Result<memmap2::MmapMut> {
     memmap2::MmapMut::map_anon(TRANSFER)
 }
 
-/// The parts of a range: all have the length of a transfer, except a shorter last part.
+/// Divides a range into transfers, and returns the offset and the length of each. All have
+/// [`TRANSFER`] bytes, except that the last may be shorter.
 fn parts([offset, bytes]: [u64; 2]) -> impl Iterator<Item = (u64, usize)> {
     let starts = (offset..offset + bytes).step_by(TRANSFER);
     starts.map(move |at| (at, TRANSFER.min((offset + bytes - at) as usize)))
@@ -148,8 +149,8 @@ fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io
     Ok(())
 }
 
-/// Fills `data`, which is at byte offset `at` of the device, with words of 8 bytes. A word depends
-/// on `seed` and on the word's offset.
+/// Fills `data`, which is at byte offset `at` of the device, with words of 8 bytes. Each word is a
+/// hash of `seed` and of the word's offset on the device.
 fn pattern(seed: u64, at: u64, data: &mut [u8]) {
     for (word, place) in data.chunks_mut(8).zip((at / 8)..) {
         word.copy_from_slice(&mix(seed, place).to_le_bytes()[..word.len()]);

@@ -1,14 +1,15 @@
 //! `extend SIZE --dram SIZE [--fixed] [--signal] [--rounds N] [--migrate SECONDS]
 //! [--interleave NODE,..]`
 //!
-//! Extends the memory of threads with a store in memory, and with frames on all nodes that have
-//! CPUs. For each such node, a thread fills its own array of `SIZE` bytes and then sweeps it, while
-//! the thread stays on the node. A sweep checks and changes the first word of each cache line.
-//! After each round, the program prints for each thread on which nodes the resident pages of its
-//! array are: `round 1 node 1 pages 0:3 1:4093`.
+//! Runs threads on memory that the pager extends. The store is in memory, and the frames are on all
+//! nodes that have CPUs. For each such node, a thread fills its own array of `SIZE` bytes and then
+//! sweeps it, while the thread stays on the node. A sweep checks and changes the first word of each
+//! cache line. After each round, the program prints for each thread on which nodes the resident
+//! pages of its array are: `round 1 node 1 pages 0:3 1:4093`.
 //!
 //! - `--dram`: the budget of all threads.
-//! - `--fixed`: the nodes have fixed, equal shares of the budget; otherwise shares follow the use.
+//! - `--fixed`: the nodes have fixed, equal shares of the budget; otherwise the pager divides the
+//!   budget among the nodes by demand.
 //! - `--signal`: the faulting threads handle minor faults.
 //! - `--rounds`: number of sweeps. Default: 3.
 //! - `--migrate`: after the rounds, the threads sweep for this time, and each thread moves to a
@@ -182,7 +183,8 @@ fn stay_on(cpus: &[u32]) -> io::Result<()> {
 }
 
 impl Array {
-    /// Checks and changes all pages. Calls `before_page` before each page.
+    /// Checks and changes the first word of each cache line, page after page. Calls `before_page`
+    /// before each page.
     fn sweep(&mut self, before_page: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         let (node, sweeps) = (u64::from(self.node), self.sweeps);
         for (page, bytes) in self.region.bytes_mut().chunks_exact_mut(PAGE_BYTES).enumerate() {

@@ -77,7 +77,7 @@ pub(crate) fn time_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// A client of the feed. Without a listener its lines are dropped.
+/// A client of the feed. While no listener exists, the client drops its lines.
 pub(crate) struct Feeder {
     path: PathBuf,
     stream: Option<UnixStream>,
@@ -88,8 +88,8 @@ impl Feeder {
         Self { path, stream: None }
     }
 
-    /// Writes the lines if a listener exists. Otherwise the lines are dropped, because a later
-    /// listener would take them for traffic of a single moment.
+    /// Writes the lines if a listener exists, and drops them otherwise. If they were kept, a later
+    /// listener would take the traffic of a long time for that of a moment.
     pub(crate) fn send(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {
@@ -99,7 +99,8 @@ impl Feeder {
             stream.write_all(text.as_bytes())?;
             Ok(stream)
         });
-        // After a partial write, the rest of the line cannot be sent, so the client reconnects.
+        // After an error, part of a line may have been written. The rest cannot be sent later, so
+        // the next call opens a new connection.
         self.stream = done.ok();
     }
 

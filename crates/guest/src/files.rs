@@ -54,8 +54,8 @@ fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Resul
     }
     for name in names {
         let (path, short) = (folder.join(&name), format!("{prefix}{name}"));
-        // A link has its own kind here, not the kind of its target. The target may be outside the
-        // folder, or a parent of the folder.
+        // `symlink_metadata` does not follow symbolic links, so links are skipped. Their targets
+        // may be outside the folder, or a parent of the folder.
         let kind = path.symlink_metadata().map_err(|why| named(&path, why))?;
         if kind.is_dir() {
             dump_below(&path, &format!("{short}/"), lines)?;

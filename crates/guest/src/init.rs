@@ -50,7 +50,8 @@ const MOUNTS: [(&str, &str); 5] = [
 /// exits.
 pub fn main() -> ExitCode {
     let done = serve();
-    // Power off after `serve` has returned: it closes the port, which sends the remaining data.
+    // Power off after `serve` has returned: `serve` closes the port on return, and closing sends
+    // the remaining output.
     if let Err(why) = done.and_then(|()| Ok(reboot(RebootCommand::PowerOff)?)) {
         let _ = writeln!(io::stderr(), "init: {why}");
     }
@@ -65,7 +66,8 @@ fn serve() -> io::Result<()> {
         })?;
     }
     let mut port = OpenOptions::new().read(true).write(true).open(PORT)?;
-    // A guest that boots for a snapshot has no steps yet.
+    // A guest whose snapshot is taken boots without the file of the steps. Each guest that starts
+    // from the snapshot receives its own steps from the host.
     if !fs::exists(STEPS)? {
         blocks::receive(&port)?;
     }
@@ -103,7 +105,7 @@ impl Started {
                 (None, signal) => Ending::Signal(signal.unwrap_or(0)),
             },
             Ok(None) => Ending::Done,
-            // An ending must fit on a single line of the report.
+            // The report has the ending on a single line, so newlines in the message become spaces.
             Err(why) => Ending::Failed(why.to_string().replace('\n', " ")),
         };
         (shown, ending)

@@ -5,16 +5,16 @@
 //! Emulates a server's workload on a small machine: the memory is real, the speed is computed. The
 //! program maps hot and cold memory, touches all pages, and prints the placement of the hot pages
 //! (`pages 0:12288 1:4096`) and `touched`. Then it repeats a step ten times a second. A step writes
-//! to each hot page, so that DAMON finds hot pages accessed and cold pages idle. At intervals, a
-//! step also samples the placement. From the placement it computes the bandwidth that threads of
-//! this demand would reach on this platform ([`Emulated`]), and adds a line to the report.
+//! to each hot page, so that DAMON finds hot pages accessed and cold pages idle. Some steps also
+//! sample the placement. From the last sample, the program computes the bandwidth that threads of
+//! this demand would reach on this platform ([`Emulated`]). Each step adds a line to the report.
 //!
 //! A second thread sends the traffic that counters would report to SOCKET ([`feed`](crate::feed)),
 //! twenty times a second. This thread does not wait for the steps, because a busy emulator must not
 //! delay the counters. The program runs until it is killed, or for the time of `--for`.
 //!
 //! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. The inherited memory policy
-//! allocates the memory; with `--bind` the memory is on these nodes only.
+//! places the pages; with `--bind` all pages are on these nodes.
 //!
 //! With `--speed 20`, emulated time runs twenty times as fast as the clock: a second of the clock
 //! counts the traffic of 20 s on a server. The duration of a phase is the emulated time that it
@@ -59,9 +59,9 @@ use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Minimum time between two samples of the placement. A sample walks all pages and costs as much as
-/// a sweep. The minimum is a time and not a number of steps, because in a slow guest a step takes
-/// much longer than [`STEP`].
+/// Minimum time between two samples of the placement. A sample walks the page tables of the program
+/// and costs as much as a sweep. The minimum is a time and not a number of steps, because in a slow
+/// guest a step takes much longer than [`STEP`].
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Runs the program. `args` excludes the program's name.
@@ -104,7 +104,8 @@ fn load(args: &LoadArgs, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-/// Repeats the step of the program: touches the hot pages and updates the emulated speed.
+/// Repeats the program's step: touches the hot pages, updates the emulated speed, and adds a line
+/// to the report.
 fn work(
     args: &LoadArgs,
     emulated: &Emulated,
@@ -170,7 +171,7 @@ fn nodes(args: &LoadArgs, tiers: usize) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Maps and touches memory of small pages, because these can be placed one by one.
+/// Maps and touches memory without huge pages, because small pages can be placed one by one.
 fn map(bytes: usize) -> io::Result<Memory> {
     let mut memory = Memory::map(bytes, Advice::NoHugePage)?;
     sweep(&mut memory);

@@ -23,16 +23,16 @@ pub const LINES: usize = PAGE_BYTES / LINE;
 
 /// Anonymous memory that has lines of its own in `numa_maps`, apart from all other mappings.
 ///
-/// The kernel merges adjacent mappings of the same kind, and the program may have other mappings.
-/// Therefore this memory is the middle of a larger mapping, and only the middle has the advice
-/// about huge pages. No adjacent mapping is then of the same kind.
+/// The kernel merges adjacent mappings with equal flags and policy. Therefore this memory is the
+/// middle of a larger mapping, and only the middle has the advice about huge pages. The flags of
+/// the mappings on both sides then differ from those of the middle.
 pub struct Memory {
     map: MmapMut,
     bytes: usize,
 }
 
-/// Bytes of the mapping before the memory, and after it, that are not used. The size is a multiple
-/// of a huge page: the memory then has the alignment that the kernel chose for the mapping.
+/// Unused bytes of the mapping before the memory, and as many after it. They are a multiple of a
+/// huge page, so that the memory keeps the alignment that the kernel chose for the mapping.
 const EDGE: usize = 2 << 20;
 
 impl Memory {
@@ -78,8 +78,8 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// The pages of all mappings that begin in `addresses`. There may be several, because the kernel
-/// may have split a mapping.
+/// The bytes on each node of all mappings that begin in `addresses`. The kernel may have split one
+/// mapping into several.
 #[must_use]
 pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));
@@ -90,8 +90,8 @@ pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
 mod tests {
     use super::*;
 
-    /// Many mappings of the same kind are made one after the other. The pages of each are counted
-    /// alone; without the edges, the kernel would merge the mappings.
+    /// Many mappings of equal flags are made one after the other, and the pages of each are counted
+    /// separately. Without the edges, the kernel would merge the mappings.
     #[test]
     fn adjacent_memory_is_counted_alone() {
         let mut all: Vec<Memory> =

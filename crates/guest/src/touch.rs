@@ -190,7 +190,7 @@ fn touch(args: &TouchArgs, out: &mut impl Write) -> io::Result<()> {
     }
 }
 
-/// Number of children that are started per line of output.
+/// Number of started children after which a line `spawned` is printed.
 const SPAWNED: u32 = 10;
 
 /// Lifetime of a child. It spans a few sampling periods of the Interleaf daemon.
@@ -267,8 +267,8 @@ fn checked(
 }
 
 /// Sleeps until the next sweep, to leave the processor to other programs. DAMON samples a page
-/// every 100 ms, and a sweep every 80 ms suffices for it to find the pages accessed. If a sweep
-/// takes more than half of the 80 ms, the pause is as long as the sweep, but at most 100 ms.
+/// every 100 ms, so with a sweep every 80 ms it finds all pages accessed. If a sweep takes more
+/// than half of the 80 ms, the pause is as long as the sweep, but at most 100 ms.
 fn rest(begun: Instant) {
     let swept = begun.elapsed();
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
@@ -307,7 +307,8 @@ fn write(page: &mut [u8], line: usize, word: u64) {
     page[line * LINE..][..8].copy_from_slice(&word.to_ne_bytes());
 }
 
-/// Tolerance within which weights count as reached, percentage points.
+/// Weights count as reached if the share of the pages on each node differs from the weights by less
+/// than this number of percentage points.
 const NEAR: f64 = 3.0;
 
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
@@ -359,7 +360,7 @@ pub(crate) fn placed(memory: &Memory) -> io::Result<NodeBytes> {
     Ok(within(&mappings()?, &memory.addresses()))
 }
 
-/// Writes to each page.
+/// Changes the first byte of each page.
 pub(crate) fn sweep(memory: &mut [u8]) {
     for byte in memory.iter_mut().step_by(PAGE_BYTES) {
         *byte = byte.wrapping_add(1);

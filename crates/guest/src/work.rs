@@ -1,9 +1,9 @@
 //! `work SIZE --best 3:1`
 //!
-//! A program whose speed depends on the placement of its pages on memory tiers. It maps memory,
-//! reads the placement of its pages, and runs for as long as the slowest node needs for its share
-//! of the pages: with the best weights, a second. It prints `pages 0:6144 1:2048` and `rate 0.98`,
-//! the speed relative to the best weights.
+//! A program whose speed depends on the placement of its pages. It maps memory, reads the placement
+//! of its pages, and runs for the time that the slowest node would need for its share of the pages:
+//! one second with the best weights. It prints `pages 0:6144 1:2048` and `rate 0.98`, the speed
+//! relative to the best weights.
 
 use std::{
     io::{self, Write},
@@ -19,7 +19,8 @@ use crate::{memory::Memory, pages::Pages, touch, words};
 #[derive(Debug, PartialEq, Eq)]
 struct WorkArgs {
     size: usize,
-    /// The nodes' bandwidths as weights, from node 0.
+    /// The bandwidths of the nodes, from node 0 on, as weights. With these weights the program is
+    /// fastest.
     best: Vec<u32>,
 }
 
@@ -57,7 +58,8 @@ impl WorkArgs {
     }
 }
 
-/// Maps memory under the inherited memory policy; returns the runtime for its placement, s.
+/// Maps memory under the inherited memory policy, and returns the runtime for the placement of this
+/// memory, s.
 fn work(args: &WorkArgs, out: &mut impl Write) -> io::Result<f64> {
     let mut memory = Memory::map(args.size, Advice::NoHugePage)?;
     touch::sweep(&mut memory);

@@ -23,7 +23,8 @@ use interleaf_record::{
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// Minimum number of I/Os for a 99.9999th percentile: one I/O of a million is above the percentile.
+/// Minimum number of I/Os for a meaningful 99.9999th percentile: of a million I/Os, one is slower
+/// than this percentile.
 const IOS_OF_TAIL: u64 = 1_000_000;
 
 /// A load, the cards that it runs on, and all options of the simulation.
@@ -40,12 +41,13 @@ pub struct CardJob {
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,
-    /// The number of stores after which a thread reads back. The read makes the stores durable.
+    /// The number of stores to the BAR after which a thread reads from the BAR. The read makes the
+    /// earlier stores durable.
     pub fsync: Option<u32>,
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,
-    /// True if the points become the curves of a platform. Default patterns and depths replace a
-    /// missing load, and `fsync` is refused.
+    /// True if the points become the curves of a platform (`--curves`). If no load is given,
+    /// default patterns and queue depths are simulated. `fsync` is refused.
     pub for_curves: bool,
     /// True if the user gave fio's option `direct`, which bypasses the page cache.
     pub is_direct: bool,
@@ -98,8 +100,8 @@ impl CheckedCardJob<'_> {
     /// Simulates each group of jobs on each card.
     ///
     /// # Errors
-    /// A load that a card does not support, a measurement in which no I/O ends, or a stop by
-    /// `progress`.
+    /// The card does not support a load, no I/O ends within a measurement, or `progress` stops the
+    /// job.
     pub fn run(&self, progress: &dyn Progress) -> Result<CardDocument, Failure> {
         let (cards, groups, moments) = (&self.job.cards, &self.groups, self.job.power_failures);
         let runs: Vec<(&Card, &Group)> =
@@ -158,7 +160,7 @@ fn check_counts(document: &CardDocument) -> Result<(), Failure> {
     ))
 }
 
-/// The cards with these names or in these files.
+/// The cards of `names`. Each is the name of a built-in card, or the path of a card file.
 ///
 /// # Errors
 /// An unknown card, an invalid file, or a card given twice.

@@ -28,7 +28,7 @@ const SWEEP: [f64; 19] = [
 pub const CHANNELS: u32 = 12;
 pub const CHANNELS_MAX: u32 = 64;
 
-/// Limit of the outstanding lines of a channel.
+/// The largest number of outstanding lines of a channel that a user may choose.
 pub const OUTSTANDING_MAX: u32 = 65_536;
 
 /// Default of the round-trip latency between a core and the controller, ns.
@@ -124,8 +124,8 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks the number of requests. Returns notes on inaccurate bandwidths, each with the number
-    /// of requests that would be enough.
+    /// Checks that the number of requests suffices to measure a bandwidth. Returns notes on loads
+    /// whose bandwidth will be inaccurate, each with the number of requests that would be enough.
     ///
     /// # Errors
     /// Fewer requests than a measurement of bandwidth needs.
@@ -164,8 +164,9 @@ impl DimmJob {
         format!(" --mix {} --load {load} --requests {}", mixes.join(","), self.requests)
     }
 
-    /// Fails if a run is too short to measure a bandwidth. Returns notes on runs whose bandwidth is
-    /// inaccurate because they are short.
+    /// Fails if the job has too few requests to measure a bandwidth at one of the loads. Returns a
+    /// note for each load whose bandwidth will be inaccurate for this reason, with the number of
+    /// requests that would be enough.
     fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<(u64, String)>, Failure> {
         let (setup, requests) = (&self.setup, self.requests);
         let mut notes: Vec<(u64, String)> = vec![];
@@ -232,13 +233,13 @@ impl DimmJob {
     }
 }
 
-/// The number of points that `load` gives for each mix.
+/// The number of points that the document has for each mix.
 pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
 
-/// Sums the results of the sub-channels. The energy is unknown if the energy of one sub-channel is
-/// unknown.
+/// Adds up the results and the energies of the sub-channels. The total energy is unknown (`None`)
+/// if that of any sub-channel is unknown.
 pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult, Option<Energy>) {
     let (parts, energies): (Vec<ChannelResult>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();

@@ -2,7 +2,8 @@
 //!
 //! The command line and the Python package make the same jobs, so the same options give the same
 //! record, byte by byte. [`option`] parses the text of an option with its unit and range. A job
-//! prints nothing, and reports its steps to a [`Progress`], which may stop it.
+//! prints nothing. While it runs, it reports its progress to a [`Progress`], which may stop the
+//! job.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +17,8 @@ pub mod sweep;
 
 use interleaf_console::Failure;
 
-/// Receives the steps of a long computation, and may stop it. Several threads report steps.
+/// Receives the progress of a long computation, in steps such as points or cases, and may stop the
+/// computation. Several threads report steps at the same time.
 pub trait Progress: Sync {
     /// A task of `steps` steps begins. The previous task ends.
     fn begin(&self, steps: u64, task: &str);

@@ -18,7 +18,7 @@ use interleaf_sim::machine::{
 /// Default simulated time, s.
 pub const DURATION_S: f64 = 600.0;
 
-/// Number of progress steps in the simulation of one policy.
+/// Number of steps in which the simulation of one policy is reported to [`Progress`].
 const STEPS: u64 = 100;
 
 /// Options that replace settings of a scenario.
@@ -91,8 +91,8 @@ impl MachineJob {
     }
 
     /// The best static weights, with which every policy is compared; `None` if the pages do not fit
-    /// into the tiers. The best static weights depend neither on the policy nor on noise, seed,
-    /// migration and hotness sampling.
+    /// into the tiers. Jobs that differ only in policy, noise, seed, migration or hotness sampling
+    /// have the same best static weights.
     pub fn best_static(&self) -> Option<StaticBest> {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }

@@ -36,9 +36,9 @@ pub enum WeightsChoice {
 /// The load of a traffic mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadChoice {
-    /// The highest bandwidth.
+    /// The load that reaches the highest bandwidth.
     Max,
-    /// Loads from nearly none to the highest bandwidth.
+    /// Several loads, from nearly no traffic to the highest bandwidth.
     Sweep,
     /// A given bandwidth.
     At(Bandwidth),

@@ -12,8 +12,8 @@
 //! each assumed figure varied ──▶ the recommendation again                 [`sensitivity`]
 //! ```
 //!
-//! The verb plans a purchase; the crate `interleaf_extend_forecast` predicts extended memory at
-//! other budgets.
+//! `interleaf plan` compares servers before a purchase. The crate `interleaf_extend_forecast`
+//! (`extend --plan`) predicts extended memory on one machine at other budgets.
 
 mod assessment;
 mod cache;
@@ -69,7 +69,8 @@ pub struct PlanJob<'a> {
     pub parts: &'a Parts,
     /// The configuration that all configurations are compared with. Default: the first.
     pub baseline: Option<String>,
-    /// Memory that each demand needs. Default: the footprint of the demand, if it has one.
+    /// Memory that each demand needs, in place of the footprint that its file states. Default: this
+    /// footprint, if the file states one.
     pub footprint: Option<Bytes>,
     /// The number of threads of each demand. Default: that of the demand's runs, at most one thread
     /// for each core.
@@ -198,7 +199,7 @@ impl PlanJob<'_> {
         })
     }
 
-    /// The demands' shares of the run time on the baseline.
+    /// For each demand, its share of the run time on the baseline.
     fn shares(&self) -> Vec<f64> {
         match self.planned {
             Planned::Mix(_) => vec![1.0],
@@ -206,7 +207,8 @@ impl PlanJob<'_> {
         }
     }
 
-    /// The demands with their shares. For a single demand the list is empty.
+    /// The demands with their shares, for the document. A document of a single demand has an empty
+    /// list.
     fn demands(&self, sources: &[Source<'_>]) -> Vec<PlanDemand> {
         let several = sources.iter().zip(self.shares()).filter(|_| sources.len() > 1);
         let document = |(source, share): (&Source<'_>, f64)| {
@@ -363,7 +365,7 @@ impl PlanJob<'_> {
     }
 }
 
-/// Several demands in words: `60 % hpcg, 40 % cloverleaf`.
+/// The text that describes several demands and their shares: `60 % hpcg, 40 % cloverleaf`.
 fn mixture(demands: &[PlanDemand]) -> String {
     let part = |own: &PlanDemand| format!("{} % {}", short_number(100.0 * own.share), own.name);
     demands.iter().map(part).collect::<Vec<_>>().join(", ")

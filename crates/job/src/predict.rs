@@ -18,11 +18,12 @@ use interleaf_model::{
 use interleaf_record::predict::{PredictDocument, Subject, missed_runs, no_platform, not_counted};
 use rayon::prelude::*;
 
-/// Maximum number of combinations of whole numbers that a prediction tries as weights.
+/// Maximum number of combinations of weights that a prediction tries. Weights from 0 to 10 fit for
+/// four tiers (11^4 = 14,641 combinations); for five tiers the weights end at 6.
 const RATIOS_MAX: u64 = 20_000;
 
 /// Maximum number of tiers for which the record has a row for each default ratio. Two tiers have
-/// few ratios, more tiers have thousands.
+/// fewer than a hundred ratios, three tiers about a thousand.
 const TIERS_TABLED: usize = 2;
 
 /// The number of points of a load sweep.
@@ -211,7 +212,8 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// Upper bounds of the speed-ups at `weights`; `None` if the pages do not fit.
+    /// An upper bound of the speed-up for each of `weights`; `None` if the pages do not fit into
+    /// the tiers with these weights.
     fn at_most(&self, weights: &[Weights]) -> Vec<Option<f64>> {
         match self {
             Self::Mix(at) => {
@@ -226,7 +228,7 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// Each measured run beside its forecast; empty for a mix.
+    /// Each measured run of the demand, with its forecast for comparison; empty for a mix.
     fn fits(&self) -> Vec<RunFit> {
         match self {
             Self::Mix(_) => vec![],

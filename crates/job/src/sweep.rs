@@ -29,8 +29,8 @@ pub trait Cases: Sync {
     /// The columns of a row. The last columns are the fingerprints.
     fn columns(&self) -> &'static [Column];
 
-    /// The texts of everything that the rows depend on. Rows that were computed from another input
-    /// do not belong to this sweep.
+    /// All texts that the rows depend on, such as the sweep file and the files that it names. Rows
+    /// of a file that were computed from other texts are not continued.
     fn input(&self) -> Vec<String>;
 
     /// Notes on the results that are known before the cases are simulated, such as runs that are
@@ -51,15 +51,16 @@ pub trait Cases: Sync {
     fn rows(&self, case: usize) -> Result<Vec<Vec<String>>, Failure>;
 }
 
-/// The fingerprint of everything that the rows of a sweep depend on, including the version of the
-/// tool.
+/// The fingerprint (hash) of everything that the rows of a sweep depend on: its input, the columns,
+/// and the version of Interleaf.
 pub fn fingerprint(cases: &dyn Cases) -> String {
     let columns = cases.columns().iter().map(|column| column.name.to_string());
     let tool = std::iter::once(env!("CARGO_PKG_VERSION").to_string()).chain(columns);
     fingerprint::of(cases.input().into_iter().chain(tool))
 }
 
-/// The name of an argument, and its text in each case. `None` marks a case without this argument.
+/// The name of an argument of the simulation (`policy`, `seed`), and the text of its value in each
+/// case. `None` marks a case without this argument.
 pub type Argument = (&'static str, Vec<Option<String>>);
 
 /// Reads a sweep file of machines or of memory modules. Returns the command that simulates its
@@ -92,8 +93,8 @@ fn head_of(text: &str) -> Option<Head> {
     toml::from_str(text).ok()
 }
 
-/// Reads the text of the sweep file `path`, whose schema must be `schema`. A file with the schema
-/// of the other kind of sweep is an error that names the command for it.
+/// Reads the text of the sweep file `path`, whose schema must be `schema`. If the file is a sweep
+/// for the other command, the error names this command.
 fn file_of(path: &Path, schema: &str) -> Result<String, Failure> {
     let text = text_of(path)?;
     let file = path.display().to_string();

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum length of an answer, bytes.
+/// Maximum length of an answer with its line feed, bytes.
 const LINE_MAX: u64 = 64 << 10;
 
 /// Interval of the checks of the stop flag while an answer is awaited.
@@ -63,7 +63,8 @@ impl Child {
     }
 
     /// Writes a message, and waits at most `limit` for its answer, which has a weight for each of
-    /// `tiers` tiers. `None` if `stop` is set before the answer.
+    /// `tiers` tiers. `None` if `stop` is set before the answer arrives; the message is written in
+    /// any case.
     pub(crate) fn ask(
         &mut self,
         message: &impl Serialize,
@@ -188,7 +189,9 @@ impl Drop for Child {
     }
 }
 
-/// Sends each line of `stdout`, without its line feed, until the process or the receiver has ended.
+/// Sends each line of `stdout`, without its line feed, until `stdout` is closed or the receiver is
+/// dropped. A line of more than [`LINE_MAX`] bytes is sent in pieces, of which [`Child`] refuses
+/// the first.
 fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
     let mut stdout = BufReader::new(stdout);
     loop {
@@ -217,7 +220,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The answer to the first message may take long, because it includes the start of the shell.
+    /// A shell answers the first message and never the second: the error names line 2 of its
+    /// stdout. The first answer includes the start of the shell, so its time limit is long.
     #[test]
     fn a_late_answer_has_its_line() {
         let script = "read -r line; echo '{\"weights\": [1, 1]}'; read -r line; exec sleep 100";
@@ -230,7 +234,8 @@ mod tests {
         assert_eq!(late.to_string(), said);
     }
 
-    /// The process ends some time after it has closed its stdout.
+    /// One shell exits without an answer, another closes its stdout and keeps running: the error
+    /// has the exit status, or says that stdout was closed.
     #[test]
     fn a_process_without_stdout_has_ended_or_closed_it() {
         let mut seen = vec![];

@@ -67,7 +67,7 @@ pub struct PolicyProcesses {
 
 impl PolicyProcesses {
     /// Prepares the processes of `command`, with the time limit `limit` for each answer;
-    /// [`Self::policy`] starts them. After `stop` is set, the processes get no more observations.
+    /// [`Self::policy`] starts them. After `stop` is set, no answer is awaited any more.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
@@ -111,8 +111,9 @@ impl PolicyProcesses {
 
 /// The policy of one domain: its decisions are the answers of the process.
 struct ProcessPolicy {
-    /// The process; `None` after a failure or a request to stop.
+    /// The process; `None` after a failure, or if a stop was requested before the first answer.
     child: Option<Child>,
+    /// The initial shares: those of the first answer, or all pages on the first tier.
     start: Vec<f64>,
     processes: PolicyProcesses,
 }

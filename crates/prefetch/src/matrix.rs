@@ -490,8 +490,8 @@ mod tests {
         }
     }
 
-    /// Asserts that while `walk` walks a block, few faults are major, few pages fault, and few
-    /// prefetched pages are wasted.
+    /// Asserts that while `walk` walks blocks, less than a tenth of the pages have a major fault,
+    /// less than a quarter have a fault, and few prefetched pages are wasted.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);

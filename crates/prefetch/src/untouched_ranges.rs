@@ -21,7 +21,8 @@ pub(super) struct UntouchedRange {
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
-    /// The index: for each range, its start and end, and how often the range is in `order`.
+    /// A search index of `order`, sorted by address. The key is the start and end of a range, the
+    /// value is how often this range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
     /// No range in `counts` has more pages than this. The search for the ranges that contain a page
     /// therefore begins at most this number of pages before the page.

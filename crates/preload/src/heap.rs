@@ -1,13 +1,13 @@
 //! The allocator of this library itself. It does not use `malloc(3)`, because the lock of the
-//! program's allocator may be held when this library is called. The program's allocator may hold
-//! its lock while it calls `mmap(2)`. A thread that a signal handler interrupts may hold this lock,
-//! too. In a child of `_Fork(3)`, a thread that does not exist in the child may hold it for ever.
+//! program's allocator may be held when this library is called: by the allocator itself, which
+//! calls `mmap(2)`, or by a thread that a signal handler has interrupted. In a child of `_Fork(3)`,
+//! the lock may even be held for ever, by a thread that does not exist in the child.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
-//! mappings. The C library is used for system calls only. One lock protects all lists. It is held
-//! for a few instructions, with signals blocked ([`crate::state::inside`]), and by a forking thread
-//! during the fork ([`lock`]).
+//! mappings. The C library is used for system calls only. One lock protects all lists. A thread
+//! holds the lock for a few instructions or one `mmap(2)`, with signals blocked
+//! ([`crate::state::inside`]). A forking thread holds the lock during the fork ([`lock`]).
 
 use interleaf_procfs::page::PAGE_BYTES;
 use rustix::thread::futex;
@@ -103,7 +103,8 @@ const fn class(bytes: usize) -> (usize, usize) {
         let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
         return (class, (class + 1) * 16);
     }
-    // The four sizes from 2^order + 1 to 2^(order + 1) bytes differ by a quarter of 2^order.
+    // From 2^order + 1 to 2^(order + 1) bytes there are four block sizes, a quarter of 2^order
+    // apart: above 128 bytes, the sizes are 160, 192, 224 and 256 bytes.
     let order = (bytes - 1).ilog2() as usize;
     let step = (1 << order) / 4;
     let quarter = (bytes - 1 - (1 << order)) / step;
@@ -111,8 +112,9 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The block size for a layout. For an alignment of more than 16 bytes the size is a power of two,
-/// because a block of such a size is aligned to its size.
+/// The least block size for a layout, bytes. For an alignment of more than 16 bytes, the size is a
+/// power of two: a block of such a size is aligned to its size, or to a page if it is larger than a
+/// page.
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();

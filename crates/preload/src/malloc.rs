@@ -44,8 +44,9 @@ fn allocate(
     });
     block.unwrap_or_else(|| {
         let block = other();
-        // The usable size of a block is less than twice the request. A request below half of
-        // `BYTES_MIN` is therefore never counted, and `malloc_usable_size` is not called for it.
+        // Only blocks with a usable size of at least `BYTES_MIN` are counted. Except for tiny
+        // blocks, the usable size is less than twice the request. A request below half of
+        // `BYTES_MIN` is therefore never counted, and needs no call of `malloc_usable_size`.
         if bytes >= BYTES_MIN / 2 {
             // SAFETY: the next definition has just returned the block.
             count_unextended(unsafe { counted_bytes(next, block) });

@@ -11,7 +11,7 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 
-/// Flags of mappings that can be extended.
+/// Flags that a mapping must have to be extended.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 2 GiB
@@ -28,7 +28,8 @@ pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
     (address.is_multiple_of(PAGE_BYTES) && end > address).then_some(address..end)
 }
 
-/// Splits pages into the parts before, within and behind the address range of regions.
+/// Splits pages into the parts before, within and behind the address range that the pager reserves
+/// for regions.
 pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     let all = pager.addresses();
     let cut = |at: usize| at.clamp(pages.start, pages.end);
@@ -92,8 +93,9 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// Maps memory at addresses that overlap the address range of regions. If `can_extend` is true and
-/// all addresses are in that range, the pager maps the memory. Otherwise the kernel maps it.
+/// Maps memory at addresses that overlap the address range that the pager reserves for regions. If
+/// `can_extend` is true and all addresses are in that range, the pager maps the memory. Otherwise
+/// the kernel maps it.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,
@@ -117,7 +119,7 @@ fn map_over(
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
         // The addresses are free for the program, but the pager's reservation occupies them. The
-        // kernel would therefore refuse to map them without replacement.
+        // kernel would therefore refuse a mapping with `MAP_FIXED_NOREPLACE`.
         return errno::unmapped(libc::ENOMEM);
     }
     pager.leave_to_kernel(&within);

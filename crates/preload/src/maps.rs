@@ -9,11 +9,12 @@ pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,
     /// Bits such as `PROT_READ`.
     pub(crate) protection: u32,
-    /// True if the mapping is private and has no file.
+    /// True if the mapping is private and was made by `mmap(2)` with `MAP_ANONYMOUS`. False for the
+    /// heap and the first thread's stack.
     pub(crate) is_anonymous: bool,
 }
 
-/// All mappings, in order.
+/// All mappings of this process, by ascending address.
 pub(crate) fn all() -> Vec<Mapping> {
     let text = Files::live().read("proc/self/maps").ok().flatten().unwrap_or_default();
     let mapping = |found: maps::Mapping<'_>| Mapping {

@@ -1,6 +1,7 @@
 //! The next definition of each function that this library replaces: the definition that the dynamic
-//! loader finds after this library's definition. It belongs to the program's allocator (jemalloc,
-//! tcmalloc, mimalloc), linked or preloaded, or else to the C library.
+//! loader finds after this library's definition. The next definition of `malloc(3)` and its family
+//! belongs to the program's allocator (jemalloc, tcmalloc, mimalloc), linked or preloaded, or else
+//! to the C library. The next definition of other functions is the C library's.
 //!
 //! If the program uses an allocator other than the C library's, all blocks are left to that
 //! allocator. The program may allocate and free blocks by functions of the allocator (`mallocx`,
@@ -200,8 +201,9 @@ pub(crate) fn fork() -> pid_t {
     }
 }
 
-/// Blocks for the loader while it looks up the next definitions: old loaders allocate memory for
-/// the last error of each thread. These blocks are never freed.
+/// Blocks that this library's `malloc` returns while the loader looks up the next definitions: old
+/// loaders allocate memory for the last error of each thread (`dlerror(3)`). These blocks are never
+/// freed.
 pub(crate) mod early {
     use super::*;
 
@@ -219,7 +221,7 @@ pub(crate) mod early {
 
     /// A zeroed block; null when no bytes are left.
     pub(crate) fn allocate(bytes: usize) -> *mut c_void {
-        // The length is stored before the block.
+        // The 16 bytes (`ALIGN`) in front of the returned block hold its rounded-up length.
         let whole = bytes.checked_add(ALIGN).and_then(|it| it.checked_next_multiple_of(ALIGN));
         let Some(whole) = whole.filter(|whole| *whole <= BYTES) else { return ptr::null_mut() };
         let at = USED.fetch_add(whole, Relaxed);

@@ -98,7 +98,7 @@ fn report(what: &str, outcome: io::Result<()>) {
     }
 }
 
-/// `_Fork(3)`, which calls no handlers.
+/// `_Fork(3)`, which does not call the handlers of `pthread_atfork(3)`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

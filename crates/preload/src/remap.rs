@@ -1,4 +1,5 @@
-//! `mremap(2)`: a region grows in place, or is copied to a larger free range.
+//! `mremap(2)`: a region shrinks or grows in place, or is copied to another range. A mapping that
+//! the kernel manages is copied into a new region if it grows large enough to be extended.
 
 use crate::{
     errno,
@@ -61,7 +62,8 @@ pub unsafe extern "C" fn mremap(
         }
         return kernel();
     }
-    // A mapping that grows to the size from which the pager manages mappings becomes a region.
+    // A mapping that the kernel manages, and that grows large enough to be extended, becomes a
+    // region.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
     match pager_for(new).filter(|_| grows) {
         Some(pager) => inside(|| adopt(pager, &old, new)).unwrap_or_else(kernel),
@@ -157,8 +159,9 @@ fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) 
     }
 }
 
-/// Copies private writable memory of the kernel into a new region of `new_bytes` bytes, and unmaps
-/// the old memory. `None` if `old` is not such memory, or if no region can be allocated.
+/// Copies a private, anonymous and writable mapping that the kernel manages into a new region of
+/// `new_bytes` bytes, and unmaps the old mapping. `None` if `old` is another kind of mapping, or if
+/// no region can be allocated.
 fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
     let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
     if !mapping.is_anonymous

@@ -83,10 +83,10 @@ pub(crate) fn unmapped<T>(
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let is_refused = match advice {
-        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused.
-        // `MADV_DOFORK` would let a child inherit the mapping, although this library maps shared
-        // memory in children itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge
-        // pages. These three are ignored.
+        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused. Three
+        // other values are ignored. `MADV_DOFORK` would let a child inherit the mapping, although
+        // this library maps shared memory in children itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE`
+        // would join pages to huge pages.
         libc::MADV_REMOVE => true,
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
         _ => return None,

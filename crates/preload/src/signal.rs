@@ -1,7 +1,7 @@
 //! Signals in programs whose faults are handled in a handler of SIGBUS (`interleaf extend --faults
 //! signal`). The program's own action for SIGBUS is kept, and called for faults that the pager does
-//! not handle. No thread and no handler may block SIGBUS, because the kernel would end the program
-//! at the next fault.
+//! not handle. No thread and no handler may block SIGBUS: the kernel ends the program when a fault
+//! raises a signal that the faulting thread has blocked.
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
@@ -21,7 +21,7 @@ const SET_BYTES: usize = 8;
 /// The signals 32 and 33, which the C library reserves: programs cannot block them.
 const RESERVED: u64 = 1 << 31 | 1 << 32;
 
-/// Unblocks SIGBUS in this thread and in all handlers.
+/// Unblocks SIGBUS in this thread, and removes it from the signal masks of all installed handlers.
 ///
 /// # Errors
 /// When another thread has blocked SIGBUS: only that thread can unblock it.
@@ -51,11 +51,13 @@ pub(crate) fn unblock_sigbus() -> Result<(), String> {
     }
 }
 
-/// Maximum number of polls of a thread that has SIGBUS blocked, and the pause between two polls.
+/// Number of polls of a thread that has SIGBUS blocked, and the pause between two polls: 0.5 s in
+/// all. The C library blocks all signals for a moment while a thread begins and while it ends.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// True if a thread of this process has SIGBUS blocked; `false` for a thread that has ended.
+/// True if the thread of this process with the ID `thread` has SIGBUS blocked; false if the thread
+/// has ended.
 fn is_blocked_by(thread: &str) -> bool {
     let status = Files::live().read(&format!("proc/self/task/{thread}/status"));
     let status = status.ok().flatten().unwrap_or_default();
@@ -71,8 +73,8 @@ fn blocked_by() -> io::Result<Option<String>> {
     let mut blocker = None;
     files::names(folder, buffer.spare_capacity_mut(), |name| {
         let name = name.to_string_lossy();
-        // The C library blocks all signals for a moment while a thread begins and while it ends, so
-        // a thread counts as a blocker only after `TRIES` polls.
+        // A thread that begins or ends has SIGBUS blocked for a moment only. A thread counts as a
+        // blocker if it still has SIGBUS blocked after `TRIES` polls.
         let mut tries = 0;
         while is_blocked_by(&name) && blocker.is_none() {
             if tries == TRIES {

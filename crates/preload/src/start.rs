@@ -24,22 +24,22 @@ use std::{
     time::Duration,
 };
 
-/// The pager starts at the first allocation of at least this number of bytes, or as soon as the
-/// earlier allocations of 128 KiB and more total this number. A small process, such as a shell or a
-/// launcher, therefore has no pager.
+/// The pager starts at the first allocation of at least this number of bytes. It also starts at an
+/// allocation of 128 KiB or more if the earlier ones of 128 KiB or more that are not freed yet
+/// total this number. A small process, such as a shell or a launcher, therefore has no pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Maximum number of polls for the PID of the session's first process.
+/// Maximum number of polls for the PID of the session's first process: 2 s in all.
 const FIRST_PAUSES: u32 = 2000;
 
 /// `MADV_WIPEONFORK` of `linux/mman.h`.
 const WIPE_ON_FORK: c_int = 18;
 
-/// Prepares the library when it is loaded, or at the first large allocation of a library that was
-/// loaded before this library. Every step that takes a lock of the C library happens here.
+/// Does every step that takes a lock of the C library, in the constructor of this library. If the
+/// constructor of another library runs first and makes a large allocation, the steps are done then.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
@@ -149,7 +149,8 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         .then_some(&extended.pager)
 }
 
-/// Starts the pager, unless another thread does.
+/// Starts the pager; if another thread is starting it, waits for that thread. `None` in a child of
+/// `vfork(2)`, whose memory belongs to its parent.
 #[cold]
 fn start() -> Option<&'static Option<Extended>> {
     prepare();

@@ -1,6 +1,6 @@
-//! The state of the library in this process, which [`crate::start`] sets, and the functions around
-//! the library's own work ([`inside`]): signals are blocked during the work, and its allocations
-//! are not extended.
+//! The state of the library in this process, which [`crate::start`] sets, and functions that
+//! enclose the library's own work ([`inside`]). During this work signals are blocked, and
+//! allocations are not extended.
 
 use interleaf_pager::{pager::Pager, serve::fault_server::is_fault_server};
 use libc::c_int;
@@ -15,9 +15,10 @@ use std::{
     },
 };
 
-/// Allocations smaller than this are the majority, and go to the next definition of the function
-/// (mostly the C library's) without an access to the pager or to a thread-local variable. The value
-/// is the C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+/// The least size of an extended allocation, bytes. Smaller allocations are the majority. They go
+/// to the next definition of the function (mostly the C library's) without an access to the pager
+/// or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
+/// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
 /// Total size of the allocations that could be extended and were not, bytes.
@@ -26,8 +27,8 @@ pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 /// The state of an extended process.
 pub(crate) struct Extended {
     pub(crate) pager: Pager,
-    /// An allocation is extended if it has at least this number of bytes, or if all unextended
-    /// allocations together have at least this number of bytes.
+    /// An allocation of at least [`BYTES_MIN`] is extended if it has at least this number of bytes,
+    /// or if all unextended allocations together have at least this number of bytes.
     pub(crate) bytes_min: usize,
     /// The folder of the session, if shared memory is extended.
     pub(crate) shared_folder: Option<PathBuf>,
@@ -47,9 +48,9 @@ thread_local! {
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Points at the PID of the process that owns the address space. The PID is in a page of its own.
-/// The kernel wipes the page in a child of `fork(2)`, and a child of `vfork(2)` shares the page
-/// with its parent.
+/// Points at the PID of the process that owns the address space, in a page of its own. The kernel
+/// wipes the page in a child of `fork(2)`, which then stores its own PID ([`shares_memory`]). A
+/// child of `vfork(2)` shares the page, and finds the PID of its parent.
 pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
@@ -98,8 +99,8 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Begins work of this library and returns the signals that were blocked before. Nested calls
-/// change no signal.
+/// Begins work of this library, and returns the signals that were blocked before. A nested call
+/// does not change the signal mask.
 pub(crate) fn enter() -> u64 {
     if DEPTH.get() == 0 {
         MASK.set(block_all());
@@ -108,7 +109,8 @@ pub(crate) fn enter() -> u64 {
     MASK.get()
 }
 
-/// Ends the work that [`enter`] began. After the outermost work, `mask` is the signal mask again.
+/// Ends the work that [`enter`] began. If the work is not nested in other work of this library, the
+/// thread's signal mask becomes `mask` again, the value that [`enter`] returned.
 pub(crate) fn exit(mask: u64) {
     DEPTH.set(DEPTH.get() - 1);
     if DEPTH.get() == 0 {
@@ -116,7 +118,8 @@ pub(crate) fn exit(mask: u64) {
     }
 }
 
-/// Runs long work that holds no lock, under the program's own signal mask.
+/// Runs long work that holds no lock, under the program's own signal mask, so that the program's
+/// signal handlers are not delayed.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     set_mask(blockable(MASK.get()));
     let outcome = work();
@@ -155,18 +158,20 @@ fn change_mask(mask: u64, how: c_int) -> u64 {
     before
 }
 
-/// True if the calling thread runs code of this library.
+/// True if the calling thread does work of this library ([`inside`]), or is the pager's thread that
+/// handles faults.
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() > 0 || is_fault_server()
 }
 
-/// While this guard is held, no thread starts the pager, forks or changes the user.
+/// Locks [`STARTING`]. While the guard is held, no other thread starts the pager, forks, or changes
+/// the user of the pager's threads.
 pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds an allocation of at least [`BYTES_MIN`] that is not extended to [`UNEXTENDED`], and
-/// publishes the total in the ledger.
+/// Counts an unextended allocation in [`UNEXTENDED`] if it has at least [`BYTES_MIN`] bytes, and
+/// publishes the total in the session's ledger.
 pub(crate) fn count_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
@@ -176,7 +181,7 @@ pub(crate) fn count_unextended(bytes: usize) {
     }
 }
 
-/// Subtracts an allocation that was not extended from [`UNEXTENDED`].
+/// Subtracts an unextended allocation that is freed from the total [`UNEXTENDED`].
 pub(crate) fn uncount_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         // The total stops at 0, because allocations before this library's start were not added.

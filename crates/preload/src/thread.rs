@@ -6,9 +6,9 @@
 //! for ever.
 //!
 //! `pthread_create(3)` takes locks of the C library and allocates, so it could wait for ever.
-//! Therefore the pager's threads are made by `clone(2)`, with thread-local storage that this module
-//! lays out. Neither needs a lock. The C library does not know these threads, so it still treats a
-//! single-threaded program as single-threaded.
+//! Therefore the pager's threads are made by `clone(2)`, which needs no lock, with thread-local
+//! storage that this module lays out. The C library does not know these threads, so it still treats
+//! a single-threaded program as single-threaded.
 //!
 //! The C library has a record of each thread (`struct pthread`). The record of a pager's thread is
 //! zeros, and is in none of the C library's lists. Therefore a thread of the pager runs only Rust
@@ -121,7 +121,8 @@ fn thread_pointer() -> usize {
     pointer
 }
 
-/// The memory of a thread: a guard page, its stack, and its thread-local storage.
+/// The memory of a thread: a guard page, its stack, and its thread-local storage. `start` is the
+/// address of the guard page, and `pointer` the thread pointer.
 struct ThreadMemory {
     start: usize,
     bytes: usize,
@@ -168,9 +169,10 @@ impl ThreadMemory {
         // SAFETY: the caller guarantees the space. The images stay mapped for as long as the
         // program runs.
         unsafe {
-            // The first two entries are the loader's: the number of entries, and the generation of
-            // the objects. The loader would allocate a larger table if the generation were
-            // outdated, so the generation is a large number.
+            // The first two entries are the loader's: the number of entries, and the generation, a
+            // counter that the loader increments when it loads or unloads an object. If the
+            // generation were outdated, the loader would allocate a new table by `malloc`. A large
+            // number is never outdated.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -320,8 +322,8 @@ fn join(thread: &Arc<StartedThread>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,
-            // At the end of a thread the kernel wakes the waiters of a word that processes may
-            // share. The flag PRIVATE would exclude this wait from the waiters.
+            // At the end of a thread, the kernel wakes the threads that wait for a futex that
+            // processes may share. With the flag PRIVATE, this wait would not be woken.
             number => drop(futex::wait(&thread.number, futex::Flags::empty(), number, None)),
         }
     }

@@ -1,8 +1,8 @@
 //! QEMU's functions. QEMU exports them to its modules, so the loader resolves them. If a function
 //! is missing, the loader refuses the plugin and names the function.
 //!
-//! The plugin interface proper has no timer and no interrupt. The functions for them are internal
-//! to QEMU; their declarations are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
+//! QEMU's plugin interface has neither timers nor interrupts. The functions for both are internal
+//! to QEMU. Their declarations here are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
 //! `include/hw/pci/msix.h`, the same from QEMU 5 to 11.1.
 
 #![allow(unsafe_code, reason = "functions of QEMU, which is written in C")]
@@ -22,8 +22,8 @@ pub struct Info {
     system_emulation: bool,
 }
 
-/// Memory for a `QEMUTimer`, which has 48 bytes in QEMU 11.1. The rest is room for a larger timer
-/// of a later version.
+/// Memory for a `QEMUTimer`, which has 48 bytes in QEMU 11.1. The remaining bytes are for a later
+/// version with a larger timer.
 #[repr(C, align(16))]
 struct QemuTimer([u8; 256]);
 
@@ -32,7 +32,7 @@ type TimerCallback = extern "C" fn(*mut c_void);
 /// `QEMU_CLOCK_VIRTUAL` of `QEMUClockType`: the guest's time.
 const CLOCK_VIRTUAL: c_int = 1;
 
-/// Nanoseconds of a unit of a timer.
+/// The unit of the timer's times: 1 ns.
 const SCALE_NS: c_int = 1;
 
 unsafe extern "C" {

@@ -1,7 +1,7 @@
 //! The messages to and from the card server, on two connections to its clock socket. The first byte
-//! that the plugin sends on a connection is its kind: `D` for doorbells, `C` for the guest's time.
-//! A connection has one request at a time. Numbers are little-endian. The server's code is in
-//! `crates/card_server/src/guest_clock.rs`.
+//! that the plugin sends on a connection tells the purpose of the connection: `D` for doorbells,
+//! `C` for the guest's time. A connection has one request at a time. Numbers are little-endian. The
+//! server's code is in `crates/card_server/src/guest_clock.rs`.
 
 use std::{
     io::{self, Read, Write},
@@ -31,8 +31,8 @@ impl Doorbells {
 
 /// The reply of the card's server to a message with the guest's time.
 pub(crate) struct Answer {
-    /// The guest's time at which to report the time again, ns; `None` if the next report is due
-    /// only after the next doorbell.
+    /// The guest's time at which the plugin reports the time again, ns. `None` if the next report
+    /// is due only after the next doorbell.
     pub(crate) next: Option<u64>,
     /// MSI-X vectors to raise.
     pub(crate) vectors: Vec<u16>,

@@ -217,7 +217,7 @@ pub struct SummaryDocument {
     pub way: ActuatorName,
     /// The name or the file of the platform whose curves the advice uses; null without a platform.
     pub curves: Option<String>,
-    /// The advice of the last period. Its `gain` is the mean of the gains of all periods.
+    /// The advice of the last period that has advice. Its `gain` is the mean of all known gains.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }

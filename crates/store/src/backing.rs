@@ -59,8 +59,9 @@ pub(super) enum BackingKind {
 }
 
 impl BackingFile {
-    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is an empty block device,
-    /// or, with `force`, a block device with any content. Nothing is written to the device.
+    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is a block device that is
+    /// empty or begins with [`MARK`], or, with `force`, a block device with any content. Nothing is
+    /// written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =

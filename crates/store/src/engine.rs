@@ -51,7 +51,7 @@ pub trait Engine: Send {
     fn inherited(&self) -> Vec<RawFd>;
 }
 
-/// Number of entries in the submission queue of a ring.
+/// Number of entries in the submission queue of a ring; further requests wait in `Ring::waiting`.
 const DEPTH: u32 = 256;
 
 /// Number of entries in the completion queue of a ring; the kernel allocates overflow entries for
@@ -66,6 +66,7 @@ pub struct Ring {
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
     /// when it takes the job's entry. The vectors are kept until the job is done.
     pieces: HashMap<u64, IoVectors>,
+    /// The time of each running timer, keyed by its token. The kernel reads the time.
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
@@ -103,8 +104,8 @@ impl Ring {
         Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
     }
 
-    /// Completes finished requests: with `IORING_SETUP_COOP_TASKRUN` they wait for a system call of
-    /// this thread.
+    /// Completes finished requests. With `IORING_SETUP_COOP_TASKRUN`, the kernel posts their
+    /// completions only in a system call of this thread, which this function makes.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
             // If the call fails, the requests are completed by the next call of this function.
@@ -221,10 +222,11 @@ impl Drop for Ring {
     }
 }
 
-/// Number of threads, which is also the maximum number of transfers at the same time.
+/// Number of threads, which is also the maximum number of transfers and timers at the same time: a
+/// timer is a thread that sleeps.
 const THREADS: usize = 8;
 
-/// Threads for a kernel without `io_uring`. Each thread does one transfer after another.
+/// An engine for a kernel without `io_uring`. Each of its threads does one transfer after another.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,

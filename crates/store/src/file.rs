@@ -26,7 +26,8 @@ use std::{
 /// Pages of each file that are allocated and freed together: 16 MiB.
 const UNIT_PAGES: u64 = 4096;
 
-/// Number of transfers between two checks whether children have ended.
+/// Number of transfers between two checks whether forked processes that share files have ended
+/// ([`FileStore::thaw`]).
 const CHECK_INTERVAL: u32 = 4096;
 
 /// Options of a store.
@@ -71,9 +72,13 @@ pub struct FileStore {
     /// The error of the failed set-up of `io_uring`: threads carry out transfers instead. `None` if
     /// the set-up succeeded, or if threads were requested.
     no_ring: Option<io::Error>,
+    /// The transfers that are not done, keyed by their token.
     pending: HashMap<u64, PendingTransfer>,
+    /// The outstanding parts of transfers. The index of a part is its token in the engine; `unused`
+    /// has the free indices.
     parts: Vec<Option<TransferPart>>,
     unused: Vec<usize>,
+    /// Number of transfers before the next call of [`FileStore::thaw`].
     until_check: u32,
     releaser: Option<Releaser>,
 }

@@ -1,11 +1,11 @@
 //! Frees the blocks of store files in the background.
 //!
-//! A store file has no name, so its last close frees its blocks, and the closing process waits for
-//! that. The last close is mostly in `do_exit` of the program, while the shell waits for the
-//! program. On ext4 without a journal, mounted with `discard`, the kernel issues one synchronous
-//! discard for each extent (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many extents, because
-//! a random write into preallocated space makes an extent of its own for nearly every page. Freeing
-//! 128 MiB took 25 s on a virtual drive.
+//! A store file has no name, so its last close frees its blocks, and the closing process waits
+//! until they are free. The last close is mostly in `do_exit` of the program, while the shell waits
+//! for the program. On ext4 without a journal, mounted with `discard`, the kernel issues one
+//! synchronous discard for each extent (`ext4_free_blocks`, fs/ext4/mballoc.c). There are many
+//! extents, because a random write into preallocated space makes an extent of its own for nearly
+//! every page. Freeing 128 MiB took 25 s on a virtual drive.
 //!
 //! - [`merge_extents`] merges many extents into few before their blocks are freed.
 //!   `FALLOC_FL_ZERO_RANGE` marks written extents as unwritten, and adjacent unwritten extents are
@@ -37,7 +37,7 @@ use std::{
 /// The name of a releaser's socket in the folder of a session; the releaser's process ID follows.
 const SOCKET_PREFIX: &str = "release.";
 
-/// The message that requests to release a store file; the file is attached.
+/// The message that requests to release a store file; a descriptor of the file is attached.
 const RELEASE: Words = [8, 0, 0, 0];
 
 /// Stack size of a thread, bytes. The thread releases one file, and mostly waits for a lock.

@@ -2,7 +2,7 @@
 //!
 //! A child begins with its parent's pages, which are not copied: all stored pages are *frozen*,
 //! which means that neither process changes them. From then on, each process writes to a layer of
-//! its own, page by page.
+//! its own, page by page. In this example, the layer that holds a page is in brackets:
 //!
 //! ```text
 //!            parent          child
@@ -132,8 +132,8 @@ impl Layers {
         (child, own)
     }
 
-    /// Makes the remaining pages of a frozen layer writable again, after its other users have
-    /// ended. Allocation units that become unused are appended to `units`.
+    /// Makes the remaining pages of a frozen layer writable again, after all other processes that
+    /// use the layer have ended. The unused allocation units of the layer are appended to `units`.
     pub fn thaw(&mut self, layer: Layer, units: &mut Vec<AllocationUnit>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;

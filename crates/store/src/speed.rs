@@ -24,7 +24,7 @@ const LARGE_DEPTH: usize = 16;
 /// Bytes of a random read.
 const SMALL: usize = PAGE_BYTES;
 
-/// Seed of the random offsets: the same in each run.
+/// Seed of the random data and offsets. It is the same in each run, so that runs are comparable.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The measured speed of a store.
@@ -61,8 +61,8 @@ pub enum SpeedError {
 }
 
 /// Measures the first `bytes` bytes of a store: sequential writes, sequential reads, and random
-/// reads at each queue depth of `depths`. Each of these measurements takes at most `limit`. The
-/// former content of the store is lost.
+/// reads at each queue depth of `depths`. Each of these measurements starts transfers for at most
+/// `limit`. The former content of the store is lost.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -118,8 +118,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
     /// first `depth` transfers are started in any case, even if the thread loses its CPU meanwhile.
-    /// The n-th transfer moves `bytes` bytes at the offset `offset(n)` of the store. Returns the
-    /// number of transfers and their time.
+    /// Transfer n, counted from 0, moves `bytes` bytes at the offset `offset(n)` of the store.
+    /// Returns the number of transfers and the time from the first start to the last end.
     fn run(
         &mut self,
         is_write: bool,

@@ -2,7 +2,7 @@
 
 use std::{iter, ops::Range};
 
-/// The geometry of the stripes: stripe after stripe goes to the next file in turn.
+/// The geometry of the stripes. Stripe n of the store is in the file with the index n % `files`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     pub files: u64,
@@ -78,8 +78,8 @@ mod tests {
         #[test]
         fn each_byte_is_in_one_place(files in 1_u64..5, start in 0_u64..64, bytes in 1_u64..200) {
             let stripes = Stripes { files, bytes: 8 };
-            // The location of each byte, by one transfer for each byte and by one transfer for all
-            // bytes.
+            // The file and the offset of each byte of a range. They must be the same whether the
+            // range is split as a whole or byte by byte.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
                 let flat = |part: StripePart| {
                     let bytes = part.of.into_iter().flatten().enumerate();

@@ -370,7 +370,8 @@ fn remarks(results: &Results) -> Vec<String> {
     ]
 }
 
-/// Returns a table of the maximum bandwidth of each module and mix (figures 4 to 6).
+/// Returns a table of the maximum bandwidth by module, density and mix: figures 4 to 6 of Micron's
+/// report, and the modules of the second generation.
 fn maxima(results: &Results) -> TableDocument {
     let mut header: Vec<String> = vec!["module".into(), "density".into()];
     header.extend(MIXES.map(|mix| format!("{mix}, GB/s")));

@@ -41,14 +41,14 @@ const ACCELERATOR: &str = "tcg,thread=single";
 const PROCESSOR: &str = "qemu64,-cx16";
 
 /// The guest's clock counts executed instructions and skips idle time. Load on the host therefore
-/// changes no duration in the guest, and a sleeping guest takes no time of the host. An instruction
-/// takes 2^`shift` ns.
+/// changes no duration in the guest, and a sleeping guest takes no time of the host. In the guest's
+/// clock, each instruction takes 2^`shift` ns.
 fn virtual_clock(shift: u32) -> [String; 4] {
     ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
 }
 
-/// The series that boots with the host's clock, because Linux 6.1 waits for ever for its second
-/// processor if the clock counts instructions.
+/// The series whose guests always have the host's clock. With a clock that counts instructions,
+/// Linux 6.1 waits for ever for its second processor.
 const HOST_CLOCK: Series = Series::Of(6, 1);
 
 /// The kernel logs to the first serial port. `panic=-1` resets the machine at once after a panic,
@@ -57,10 +57,10 @@ const HOST_CLOCK: Series = Series::Of(6, 1);
 /// kernels that recognize their hypervisor skip the test even without the parameter.
 const COMMAND_LINE: &str = "console=ttyS0 panic=-1 oops=panic no_timer_check";
 
-/// Parameters that skip initialisation which no test uses: the self-tests of ciphers and their
-/// random number generator, the kernel's certificates, the registration of BPF types, and the names
-/// of constants in the formats of trace events. Together they are half of the instructions of a
-/// boot. A kernel ignores names that it does not have.
+/// Kernel parameters that skip initialisation which no test uses: the self-tests of ciphers and of
+/// the random number generator, the kernel's certificates, the registration of BPF types, and the
+/// names of constants in the formats of trace events. Without these parameters, a boot executes
+/// twice as many instructions. A kernel ignores names of functions that it does not have.
 const LEFT_OUT: &str = "cryptomgr.notests initcall_blacklist=load_system_certificate_list,\
     jent_mod_init,scx_init,bpf_tcp_ca_kfunc_init,trace_eval_init,\
     bpf_dummy_struct_ops_init,bpf_qdisc_kfunc_init,bpf_prog_test_run_init";
@@ -72,9 +72,9 @@ const PROGRAMS: [&str; 7] = ["actuate", "drain", "drive", "extend", "load", "tou
 pub struct Boot<'a> {
     pub series: Series,
     pub topology: &'a Topology,
-    /// True if each node with processors has a single one, instead of the topology's number. QEMU
-    /// emulates all processors of a guest in one thread, and interrupts from one processor to
-    /// another take up to a third of a guest's time. Default: false.
+    /// True if each node with processors has a single processor, instead of the topology's number.
+    /// This saves time: QEMU emulates all processors of a guest in one thread, and interrupts from
+    /// one processor to another take up to a third of a guest's time. Default: false.
     pub has_single_processors: bool,
     /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
     pub guest: &'a Path,
@@ -86,7 +86,8 @@ pub struct Boot<'a> {
     /// Text files of this guest alone: their path in the guest, and their text. Default: none.
     pub texts: Vec<(String, String)>,
     /// True if the guest starts from the snapshot of a booted guest with the same kernel, topology,
-    /// command line, clock, programs and files. Ignored with `device` and `under`. Default: false.
+    /// command line, clock, programs and files. Ignored if `device` or `under` is given. Default:
+    /// false.
     pub is_resumed: bool,
     /// The guest's steps, in the language of [`interleaf_guest::step`].
     pub steps: &'a str,
@@ -95,15 +96,15 @@ pub struct Boot<'a> {
     /// Time limit. Default: half an hour.
     pub limit: Duration,
     /// The socket of a vfio-user device that QEMU presents to the guest. With a device, the guest's
-    /// memory is shared, and QEMU comes from [`Unpacked`]. The guest then has the host's clock, as
-    /// the device has, unless `clock` is given. Default: no device.
+    /// memory is shared, and QEMU comes from [`Unpacked`]. Unless `clock` is given, the guest then
+    /// has the host's clock, because the device has it too. Default: no device.
     pub device: Option<&'a Path>,
     /// Path of QEMU's plugin `interleaf-qemu-clock`, with which the device follows the guest's
     /// clock. The guest's clock then counts instructions. Default: none.
     pub clock: Option<&'a Path>,
-    /// An instruction takes 2^`clock_shift` ns of the guest's clock. The guest computes for fixed
-    /// times of its clock, in calibrations and in loops. With a larger shift, these times take
-    /// fewer instructions, and therefore less time of the host. Default: 2. Tests in which the
+    /// An instruction takes 2^`clock_shift` ns of the guest's clock. Calibrations and timed loops
+    /// in the guest run for fixed times of this clock. With a larger shift, these times take fewer
+    /// instructions, and therefore less time of the host. Default: 2. Tests in which the
     /// processor's speed matters use 1: 0.5 GIPS.
     pub clock_shift: u32,
     /// A folder whose files are copied to the same paths in the guest, as executable files.
@@ -206,7 +207,7 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// The topology with the guest's number of processors.
+    /// The topology, with a single processor per node if `has_single_processors` is true.
     fn machine(&self) -> Topology {
         let mut machine = self.topology.clone();
         if self.has_single_processors {
@@ -295,8 +296,9 @@ impl<'a> Boot<'a> {
         words.extend(["-initrd".into(), initrd.into(), "-append".into(), line.trim().into()]);
         if let Some(socket) = monitor {
             let at = format!("unix:{},server=on,wait=off", socket.display());
-            // By default the snapshot stores that the guest is stopped, and the loaded guest would
-            // stay stopped. With this setting the guest runs as soon as it is loaded.
+            // The guest is stopped while QEMU saves its snapshot. By default, QEMU stores this
+            // state in the snapshot, and a guest that starts from the snapshot stays stopped. With
+            // this setting, the guest runs at once.
             let state = "migration.store-global-state=off";
             words.extend(["-qmp", &*at, "-global", state].map(OsString::from));
         }
@@ -333,8 +335,8 @@ impl<'a> Boot<'a> {
 
     /// The QEMU arguments for the device behind `socket`, and for the plugin that follows the
     /// guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`, 60 s
-    /// here and 5 s by default. With the guest's clock, the vCPU waits in each write for the
-    /// device's reply.
+    /// here and 5 s by default. If the device follows the guest's clock, writes are not posted: the
+    /// vCPU waits for the device's reply to each write.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();
@@ -369,7 +371,7 @@ fn no_qemu(why: &io::Error) -> Outcome {
 
 /// The state in which QEMU starts a guest.
 enum Start<'a> {
-    /// The guest boots and has its steps.
+    /// The guest boots, with its steps in the initramfs.
     Boot,
     /// The guest boots and waits for its steps. QEMU's monitor listens at this socket.
     Waiting(&'a Path),

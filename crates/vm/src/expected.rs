@@ -18,7 +18,8 @@ use interleaf_sim::machine::{
     Migration, Outcome, PreparedScenario, Scenario, Task, Trial, scenario::PAGE_GROUPS,
 };
 
-/// Samples in a period of the daemon's loop: one each 200 ms, for 6 s.
+/// Samples in a period of the daemon's loop. By default, the daemon samples every 200 ms and
+/// decides every 6 s.
 const SAMPLES_PER_PERIOD: u32 = 30;
 
 /// The arguments of a run of the guest's program `load`.
@@ -45,7 +46,7 @@ pub struct Expected {
 pub struct Best {
     /// The percentage of the hot pages on each tier. The percentages sum to 100.
     pub weights: Weights,
-    /// Speed with these weights, relative to all pages on the first tier.
+    /// Speed with these weights, divided by the speed with all pages on the first tier.
     pub speed: f64,
     /// Bandwidth of each tier with these weights, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -66,8 +67,8 @@ pub struct Settled {
 }
 
 impl Expected {
-    /// A run with these files, all threads active, no cold pages, and the default migration rate of
-    /// a scenario.
+    /// A run with these files in which all threads are active. The run has no cold pages, and the
+    /// default migration rate of a scenario.
     #[must_use]
     pub fn new(platform: PathBuf, demand: PathBuf, threads: u32, hot_bytes: u64) -> Self {
         let migration_gbps = Migration::default().bandwidth_gbps;
@@ -106,7 +107,8 @@ impl Expected {
         (0..emulated.phases()).map(best).collect()
     }
 
-    /// The simulated scenario. Its counters have no noise, because the feed has none.
+    /// The simulated scenario. The simulated counters have no noise, because the counts that `load`
+    /// feeds to the daemon have none.
     ///
     /// # Errors
     ///

@@ -71,7 +71,8 @@ pub fn guest_record_changed(
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
     let guest = guest();
     // `interleaf` is built only if a step names it, because building takes longer than the test
-    // itself. A program that exists already is in all guests, so that they share snapshots.
+    // itself. A program that was built before (`INTERLEAF_GUEST_PROGRAM`) is in all guests, so that
+    // all guests can start from the same snapshots.
     let is_wanted = env::var_os(GUEST_PROGRAM).is_some()
         || steps.split_whitespace().any(|word| word == "interleaf");
     let programs = is_wanted.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();

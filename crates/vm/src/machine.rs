@@ -24,10 +24,12 @@ pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 /// Interval at which a [`Watch`] is called while the guest writes no line.
 const WATCH_PERIOD: Duration = Duration::from_millis(20);
 
-/// The file in the guest's folder to which the kernel logs.
+/// The file to which QEMU writes the kernel's log. It is in the folder that the host creates for
+/// the guest.
 pub(crate) const CONSOLE: &str = "console";
 
-/// The kernel's log of a guest with this folder; empty if QEMU failed before it created the file.
+/// The kernel's log of the guest whose files on the host are in `folder`; empty if QEMU failed
+/// before it created the log.
 pub(crate) fn console(folder: &Path) -> String {
     let console = fs::read(folder.join(CONSOLE)).unwrap_or_default();
     String::from_utf8_lossy(&console).replace('\r', "")
@@ -114,7 +116,7 @@ impl Machine {
     ) -> ListenEnd {
         let period = until.map_or(limit, |_| WATCH_PERIOD);
         let cut = |line: Option<&Line>| until.is_some_and(|until| until(line));
-        // The guest asks for a block again until the block arrives.
+        // The guest repeats a request until the block arrives. Each block is sent only once.
         let mut unsent = blocks.chunks(BLOCK).enumerate().peekable();
         while self.started.elapsed() < limit {
             match self.lines.recv_timeout(period.min(limit.saturating_sub(self.started.elapsed())))

@@ -1,7 +1,7 @@
 //! Programs for the guest. Programs of this workspace are built here and are static: Cargo links
 //! the C library into them. They have a separate target folder, because their flags differ from
-//! those of the tests. Later builds find the programs up to date. Other programs bring the shared
-//! libraries of the host.
+//! those of the tests. Later builds find the programs up to date. Other programs are copied from
+//! the host, with the shared libraries that they are linked with.
 
 use std::{
     env, io,
@@ -31,7 +31,8 @@ pub fn folder() -> io::Result<PathBuf> {
     Ok(target.ok_or_else(none)?.join("tmp/static"))
 }
 
-/// The first target with a standard library and a C compiler; the last target if none has both.
+/// The first of `TARGETS` whose standard library and C compiler are installed; the last of
+/// `TARGETS` if no target has both.
 fn target() -> io::Result<&'static str> {
     for (target, compiler) in TARGETS {
         let printed = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))

@@ -42,7 +42,8 @@ impl Unpacked {
     }
 
     /// The folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). The folder has
-    /// no modules, because the modules of an installed QEMU have another version.
+    /// no modules. Without the variable, QEMU would look in the folder of an installed QEMU, whose
+    /// modules have another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")

@@ -10,7 +10,8 @@ use std::{
 /// The clock of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuestClock {
-    /// The host's clock. The guest sleeps for most of the time.
+    /// The host's clock. The guest sleeps for most of the time, so a CPU of the host can run
+    /// several such guests.
     Host,
     /// A clock that counts instructions and skips idle time. The guest computes all the time. More
     /// such guests than CPUs would evict each other's code and page tables from the CPU's caches:
@@ -35,7 +36,7 @@ static RUNNING: Mutex<[usize; 2]> = Mutex::new([0; 2]);
 /// Signals that a guest has ended.
 static ENDED: Condvar = Condvar::new();
 
-/// The permission to run a guest, given back when dropped.
+/// The permission to run a guest. Dropping the permit lets another guest start.
 pub(crate) struct GuestPermit(GuestClock);
 
 impl GuestPermit {
@@ -53,7 +54,8 @@ impl GuestPermit {
 impl Drop for GuestPermit {
     fn drop(&mut self) {
         running()[self.0 as usize] -= 1;
-        // A single thread that is woken may wait for a guest with the other clock.
+        // Wakes all waiting threads. A single woken thread might wait for the end of a guest with
+        // the other clock, and no guest would start.
         ENDED.notify_all();
     }
 }

@@ -24,7 +24,8 @@ use crate::{
     running_guests::GuestClock,
 };
 
-/// Limit of the rate at which QEMU saves a guest, bytes/s: a limit that is never reached.
+/// Limit of the rate at which QEMU saves a guest, bytes/s. The default of QEMU would slow the save
+/// down; no save reaches this limit.
 const RATE_MAX: u64 = 1 << 40;
 /// Interval at which QEMU is asked whether it has saved the guest.
 const POLL: Duration = Duration::from_millis(10);
@@ -39,13 +40,14 @@ pub(crate) struct Snapshot {
 
 type Taken = Arc<OnceLock<Result<Arc<Snapshot>, String>>>;
 
-/// The snapshots of this process, by kind of guest.
+/// The snapshots of this process, by the description of the guest (`Boot::kind`).
 static SNAPSHOTS: Mutex<BTreeMap<String, Taken>> = Mutex::new(BTreeMap::new());
 
 impl Snapshot {
-    /// The snapshot of a guest of this kind. The first caller boots the guest within `limit`, and
-    /// the others wait. `command` makes the QEMU command line of a guest that has no steps. Its
-    /// arguments are a folder for files, and the path of the socket for QEMU's monitor.
+    /// The snapshot of a guest with the description `kind`. The first caller boots a guest within
+    /// `limit`, and callers with the same `kind` wait for its snapshot. `command` makes the QEMU
+    /// command line of a guest that has no steps. Its arguments are a folder for files, and the
+    /// path of the socket for QEMU's monitor.
     ///
     /// # Errors
     ///

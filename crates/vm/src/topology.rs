@@ -41,7 +41,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// Number of processors of the node. They form a socket of their own. Default: 0.
+    /// Number of processors of the node. The processors of each node form a socket. Default: 0.
     #[serde(default)]
     pub cpus: u32,
     /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, each
@@ -120,7 +120,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// The text is not TOML, has unknown fields, or refers to nodes that do not exist.
+    /// The text is not TOML, has unknown or missing fields, or describes an inconsistent topology,
+    /// for example with a path to a node that does not exist.
     pub fn read(text: &str) -> Result<Self, TopologyError> {
         let topology: Self = toml::from_str(text)?;
         topology.check().map_err(TopologyError::Wrong)?;
@@ -161,7 +162,8 @@ impl Topology {
         Ok(())
     }
 
-    /// The QEMU flags. `shared` memory is in memfds, which other processes can map.
+    /// The QEMU flags for the topology. If `shared` is true, the guest's memory is in memfds, which
+    /// other processes can map.
     #[must_use]
     pub fn flags(&self, shared: bool) -> Vec<String> {
         let (kind, more) = if shared { ("memfd", ",share=on") } else { ("ram", "") };
@@ -169,7 +171,8 @@ impl Topology {
             let nodes = self.nodes.iter().filter(|node| node.plugged == plugged);
             nodes.map(|node| node.memory_mib).sum()
         };
-        // Address space for the pluggable modules. Each module is aligned to 1 GiB.
+        // `maxmem` includes the address space of the pluggable modules: QEMU aligns each module to
+        // 1 GiB, so each needs up to 1 GiB more than its size.
         let slots = self.nodes.iter().filter(|node| node.plugged).count() as u32;
         let room = match slots {
             0 => String::new(),

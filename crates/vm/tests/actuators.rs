@@ -56,16 +56,17 @@ fn on_node_0(record: &Record, reading: &str) -> f64 {
 }
 
 /// The largest distance of the placement from the target, in percentage points, that `actuate`
-/// printed after the placement had reached the target.
+/// printed at its end. `actuate` measures this distance after the placement has reached the last
+/// target.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
     found.next_back().unwrap_or_else(|| panic!("{record}"))
 }
 
-/// All pages are on node 0 at the start. The pages reach the target 60:40, stay there for a while,
-/// and then reach 20:80. A program that starts during the run joins the scope. All settings are
-/// restored.
+/// The pages of the steered programs are on node 0 at first. A first run of the actuator `vaddr`
+/// brings the pages to 60:40, even those of a program that starts during the run. A second run
+/// brings the pages from 60:40 to 20:80. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
     // The scope is process 1 and its children: the guest's init starts all programs.
@@ -92,7 +93,8 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// The actuator steers the whole machine through `paddr`. Targets are reached and kept.
+/// The actuator steers the whole machine through `paddr`. The placement reaches each target, and
+/// stays near the last target for 15 s.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -106,7 +108,7 @@ fn paddr_reaches_and_keeps() {
 
 /// Before Linux 7.2, DAMON has no goal for the share of a node in the steered memory
 /// (`node_eligible_mem_bp`), which `paddr` needs. The actuator `quota` then steers the whole
-/// machine. The target is reached and kept.
+/// machine. The placement reaches the target, and stays near the target for 15 s.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";
@@ -119,7 +121,8 @@ fn quotas_reach_and_keep() {
     });
 }
 
-/// On a kernel without DAMON, the actuator is `move_pages`. Both targets are reached and kept.
+/// On a kernel without DAMON, the actuator is `move_pages`. The placement reaches both targets, and
+/// stays near the last target.
 #[test]
 fn pages_reach_and_keep() {
     let actuate = "run actuate @sweep --weights 60:40 --then 20:80 --rate 20MiB";
@@ -130,9 +133,10 @@ fn pages_reach_and_keep() {
     assert!(shown(&record, actuate).iter().any(|line| line.starts_with("pages: ")), "{record}");
 }
 
-/// The kernel's module `damon_stat` uses DAMON. Without `--leave`, `actuate` therefore fails, and
-/// its error names `damon_stat`. With `--leave`, it switches `damon_stat` off. A killed `actuate`
-/// leaves a running kdamond. `--restore` removes the kdamond, and switches `damon_stat` on again.
+/// The kernel's module `damon_stat` uses DAMON. Without `--leave`, `actuate` therefore fails with
+/// an error that names `damon_stat`. With `--leave`, `actuate` switches `damon_stat` off. A killed
+/// `actuate` leaves a running kdamond. `interleaf run --restore` removes this kdamond, and switches
+/// `damon_stat` on again.
 #[test]
 fn settings_of_a_killed_actuator_are_restored() {
     let refused = "run actuate @sweep --way vaddr --weights 60:40";
@@ -196,8 +200,8 @@ fn the_hottest_stay_on_the_first_node() {
     nothing_changed(&record);
 }
 
-/// A huge page counts as a single page when pages are divided by the weights. The 64 huge pages of
-/// 128 MiB reach the ratio of the weights too.
+/// A program has 128 MiB in 64 huge pages, each of which migrates as one page. The placement
+/// reaches the ratio of the weights with so few pages too.
 #[test]
 fn huge_pages_reach_the_ratio() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";

@@ -25,8 +25,8 @@ const THREADS: u32 = 119;
 /// time.
 const HOT_BYTES: u64 = 32 << 20;
 
-/// Fraction of the threads that are active in the second phase, for which the first tier alone is
-/// best.
+/// Fraction of the threads that are active in the second phase. So few threads are fastest with all
+/// pages on the first tier.
 const FEW: f64 = 0.1;
 
 /// The daemon's period. It is the shortest that suits DAMON, which takes up to two seconds to
@@ -45,8 +45,9 @@ const LATER: usize = 1;
 /// migrates only a fraction of the pages that are still on the wrong node.
 const LATER_PHYSICAL: usize = 5;
 
-/// Largest fraction of the pages that may migrate after settling, summed over all periods. DAMON
-/// samples pages at random, so it may find the last percent of a migration some periods later.
+/// Largest fraction of the pages that may migrate after settling, summed over the checked periods.
+/// DAMON samples pages at random, so it may find the last percent of the pages of a migration some
+/// periods later.
 const AT_REST: f64 = 0.05;
 
 /// `READINGS` is the number of samples of the placement after settling, and `APART` the number of
@@ -103,8 +104,9 @@ const MACHINE: &str = "kind = \"machine\"";
 /// The step that waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// Runs the load and the daemon in a guest. Waits for a period whose reason contains `rests`,
-/// samples the placement several times, then executes the steps `more`. Returns the guest's record.
+/// Runs the program `load` and the daemon in a guest. Waits for a period whose reason contains
+/// `rests`, samples the placement several times, then executes the steps `more`. Returns the
+/// guest's record.
 fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
@@ -220,8 +222,9 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// The policy `dmi` climbs to the best weights and stays there. At low demand it returns to the
-/// first tier step by step. With high demand it searches again.
+/// With high demand, the policy `dmi` approaches the best weights step by step and stays there. At
+/// low demand it returns to the first tier step by step. When the demand is high again, it searches
+/// again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [
@@ -245,9 +248,9 @@ fn dmi(series: Series) {
     nothing_is_left(&record);
 }
 
-/// The policy `guided` goes to the weights that the curves propose, verifies the result and stays
-/// there. At low demand all pages return to the first tier. With high demand the pages go back to
-/// the weights that the policy proposed first.
+/// With high demand, the policy `guided` sets the weights that it computes from the curves,
+/// verifies the result and stays there. At low demand all pages return to the first tier. When the
+/// demand is high again, the pages return to the weights that the policy proposed first.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [

@@ -78,7 +78,8 @@ type Change = fn(&mut Boot<'_>);
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
     // An instruction takes 2^4 ns of the guest's clock, so the kernel's waits take few
-    // instructions. This changes no result, because no step depends on durations.
+    // instructions. The larger step changes no result, because no step of these tests depends on
+    // durations.
     match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
             note(topology, &record);
@@ -94,7 +95,8 @@ fn note(topology: &str, record: &Record) {
     let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
     let release = record.release.as_deref().unwrap_or("");
     let (up, took) = (record.booted.unwrap_or_default().as_secs_f64(), record.took.as_secs_f64());
-    // A single write, because tests run in parallel.
+    // The line is written in a single call, because tests that run in parallel append to the same
+    // file.
     let line = format!("{release}\t{topology}\t{up:.1}\t{took:.1}\n");
     file.write_all(line.as_bytes()).unwrap();
 }
@@ -117,7 +119,8 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
-/// A node of DRAM and a node of an expander, with an HMAT. This boot also tests page placement.
+/// A node of DRAM and a node of an expander, with an HMAT. This test also places pages, and checks
+/// on which nodes they are.
 fn two_nodes_hmat(kernel: &Kernel) {
     let more = place_pages();
     let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {

@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// Steps that load the modules of XFS.
+    /// Steps that load XFS and the kernel modules that it depends on.
     fn load_xfs(&self) -> String {
         let step = |path: &PathBuf| {
             format!("run drive module /modules/{}\n", path.file_name().unwrap().to_str().unwrap())

@@ -13,7 +13,8 @@ const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::N
 /// Minimum fraction of a thread's resident pages that must be on the thread's node.
 const LOCAL_MIN: f64 = 0.99;
 
-/// For each thread, its node and the number of its pages on nodes 0 and 1 after a round.
+/// For each thread of the program `extend`, its node and the numbers of its resident pages on nodes
+/// 0 and 1, as printed after the sweep `round`.
 fn placed(lines: &[String], round: u32) -> Vec<(usize, [f64; 2])> {
     let of_round = |line: &String| {
         let rest = line.strip_prefix(&format!("round {round} node "))?;
@@ -28,7 +29,8 @@ fn placed(lines: &[String], round: u32) -> Vec<(usize, [f64; 2])> {
     lines.iter().filter_map(of_round).collect()
 }
 
-/// Checks that both threads have their pages on their nodes after a round.
+/// Checks that after the sweep `round` the resident pages of each of the two threads are on the
+/// node of the thread.
 fn assert_local(record: &Record, step: &str, round: u32) {
     let placed = placed(shown(record, step), round);
     assert_eq!(placed.len(), 2, "{record}");
@@ -38,8 +40,9 @@ fn assert_local(record: &Record, step: &str, round: u32) {
     }
 }
 
-/// Two threads have an array of 8 MiB each, and together a budget of 8 MiB. After each round, the
-/// resident pages of a thread are on the thread's node.
+/// Two threads have an array of 8 MiB each, and together a budget of 8 MiB. After each sweep of the
+/// arrays, the resident pages of a thread are on the thread's node, with shares of the budget by
+/// demand (the default), with fixed shares, and with a handler of SIGBUS.
 #[test]
 fn pages_are_on_the_node_of_their_thread() {
     let runs = ["", " --fixed", " --signal"];

@@ -152,8 +152,9 @@ fn signals_end_the_daemon_and_settings_are_restored() {
     });
 }
 
-/// A killed daemon does not restore its settings. The next daemon restores these settings, and
-/// continues. Without a next daemon, `--restore` restores the settings.
+/// A daemon that is killed by SIGKILL does not restore the settings that it changed. The next
+/// daemon restores them before it steers. If no other daemon is started, `balance --restore`
+/// restores them.
 #[test]
 fn settings_of_a_killed_daemon_are_restored() {
     let state = format!("read {ADMIN}/0/state");
@@ -193,9 +194,10 @@ fn a_panic_restores_all_settings() {
     });
 }
 
-/// Another user of DAMON is reported with a hint, and left running. The kernel's own modules are
-/// stopped only with `--stop-rivals`, as the test of signals shows. Without `--way vaddr`, the
-/// daemon uses the actuator `pages` instead.
+/// The daemon stops no other user of DAMON without permission. While `damon_stat` runs, a daemon
+/// without `--stop-rivals` exits with a hint. While another program runs a kdamond, a daemon with
+/// `--way vaddr` exits with a hint, and a daemon without `--way` uses the actuator `pages`. The
+/// other kdamond keeps running.
 #[test]
 fn other_users_of_damon_are_reported() {
     let careful = "run interleaf balance --config /balance.toml --duration 3s";
@@ -231,10 +233,10 @@ fn other_users_of_damon_are_reported() {
     });
 }
 
-/// New programs join the scope. Programs that exit or are OOM-killed leave it. After all programs
-/// have exited, the next program is steered. The daemon reports which programs joined and left,
-/// even for a period that is cut short. The group `hog` has its own memory limit, because without a
-/// limit the kernel may kill other programs too.
+/// New programs with the name `touch` join the daemon's scope. Programs that exit or are OOM-killed
+/// leave the scope. After all programs have exited, the next program is steered. The daemon reports
+/// which programs joined and left, even for a period that is cut short. The group `hog` has its own
+/// memory limit, because without a limit the kernel may kill other programs too.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -262,8 +264,8 @@ fn programs_come_and_go() {
     });
 }
 
-/// Short-lived children of another program run beside the program `sweep`. Exited processes leave
-/// the scope, and the pages of `sweep` reach the target.
+/// Another program starts five children per second, and kills each after 1.5 s. Exited processes
+/// leave the scope, and the pages of `sweep` reach the target.
 #[test]
 fn children_that_exit_all_the_time_are_dropped() {
     let steps = format!(
@@ -356,8 +358,9 @@ fn a_full_node_is_reported() {
     });
 }
 
-/// While the first node is nearly full, cold pages are demoted, and the daemon reports that the
-/// node is nearly full.
+/// The pages of a stopped program are cold and leave node 0 nearly full. The daemon reports that
+/// the node is nearly full, demotes cold pages to node 1, and reports when node 0 has free memory
+/// again.
 #[test]
 fn a_full_first_node_is_emptied_of_cold_pages() {
     let steps = format!(
@@ -375,8 +378,9 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     intact(&record);
 }
 
-/// A target node is set offline: the kernel migrates the node's pages back, and the daemon exits
-/// with the reason. When the node is online again, the daemon can be restarted.
+/// A node of the target weights is set offline while the daemon steers. The kernel migrates the
+/// node's pages to node 0, and the daemon exits with an error that names the reason. When the node
+/// is online again, the daemon can be restarted.
 #[test]
 fn a_node_that_goes_offline_ends_the_daemon() {
     // A memory block has 128 MiB. Pluggable memory begins at 4 GiB, which is memory block 32.

@@ -74,7 +74,7 @@ fn scheme(path: &str) -> String {
     damon(&format!("contexts/0/schemes/0/{path}"))
 }
 
-/// For each word, adds a step that writes the word to a file.
+/// For each of `words`, adds a step that writes the word to the file `path`.
 fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     for word in words {
         writeln!(steps, "write {path} {word}").unwrap();
@@ -189,7 +189,8 @@ impl Answers<'_> {
     }
 }
 
-/// The content of a cell for a missing feature or an impossible test.
+/// The content of a table cell in `docs/kernels.md` if the feature is missing, or if the test of
+/// the feature is impossible.
 const NOTHING: &str = "–";
 
 /// The name of the row with the release of each column's kernel.

@@ -20,7 +20,8 @@ const SPEED: f64 = 20.0;
 const THREADS: u32 = 119;
 const FEED: &str = "/tmp/feed.sock";
 
-/// Tolerance of the shares of pages that interleaf placed by weights: about 330 of 16384 pages.
+/// Tolerance of the first tier's share of the traffic. The traffic follows the pages, and 0.02 are
+/// about 330 of 16384 pages.
 const SHARE: f64 = 0.02;
 
 fn run(phases: &[(f64, f64)]) -> Expected {
@@ -50,8 +51,8 @@ fn command(run: &Expected) -> String {
     text
 }
 
-/// For each tier, from a line that `drain` printed: a time span of the guest's clock, s, and the
-/// traffic that `load` fed in the span.
+/// Parses the output of `drain`, which has a line for each tier. Returns for each tier a time span
+/// of the guest's clock, s, and the traffic that `load` fed in this span.
 fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     let line = |line: &str| {
         let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
@@ -101,8 +102,8 @@ fn rows(lines: &[String]) -> Vec<Vec<f64>> {
     lines[1..].iter().map(row).collect()
 }
 
-/// Pages are placed by weights, then migrated to other weights, and once all to one tier. The bytes
-/// and the latency that `load` feeds follow the placement.
+/// The pages of `load` are first placed by the weights 3:1, then migrated to 1:1, and then all
+/// migrated to the second tier. The bytes and the latency that `load` feeds follow the placement.
 #[test]
 fn traffic_follows_the_pages() {
     let run = run(&[]);

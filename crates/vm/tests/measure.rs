@@ -48,8 +48,8 @@ fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
     all.iter().filter(|point| point["kind"] == kind).collect()
 }
 
-/// Measures from the CPUs of node 0 to the memory of both nodes. All pages of a point are on the
-/// point's node.
+/// Measures from the CPUs of node 0 to the memory of both nodes. All pages of a measured point are
+/// on the memory node that the record states for the point.
 fn nodes_are_measured(series: Series) {
     let (file, read) = ("/tmp/matrix.json", "read /tmp/matrix.json");
     let run = format!("run interleaf measure matrix {SMALL} -o {file}");
@@ -163,7 +163,8 @@ fn a_signal_leaves_a_record_and_no_weights() {
     nothing_changed(&record);
 }
 
-/// A killed run cannot restore settings. The next run or `--restore` restores them.
+/// A killed `interleaf measure` cannot restore the weights that it changed. `interleaf run
+/// --restore` restores them from the journal.
 #[test]
 fn settings_of_a_killed_measurement_are_restored() {
     let start = format!(

@@ -53,8 +53,8 @@ fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
 
-/// The run migrates all pages from node 0 to 60:40. A second run with 60:40 migrates nothing. A
-/// third run migrates all pages to node 1.
+/// All pages of a running program are on node 0. `interleaf run --pid` migrates them to 60:40. A
+/// second run with 60:40 migrates no page, and a run with 0:1 migrates all pages to node 1.
 #[test]
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
@@ -88,7 +88,8 @@ fn count(lines: &[String], name: &str) -> Option<u64> {
     values.find_map(|value| value.split_whitespace().next()?.parse().ok())
 }
 
-/// Huge pages migrate without being split. The kernel may give the program small pages instead.
+/// The huge pages of a program migrate to 60:40 without being split. If the kernel gave the program
+/// small pages only, the number of migrated huge pages is not checked.
 #[test]
 fn huge_pages_go_as_a_whole() {
     let move_pages = "run interleaf run --pid @sweep --weights 60:40";
@@ -106,8 +107,9 @@ fn huge_pages_go_as_a_whole() {
     });
 }
 
-/// Three quarters of 200 MiB do not fit on a node of 128 MiB. Pages migrate until the node is full,
-/// and the remaining pages are reported with the reason.
+/// A program of 200 MiB is to be migrated to 1:3, but three quarters of its pages do not fit on
+/// node 1, which has 128 MiB. Pages migrate until the node is full, and the remaining pages are
+/// reported with the reason.
 #[test]
 fn a_full_node_is_reported() {
     let move_pages = "run interleaf run --pid @sweep --weights 1:3";

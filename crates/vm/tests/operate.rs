@@ -8,8 +8,9 @@ use interleaf_vm::{
 };
 use serde_json::Value;
 
-/// Upper limit of the daemon's peak resident memory without mapped files, kB. The guest's files are
-/// in memory, so the kernel maps much more of the program text than from a drive.
+/// Upper limit of the daemon's peak resident memory without mapped files, kB. Mapped files are left
+/// out, because they are in memory in the guest: with each fault, the kernel maps more pages of the
+/// program text than it would with files on a drive.
 const MEMORY_MAX_KB: u64 = 4_000;
 
 /// A monitor that starts after the daemon's first period receives all periods that the daemon

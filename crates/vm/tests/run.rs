@@ -125,8 +125,8 @@ fn signals_end_the_run_and_settings_are_restored() {
     });
 }
 
-/// A killed `interleaf run` cannot restore settings. The journal lists them, and the next run or
-/// `--restore` restores them.
+/// A killed `interleaf run` cannot restore the settings that it changed. The journal has their old
+/// values, which the next run or `--restore` restores.
 #[test]
 fn settings_of_a_killed_run_are_restored() {
     let start = "interleaf run --weights 7:2 -- touch 16MiB --sweep";
@@ -186,10 +186,10 @@ fn two_runs_share_the_weights() {
 }
 
 /// A launcher may set another policy for its children, as mpirun does. The other policy is
-/// reported, with the amount of memory that bypassed the requested policy. The program idles
-/// (`--stay`), so that the audit is repeated within a minute of the guest's clock. The pause before
-/// the next audit doubles up to a minute, and is at least twenty times as long as the last audit
-/// took.
+/// reported, with the amount of memory that bypassed the requested policy. The pause between two
+/// placement audits doubles up to a minute, and is at least twenty times as long as the last audit
+/// took. The program idles (`--stay`), so that audits are short and one is repeated within the 60 s
+/// of the test.
 #[test]
 fn a_launcher_with_another_policy_is_reported() {
     let steps = "start outer interleaf run --weights 3:1 -- \
@@ -276,7 +276,8 @@ fn a_policy_steers_a_command() {
 
 /// A kernel without weighted interleaving interleaves pages evenly. `interleaf run` then migrates
 /// pages while the command runs, and writes a placement audit to the record after each migration.
-/// The test ends the command when the record has a migration of 0 bytes.
+/// The test ends the command when the record has a migration of 0 bytes: all pages are then on the
+/// nodes that the weights require.
 #[test]
 fn without_weights_pages_are_moved() {
     let start =

@@ -83,7 +83,8 @@ fn no_is_an_answer() {
     assert!(taken.output.join("\n").contains("no weights are better"), "{record}");
 }
 
-/// A signal ends the search with the results so far. A command that fails also ends the search.
+/// After SIGINT, `tune` exits with 130, and the document has the results so far. A command that
+/// fails also ends the search.
 #[test]
 fn a_signal_stops_the_search() {
     let fails = "run interleaf tune -- touch nonsense";

@@ -37,7 +37,8 @@ pub(crate) struct BenchCompareArgs {
     /// Number of runs of each pattern in each way; medians are reported
     #[arg(long, value_name = "N", value_parser = within(1, 1000_u32, 5), default_value = "3")]
     pub(crate) rounds: u32,
-    /// Kinds of memory for the patterns, in this order in every round, but dram and pager first
+    /// Kinds of memory to run the patterns on. In each round dram and pager run first, then the
+    /// others; within both groups the order is that of LIST
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ways(),
         default_value = "dram,pager,swap,swap-tuned,mmap")]
     pub(crate) ways: Vec<String>,

@@ -25,7 +25,7 @@ pub(crate) struct ReportArgs {
     /// With svg, which figure: its number or its id [default: 1]
     #[arg(long, value_name = "N|ID")]
     pub(crate) figure: Option<String>,
-    /// Output file (- is stdout)
+    /// Output file (- is stdout; a platform needs a .toml or .csv)
     #[arg(short = 'o', long, value_name = "FILE", default_value = "-")]
     pub(crate) output: PathBuf,
 }

@@ -24,7 +24,8 @@ pub const MIB: &str = "48";
 /// Time limit of a wait.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// The folders of one test for its stores, sessions and programs.
+/// The temporary folder of one test, with the folders `store` for its stores and `run` for its
+/// sessions. Other files of the test are in the temporary folder itself.
 pub struct TestFolders {
     folder: tempfile::TempDir,
 }

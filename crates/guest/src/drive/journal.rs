@@ -1,4 +1,5 @@
-//! Writes records, each durable before the next is written, for tests that cut the power meanwhile.
+//! Writes records for tests that cut the power while records are written. Each record is durable
+//! before the next is written.
 //!
 //! Even records are appended to the file `log`. Each odd record is a file of its own, written under
 //! another name and then renamed. The number of a record is reported after `fsync` returned: from
@@ -45,7 +46,7 @@ pub(super) fn write(folder: &Path, port: &Path) -> io::Result<()> {
             fs::rename(&written, folder.join(record.to_string()))?;
             names.sync_all()?;
         }
-        // A single call, so that no other line is interleaved.
+        // Writes the line in a single call, so that no other output to the port splits the line.
         port.write_all(format!("|durable {record}\n").as_bytes())?;
     }
     Ok(())

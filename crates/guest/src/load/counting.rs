@@ -13,7 +13,7 @@ use std::{
 use super::{Emulated, LoadArgs, Reached};
 use crate::feed::{Feeder, time_ns};
 
-/// Interval between two lines of the feed.
+/// Interval at which the traffic is sent: one line of the feed for each tier.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Sends the counts of the emulated traffic to the feed, while another thread sweeps the pages.
@@ -53,7 +53,8 @@ impl<'a> Counting<'a> {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Changes the bandwidths to those of `reached`, from now on.
+    /// Sends the traffic up to now at the old bandwidths, and uses the bandwidths of `reached` from
+    /// now on.
     pub(super) fn set(&self, reached: &Reached) {
         let mut state = self.state();
         self.switch(&mut state, reached, time_ns());
@@ -126,8 +127,9 @@ mod tests {
         std::fs::remove_file(args.feed.unwrap()).unwrap();
     }
 
-    /// All pages are first on the first tier, and then on the second. The bytes that are fed for a
-    /// tier are its emulated bandwidth, multiplied by the time for which the pages were on it.
+    /// All pages are on the first tier for a while, and then on the second tier. The bytes that are
+    /// fed for each tier equal the emulated bandwidth of the tier, multiplied by the time for which
+    /// the pages were on the tier.
     #[test]
     fn fed_bytes_are_bandwidth_times_duration() {
         let emulated = emulated();

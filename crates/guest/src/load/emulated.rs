@@ -2,7 +2,7 @@
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
 //! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
-//! same load, and the load is not the cause of a difference between their results.
+//! same load, so a difference between their results has another cause.
 
 use interleaf_model::{
     demand::Demand,
@@ -14,7 +14,8 @@ use interleaf_model::{
 
 use crate::feed::Fed;
 
-/// Rounding tolerance of the completed work, as a fraction of a run.
+/// Tolerance for rounding errors in the completed work, as a fraction of a run. A phase of which
+/// all work but this fraction is done has ended.
 const DONE: f64 = 1e-12;
 
 /// The index of the domain that has all threads.

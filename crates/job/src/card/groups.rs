@@ -12,7 +12,7 @@ use interleaf_console::Failure;
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 
-/// Jobs of fio that run at the same time.
+/// Jobs of fio that run at the same time and load one card together.
 pub(super) struct Group {
     /// The 1-based number of the group in the document.
     pub(super) number: u32,

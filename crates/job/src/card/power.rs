@@ -21,10 +21,11 @@ pub enum Moments {
     Random(u32),
 }
 
-/// Checks that the loads have writes, and that no moment is after their end.
+/// Checks that each group has writes that a power failure could lose, and that a given moment is
+/// not after the end of the group's measurement.
 ///
 /// # Errors
-/// When a load has no writes, or a moment is after its end.
+/// A group has no writes, or a given moment is after the end of the group's measurement.
 pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Result<(), Failure> {
     let (option, moments) = match moments {
         Some(moments @ Moments::At(_)) => ("--power-fail-at", moments),
@@ -53,8 +54,8 @@ pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Resul
     Ok(())
 }
 
-/// Simulates the load of `group` once, and power failures at the moments of this run. Returns the
-/// results of the load and of the power failures.
+/// Simulates the load of `group` once, and then a power failure at each of the moments of this run.
+/// Returns the results of the load, and those of all power failures together.
 pub(super) fn simulated(
     card: &Card,
     group: &Group,

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub(super) struct Assessed {
     pub(super) merits: Merits,
     pub(super) parts_cost: f64,
-    /// The cost of the parts, and of the energy over the years of use.
+    /// The cost of the parts plus the cost of the energy over the years of use.
     pub(super) cost: f64,
     pub(super) on_cost_front: bool,
     pub(super) on_energy_front: bool,
@@ -85,8 +85,8 @@ fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Optio
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), rows[*at].cost]).collect();
-    // An unknown energy counts as infinite, so a configuration with unknown energy is never better
-    // in energy.
+    // An unknown energy counts as infinite, so a configuration with unknown energy never dominates
+    // another by its energy.
     let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
     let by_energy: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), energy(&rows[*at])]).collect();
@@ -151,11 +151,12 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// Speed and power of a configuration with a demand, and whether the demand fits into its
-    /// memory.
+    /// The performance of a configuration for a demand: speed, power if known, and whether the
+    /// memory holds the demand.
     type Program = (u8, Option<u8>, bool);
 
-    /// The demands on a configuration, its price, and whether it is on sale.
+    /// A configuration: its performance for each demand, its price, and whether it can be bought
+    /// already.
     type Alternative = (Vec<Program>, u8, bool);
 
     fn configuration(at: usize, future: bool) -> Configuration {
@@ -292,9 +293,10 @@ mod tests {
         assert_eq!(chosen(Goal::Value, true), Some(3));
     }
 
-    /// The second configuration is best for the first of two demands only: it is recommended with
-    /// shares of 4:1, but not with equal shares. The third configuration does not hold the second
-    /// demand, and is never recommended.
+    /// Of two demands, the second configuration runs only the first faster than the baseline. It is
+    /// recommended if the shares of the demands are 4:1, but not with equal shares. The third
+    /// configuration is faster for both demands, but its memory does not hold the second, so it is
+    /// never recommended.
     #[test]
     fn all_demands_decide() {
         let all = [

@@ -43,8 +43,8 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     }
 }
 
-/// The traffic of the drive for each budget, during the work that takes a second with all pages in
-/// DRAM.
+/// The traffic of the drive against the size of the DRAM (the budget). The traffic is that of the
+/// work that takes a second with all pages in DRAM.
 fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
     let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
     let point = |step: u64| {
@@ -58,7 +58,8 @@ fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> Mis
     MissCurve::of_points(footprint_bytes, (0..STEPS).map(point).collect())
 }
 
-/// The speed with `budget_bytes` of DRAM over `drive`, relative to all data in DRAM.
+/// The speed with `budget_bytes` of DRAM as a cache over `drive`, divided by the speed with all
+/// data in DRAM.
 pub(super) fn efficiency(
     demand: &Demand,
     dram_gbps: f64,
@@ -70,7 +71,8 @@ pub(super) fn efficiency(
     let curve = curve(demand, mix, dram_gbps, footprint_bytes);
     let mut model = Model::overlapped(1.0, threads);
     if mix.random() {
-        // Random pages cannot be prefetched: threads wait for each.
+        // Random accesses cannot be predicted, so no page is prefetched, and threads wait for each
+        // page.
         (model.overlap, model.demand_share) = (0.0, 1.0);
     }
     model.forecast(&curve, drive, true, budget_bytes).efficiency

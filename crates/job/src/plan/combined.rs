@@ -6,9 +6,9 @@
 //!
 //! ```text
 //! time    sum(t), t = s / v              s    of all demands
-//! energy  E = sum(P t)                   J    relative to the baseline, this is the mean of the
-//!                                             energies of a task of each demand, weighted by its
-//!                                             share s P0 / sum(s P0) of the baseline's energy
+//! energy  E = sum(P t)                   J    on the baseline E0 = sum(P0 s). E / E0 is the mean
+//!                                             of the demands' energies P t / (P0 s), weighted by
+//!                                             their shares P0 s / E0 of the baseline's energy
 //! power   E / sum(t)                     W    the mean over the time
 //! speed   1 / sum(s / v)                      relative to the baseline: the harmonic mean
 //! ```
@@ -17,14 +17,16 @@
 //! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is
 //! 560 J, and the mean power 700 W.
 //!
-//! Each demand has its own best weights. The predicted speeds mostly have the errors of the same
-//! curves, so the errors do not cancel. Therefore the lower end of the combined interval has all
-//! demands at the lower ends of their intervals, and the upper end has all at the upper ends.
+//! Each demand has its own best weights. The errors of the predicted speeds mostly come from the
+//! same curves, so they are in the same direction and do not cancel. Therefore the lower end of the
+//! combined interval has all demands at the lower ends of their intervals, and the upper end has
+//! all at the upper ends.
 
 use super::performance::Performance;
 use interleaf_model::predict::Estimate;
 
-/// The predicted performance of each demand alone, on each configuration.
+/// The predicted performance of each demand on each configuration. Each demand runs alone on the
+/// server.
 #[derive(Clone, Debug)]
 pub(super) struct Predictions {
     /// The demands' shares of the run time on the baseline.
@@ -53,8 +55,9 @@ pub(super) struct Merits {
     /// Work per second relative to the baseline.
     pub(super) speed: Estimate,
     pub(super) power_w: Option<f64>,
-    /// Energy, J. With one demand: of one run or unit of work. With several demands: of the work
-    /// that takes a second on the baseline.
+    /// Energy, J. With one demand, this is the energy of one run or unit of work. With several
+    /// demands, it is the energy of a baseline second: the work that takes a second on the
+    /// baseline.
     pub(super) energy_j: Option<f64>,
     pub(super) alone: Vec<Alone>,
 }
@@ -91,7 +94,7 @@ impl Predictions {
         }
         let speed = |end: fn(&Estimate) -> f64| {
             let times = alone.iter().zip(&self.shares);
-            // The lower end of a speed's interval may be 0, and the speed is the divisor.
+            // The speed is a divisor, and the lower end of its interval may be 0.
             let times = times.map(|(own, share)| share / end(&own.speed).max(f64::MIN_POSITIVE));
             1.0 / times.sum::<f64>()
         };

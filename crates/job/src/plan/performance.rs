@@ -1,4 +1,5 @@
-//! Speed and power of one configuration, and what limits its speed. Prices are not used here.
+//! Speed and power of one configuration for a demand or a mix, and what limits the speed. Prices
+//! are not used here.
 
 use super::{cache, machine::Candidate};
 use interleaf_console::Failure;
@@ -15,10 +16,10 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// The largest weight of the ratios that are tried.
+/// The largest weight of a tier: all ratios of whole numbers from 0 to this number are tried.
 const RATIO_MAX: u16 = 10;
 
-/// The factor by which bandwidth and latency are varied to find what limits the speed.
+/// The factor by which bandwidth is raised and latency lowered to find what limits the speed.
 const STEP: f64 = 1.1;
 
 /// The traffic whose speed is predicted: a mix or a demand.
@@ -58,7 +59,8 @@ impl Source<'_> {
 /// Assumed figures of all configurations, which the module `sensitivity` varies one by one.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
-    /// The number of threads of each demand; `None` for the number in the demand's runs.
+    /// The number of threads of each demand; `None` for the number with which the demand's runs
+    /// were measured.
     pub(super) threads: Option<u32>,
     /// `threads_factor` multiplies the number of threads, `footprint_factor` the memory that a
     /// demand needs.
@@ -113,10 +115,11 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
-    /// Threads of the demand. For a mix, as many threads as saturate the tiers, at most one for
-    /// each core; the number may be fractional.
+    /// Number of threads of the demand. For a mix, it is the number that saturates the tiers, at
+    /// most one for each core, and may be fractional.
     pub(super) threads: f64,
-    /// Work per second of each behaviour that agrees with the demand's runs.
+    /// Work per second, predicted with each of the behaviours that agree with the demand's measured
+    /// runs.
     pub(super) speeds: Vec<f64>,
     /// The predicted result, in the unit of the demand.
     pub(super) result: f64,
@@ -263,9 +266,10 @@ impl Performance {
         Self { inputs, ..self }
     }
 
-    /// Finds what limits the speed: the bandwidth of a tier, the latencies or the cores, whichever
-    /// the speed is most sensitive to. The sensitivity to the cores is taken as 1 minus the sum of
-    /// the other sensitivities.
+    /// Finds what limits the speed: the bandwidth of a tier, the latency of all tiers, or the
+    /// cores. The limit is the figure to which the speed is most sensitive: with a sensitivity of
+    /// 0.8, 1 % more bandwidth gives 0.8 % more speed. The sensitivity to the cores is taken as 1
+    /// minus the sum of the others.
     fn limited(
         self,
         machine: &Platform,
@@ -293,7 +297,7 @@ impl Performance {
 
     /// Adapts the performance of a demand that does not fit into memory. If the configuration has a
     /// drive that holds the rest of the footprint, DRAM is a cache over the drive, and the demand
-    /// is slower. Otherwise the performance is bound by capacity.
+    /// is slower. Otherwise the configuration cannot run the demand: its limit is the capacity.
     fn with_drive(
         mut self,
         candidate: &Candidate,

@@ -67,8 +67,8 @@ fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> Plan
 }
 
 /// The row of a configuration for several demands. Weights and threads are given if they are the
-/// same for all demands. The bandwidth is the mean over the time, the latency the mean over all
-/// lines.
+/// same for all demands. The bandwidth is the mean over the run time of all demands, the latency
+/// the mean over all cache lines that they access.
 fn several(
     candidate: &Candidate,
     names: &[String],

@@ -2,8 +2,8 @@
 //!
 //! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
 //! the latency of expanders, the threads, and the memory that the demands need. The last three need
-//! new predictions. For the predicted speed of a configuration, the lower and the higher figure are
-//! the ends of its interval.
+//! new predictions. The predicted speed of each configuration is varied too, but to the ends of its
+//! interval, not by these factors.
 
 use super::{
     PlanJob,
@@ -27,7 +27,7 @@ const SEARCHED: [f64; 2] = [0.1, 10.0];
 const HALVINGS: u32 = 20;
 const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
-/// Returns the assessment with one figure multiplied by the given factor.
+/// A function that multiplies one figure by a factor and returns the new assessment.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
 /// A figure that is varied.
@@ -243,9 +243,9 @@ fn predicted_anew<'a>(
     all
 }
 
-/// The predicted speed of each configuration that holds all demands, except the baseline. Each
-/// speed has two factors, which scale it to the ends of its interval. With several demands, a
-/// factor applies to the speed of each.
+/// The predicted speed of each configuration that holds all demands, except the baseline. The two
+/// factors of each speed scale the speed to the lower and to the upper end of its interval. With
+/// several demands, a factor multiplies the configuration's speed for each demand.
 fn speeds<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,

@@ -21,12 +21,14 @@ const SUM_MISS_MAX: f64 = 0.005;
 pub struct DemandShare {
     /// The demand.
     pub demand: Demand,
-    /// Part of the run time on the baseline, above 0. The shares of a plan add up to 1.
+    /// Share of the run time on the baseline that the demand takes, above 0. The shares of a plan
+    /// add up to 1.
     pub share: f64,
 }
 
-/// Loads the demands of the option, which may be given several times, or not at all. A text that is
-/// the name of an existing file is one demand, also with a comma or an equals sign.
+/// Loads the demands of the option, which may be given several times, or not at all. If a file with
+/// the name of the whole text exists, the text is one demand, even if it contains a comma or an
+/// equals sign.
 ///
 /// # Errors
 /// A demand that does not exist or is invalid, two demands of one name, a share that is not above 0

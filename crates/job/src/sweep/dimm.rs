@@ -106,7 +106,7 @@ enum System {
     Server(Spanned<String>),
 }
 
-/// A combination of values; `None` for options that the file does not list.
+/// A case: one value of each list. An option that the file does not list is `None`.
 struct DimmCase<'a> {
     /// The index of the combination of module, density and width.
     module: usize,
@@ -128,8 +128,8 @@ pub struct DimmCases {
     sweep: DimmSweep,
     /// The device of each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
-    /// Notes on short runs. For each number of requests in the file, the note of the case that
-    /// needs the most requests.
+    /// Notes on cases with too few requests for an accurate bandwidth. For each number of requests
+    /// in the file, the note is for the case that needs the most requests.
     notes: Vec<String>,
 }
 
@@ -230,8 +230,8 @@ impl DimmSweep {
         listed.into_iter().filter(|(_, texts)| texts.iter().any(Option::is_some)).collect()
     }
 
-    /// Reads each module, and checks each memory system with its load. Thereby an invalid module or
-    /// load stops the sweep before any simulation.
+    /// Reads each module, and checks each memory system with its load. An invalid module or load
+    /// then stops the sweep before the first simulation.
     ///
     /// # Errors
     /// An unknown module or server, an invalid file, or fewer requests than a load needs.
@@ -240,8 +240,8 @@ impl DimmSweep {
         let device = |module: usize| self.device(&self.case(module * of_modules));
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
         let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
-        // Only cases with the first seed and the first mix are checked, because neither the seed
-        // nor the mix has an influence on the check.
+        // Checks only the cases with the first seed and the first mix, because the check depends on
+        // neither.
         let mut notes: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {

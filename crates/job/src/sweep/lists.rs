@@ -4,7 +4,8 @@ use interleaf_model::format::{FileError, toml_text::TomlText};
 use std::{collections::BTreeSet, fmt};
 use toml::Spanned;
 
-/// Limit of the number of cases, far above any practical sweep.
+/// Limit of the number of cases, far above any practical sweep. A larger number is probably a
+/// mistake in the file.
 const CASES_MAX: usize = 1_000_000;
 
 /// A quantity and the text that it was parsed from.
@@ -55,7 +56,8 @@ pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Checks that a list repeats no value: the cases of a repeated value would count twice.
+/// Checks that a list repeats no value. The cases of a repeated value would be computed and counted
+/// twice.
 pub(super) fn distinct<T: Ord + fmt::Debug>(
     toml: &TomlText<'_>,
     field: &str,

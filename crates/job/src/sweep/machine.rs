@@ -1,7 +1,7 @@
 //! Sweeps of the simulated machine: workloads under policies.
 //!
-//! The Python package makes its class `Design` from the cases. The arguments of a case are texts of
-//! the file ([`super::arguments`]).
+//! The Python package reads the same files into its class `Design`. For this purpose, each case has
+//! its values as texts of the file ([`super::arguments`]).
 
 mod cases;
 
@@ -142,7 +142,7 @@ pub struct PolicyChoice {
     pub weights: Option<Spanned<WithText<Weights>>>,
 }
 
-/// A combination of values; `None` for quantities that the file does not list.
+/// One value of each list of the sweep. A quantity that the file does not list is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The 0-based number of the case.
@@ -278,8 +278,8 @@ impl MachineSweep {
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
 
-    /// Returns the index of the base case of `case`. The cases of a base case are adjacent, because
-    /// the values of a base case vary slowest in [`Self::case`].
+    /// Returns the index of the base case of `case`. The cases of a base case have adjacent
+    /// numbers, because platform, workload and footprint vary slowest in [`Self::case`].
     pub fn base_case(&self, case: usize) -> usize {
         case / self.cases_of_base_case()
     }

@@ -37,7 +37,7 @@ fn written(columns: &[Column], rows: &[csv::StringRecord]) -> Result<Vec<u8>, Pa
     for (at, column) in columns.iter().enumerate() {
         let Some(mut cells) = group.next_column()? else { break };
         let texts = || rows.iter().map(|row| row.get(at).unwrap_or_default());
-        // A cell with a value has the definition level 1, a null has 0.
+        // The definition level of Parquet is 1 for a cell with a value, and 0 for a null.
         let levels: Vec<i16> = texts().map(|text| i16::from(!text.is_empty())).collect();
         let present = texts().filter(|text| !text.is_empty());
         match column.kind {

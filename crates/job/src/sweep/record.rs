@@ -16,9 +16,9 @@ pub struct Record {
     target: Option<PathBuf>,
     /// The first line: the names of the columns.
     header: String,
-    /// Fingerprint of the sweep's input. A column of each row has this fingerprint.
+    /// Fingerprint of the sweep's input. The last column but one of each row has this fingerprint.
     sweep: String,
-    /// True for each case whose rows were in the file when the record was opened.
+    /// For each case, true if its rows were in the file when the record was opened.
     before: Vec<bool>,
     state: Mutex<State>,
 }
@@ -45,8 +45,8 @@ impl Record {
                 Err(why) if why.kind() == ErrorKind::NotFound => vec![],
                 Err(why) => return Err(output::file_failure(target, &why)),
             };
-            // A sweep that was stopped during its first write leaves a truncated header. The sweep
-            // starts over.
+            // A sweep that was stopped during its first write leaves a truncated header. In this
+            // case the file has no rows, and the sweep starts over.
             if !header.as_bytes().starts_with(&present) {
                 rows = read(target, &present, &header, &sweep)?;
                 rows.retain(|case, rows| {
@@ -176,7 +176,8 @@ fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
     output::file(target, text)
 }
 
-/// A row with its fingerprint as the last column.
+/// Appends the fingerprint of a row as the last column, by which later changes of the row are
+/// detected.
 fn sealed(row: &str) -> String {
     let row = row.trim_end();
     format!("{row},{}\n", fingerprint::of([row]))

@@ -103,8 +103,9 @@ impl PlacementAudit {
         Ok(audit)
     }
 
-    /// Adds each mapping of a process either to the placed memory or, with the cause, to the
-    /// bypasses.
+    /// Adds the memory of each mapping of a process to the placed memory or, with the cause, to the
+    /// bypasses. A mapping under the placement's policy is split: its pages on other nodes are a
+    /// bypass.
     pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
         self.processes += 1;
         let nodes = placement.node_list();

@@ -23,7 +23,7 @@ const DEGENERATE: f64 = 1e-6;
 /// cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
-/// A ratio and its interval.
+/// The geometric mean of some ratios, and the confidence interval of this mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The geometric mean of the ratios.

@@ -80,8 +80,8 @@ static void processes(void) {
     drive_out();
     CHECK(process_vm_writev(getpid(), &to, 1, &from, 1, 0) == MIB / 2);
     CHECK(memcmp(small, all + 3 * MIB, MIB / 2) == 0);
-    /* The kernel cannot wait for the pager here: it returns EIO for a page that is not resident, and
-       reads the right content of a resident page. */
+    /* A read of /proc/self/mem does not wait for the pager: it returns EIO for a page that is not resident,
+       and the right content of a resident page. */
     int fd = open("/proc/self/mem", O_RDWR);
     uint64_t value;
     drive_out();

@@ -33,7 +33,7 @@ static void *map(size_t bytes) {
     return found == MAP_FAILED ? NULL : found;
 }
 
-/* Large blocks are mappings, trimmed to be aligned; small blocks are parts of one mapping, and are never reused. */
+/* Large blocks are mappings, trimmed to be aligned; small blocks are cut from mappings of 2 MiB, and never reused. */
 void *memalign(size_t align, size_t bytes) {
     enter();
     asked++;
@@ -138,7 +138,8 @@ int main(void) {
         CHECK(pthread_create(&threads[at], NULL, works, (void *)(at * 10)) == 0);
     for (int at = 0; at < 3; at++) CHECK(pthread_join(threads[at], NULL) == 0);
     CHECK(holds(first, 24 * MIB, 1));
-    /* A child, in which the lock may be held by a thread that exists in the parent only. */
+    /* Children that are forked while this allocator's lock is held: an allocation by the pager in such a
+       child would abort the child. */
     for (int at = 0; at < 4; at++) {
         pthread_mutex_lock(&lock);
         is_inside = 1;

@@ -1,4 +1,5 @@
-/* Common parts of the programs: arrays with known content, and an exit with the failed check. */
+/* Common parts of the programs: arrays with known content, and a check that prints its condition and ends
+   the program if the condition is false. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

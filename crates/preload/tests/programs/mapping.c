@@ -51,7 +51,8 @@ static void unmaps(void) {
 static void replaces(const char *file) {
     char *all = map(32 * MIB, PROT_READ | PROT_WRITE, 0);
     fill(all, 32 * MIB, 3);
-    /* Replace parts by anonymous memory, by a file and by shared memory; then back. */
+    /* Replace one part by anonymous memory, one by a file and one by shared memory; then replace the file
+       by anonymous memory. */
     CHECK(mmap(all + MIB, MIB, PROT_READ | PROT_WRITE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all + MIB);
     CHECK(is_zero(all + MIB, MIB));

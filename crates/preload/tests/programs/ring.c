@@ -82,7 +82,7 @@ int main(int count, char **words) {
     CHECK(all != MAP_FAILED);
     ring = syscall(SYS_io_uring_setup, 8, &has);
     if (ring < 0)
-        return 0; /* It is not allowed here, extended or not. */
+        return 0; /* The system does not allow io_uring: nothing can be tested. */
     asked = mapped(has.sq_off.array + has.sq_entries * sizeof(unsigned), IORING_OFF_SQ_RING);
     done = mapped(has.cq_off.cqes + has.cq_entries * sizeof(struct io_uring_cqe), IORING_OFF_CQ_RING);
     entries = mapped(has.sq_entries * sizeof *entries, IORING_OFF_SQES);

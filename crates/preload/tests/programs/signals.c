@@ -168,7 +168,7 @@ static void kernel(const char *file, int fails) {
     CHECK(fd >= 0 && write(fd, "something", 9) == 9);
     fill(all, BYTES, 6);
     drive_out();
-    /* Far from recently read pages, so that no prefetch has made this page resident. */
+    /* This page is far from recently read pages, so no prefetch has made it resident. */
     char *away = all + 11 * MIB;
     ssize_t got = pread(fd, away, 9, 0);
     if (fails) {

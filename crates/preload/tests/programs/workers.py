@@ -12,7 +12,8 @@ WORKERS = 4
 def work(number):
     part = array[number * COUNT // WORKERS : (number + 1) * COUNT // WORKERS]
     part[:] = numpy.arange(part.size) * (number + 1)
-    # The first number of a part is 0 before and after its worker has written it.
+    # Another worker writes the next part at the same time. The first number of each part is 0 before
+    # and after its worker has written the part.
     other = array[(number + 1) % WORKERS * COUNT // WORKERS]
     assert other == 0.0, other
     part[1:] += part[:-1]

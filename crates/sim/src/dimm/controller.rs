@@ -355,8 +355,9 @@ impl SubChannel {
     ) {
         let clock = self.clock;
         if number == 1 {
-            // Within a clock the first pseudo-channel issues before the second. A command of the
-            // first in this clock would be out of order now, so it waits for the next clock.
+            // The second pseudo-channel issues a command in this clock. Commands of a clock are
+            // issued in the order of the pseudo-channels, so the first pseudo-channel may issue its
+            // next command only in the next clock.
             self.pseudos[0].wait_for_bus(clock + 1);
         }
         let pseudo = &mut self.pseudos[number];

@@ -1,9 +1,9 @@
 //! The refresh scheduler: time and command of each rank's refreshes.
 //!
-//! A due refresh blocks its banks: no other command uses them until the refresh has been issued.
-//! The open banks of the refresh are precharged first. With tREFI = 3.9 us and tRFC = 295 ns, all
-//! banks of a rank are unavailable for 7.6 % of the time. A same-bank refresh (REFsb) blocks one
-//! bank of each group instead, more often and for less time.
+//! A due refresh blocks its banks: until the refresh is issued, they accept only the precharge that
+//! closes open banks before it. With tREFI = 3.9 us and tRFC = 295 ns, all banks of a rank are
+//! unavailable for 7.6 % of the time. A same-bank refresh (REFsb) blocks one bank of each group
+//! instead, more often and for less time.
 
 use super::{
     banks::Banks,
@@ -99,7 +99,7 @@ impl RefreshScheduler {
         self.wake
     }
 
-    /// The banks that wait for a refresh and accept no other command.
+    /// The banks that wait for a refresh. Until then they accept only the precharge before it.
     #[inline]
     pub(super) fn blocked(&self) -> BankSet {
         self.blocked

@@ -94,7 +94,8 @@ impl HartreeFock {
         self.compute_s / self.add_s
     }
 
-    /// Seconds of a calculation whose footprint is `ratio` times the DRAM of the node with drives.
+    /// The times, in seconds, of a calculation whose integrals take `ratio` times [`CACHE`], the
+    /// DRAM of the node with drives.
     pub(super) fn times(&self, ratio: f64) -> Times {
         let integrals = ratio * CACHE / INTEGRAL;
         let Self { compute_s, add_s, .. } = *self;

@@ -82,7 +82,7 @@ pub(super) struct Predicted {
     drive: Drive,
     /// Operations of the trace, which has one or two rounds; for a polynomial, at degree 1.
     flops: f64,
-    /// Bytes of DRAM that the trace reads and writes.
+    /// Bytes transferred between DRAM and the processors in the trace, if all data are in DRAM.
     bytes: f64,
     footprint: f64,
     /// The miss curves with random, LRU and optimal replacement.

@@ -54,7 +54,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
     let target = Path::new(target);
-    // The target is checked before the boot, which takes minutes. Creating the folder checks again.
+    // Checks the target before the boot, which takes minutes. After the boot, `capture::unpack`
+    // fails if the folder exists by then.
     if target.exists() {
         return Err(Failure::new(
             format!("{} is there already", target.display()),
@@ -105,7 +106,8 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     }
 }
 
-/// The step with this text. A step that failed or did not begin is an error.
+/// The report of the step with this text. A step that failed, or that the guest did not begin, is
+/// an error.
 fn step<'a>(record: &'a Record, text: &str) -> Result<&'a StepRecord, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());
     taken.ok_or_else(|| {

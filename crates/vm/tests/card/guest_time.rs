@@ -2,9 +2,9 @@
 //! simulation in which the host takes as long as fio and the driver.
 //!
 //! The guest's clock counts instructions, and the card follows the guest's clock. The load of this
-//! machine therefore changes no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS,
-//! so the guest's processor would limit the card. A card that is slowed down by 128 has the same
-//! effect as a processor that is 128 times faster.
+//! machine therefore changes no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS.
+//! The guest's processor, not the card, would limit the rate of I/Os. Therefore the card is slowed
+//! down by a factor of 128, which has the same effect as a processor that is 128 times faster.
 
 use std::fmt;
 
@@ -16,7 +16,8 @@ use interleaf_card::{
 
 use super::*;
 
-/// Time of the guest's clock for each unit of simulated time.
+/// Factor by which the card in the guest is slower than the simulated card: 128 s of the guest's
+/// clock are 1 s of simulated time.
 const SLOW_DOWN: u32 = 128;
 
 /// Instructions of fio, the block layer and the driver: `SUBMISSION` from the request to the
@@ -131,10 +132,10 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
     Load::single(Group { access, depth, block_bytes: 4096, ..Group::default() }, ios)
 }
 
-/// The least and the greatest mean latency of several simulations. All but one have as many I/Os as
-/// the guest, each with different random offsets. The last simulation has many I/Os. At a depth
-/// above 1, one interrupt of the guest may complete two I/Os. Each I/O then takes half of the
-/// interrupt's instructions.
+/// The least and the greatest mean latency, us, of several simulations. All but the last have as
+/// many I/Os as the guest, each with different random offsets; the last has 20,000 I/Os. At a depth
+/// above 1, one interrupt of the guest may complete two I/Os, each of which then takes half of the
+/// interrupt's instructions. Both cases are simulated.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();
@@ -145,8 +146,9 @@ fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     means.fold([f64::MAX, 0.0], |[least, greatest], mean| [least.min(mean), greatest.max(mean)])
 }
 
-/// The mean latency of the card in the simulation, us. The simulated host takes as long as the
-/// guest's processor; `completion` is its number of instructions for a completion.
+/// The mean latency of the card in the simulation, us. The simulated host takes as long for a
+/// submission and for a completion as the guest's processor; `completion` is the number of
+/// instructions for a completion.
 fn simulated(card: &Card, load: &Load, completion: u64) -> f64 {
     let mut card = card.clone();
     let of_model = |instructions| instructions * INSTRUCTION_FS / u64::from(SLOW_DOWN);

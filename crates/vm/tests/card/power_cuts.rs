@@ -113,8 +113,9 @@ impl<'a> Cuts<'a> {
         events.iter().filter_map(lost).collect()
     }
 
-    /// Boots, checks the file system, executes the steps `before`, writes records, and cuts the
-    /// power at a random record.
+    /// Boots a guest, which makes the file system before the first cut, and checks it before each
+    /// later cut. Then the guest executes the steps `before` and writes records, and the power is
+    /// cut at a random record.
     ///
     /// # Errors
     ///

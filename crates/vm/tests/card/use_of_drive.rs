@@ -47,7 +47,8 @@ fn use_of_drive(series: Series, version: NvmeVersion, latency: Latency) {
     refusals(&record);
     interrupts(&record);
     let events = bench.events.lock().unwrap();
-    // The end of the connection may not be reported yet.
+    // The server may not have reported the end of the connection yet, so the check appends this
+    // event.
     assert!([&events[..], &[Event::Disconnected(None)]].concat().starts_with(&USUAL), "{events:?}");
 }
 
@@ -123,7 +124,8 @@ fn properties(record: &Record, version: NvmeVersion) {
     assert_eq!(one("/sys/class/nvme/nvme0/model"), "Interleaf NVRAM card");
     assert_eq!(one("/sys/class/nvme/nvme0/serial"), "INTERLEAF-1");
     assert_eq!(one("/sys/class/nvme/nvme0/firmware_rev"), "1.0");
-    // A queue for each of two processors, and the admin queue. Each queue has an interrupt vector.
+    // The driver creates an I/O queue for each of two processors, and the admin queue. Each queue
+    // has an interrupt vector.
     assert_eq!(one("/sys/class/nvme/nvme0/queue_count"), "3");
     assert_eq!(shown(record, "list /sys/block/nvme0n1/mq"), ["0", "1"]);
     assert_eq!(shown(record, &format!("list {PCI}/msi_irqs")).len(), 3);

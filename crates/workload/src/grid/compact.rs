@@ -28,7 +28,8 @@ const SECOND: f64 = 1.0 / 9.0 / 4.0;
 /// other wave numbers with smaller factors, so they do not grow from round to round.
 const WAVE: f64 = 0.36;
 
-/// Operations of an element in a direction: differences 5, two sweeps 2 + 3, correction 2, scale 1.
+/// Floating-point operations for each element and direction: differences 5, forward sweep 2,
+/// backward sweep 3, correction of rank one 2, multiplication by `Line::scale` 1.
 const FLOPS: u64 = 13;
 
 /// The tolerance of `verify` for an element after r rounds is (r + 1) times this value. Elements

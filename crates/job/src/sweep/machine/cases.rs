@@ -16,8 +16,8 @@ pub struct MachineCases {
     base_cases: Vec<BaseCase>,
 }
 
-/// The common part of all cases that differ only in policy, noise, curve error, migration rate and
-/// seed.
+/// The scenario that cases have in common if they differ only in policy, noise, curve error,
+/// migration rate and seed.
 struct BaseCase {
     scenario: Scenario,
     /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
@@ -91,7 +91,7 @@ impl Cases for MachineCases {
         }
         let duration = Duration::from_secs_f64(self.sweep.duration.value.seconds());
         let best_static = base_case.best_static.clone().unwrap_or_else(|| {
-            // The case was not prepared, so the best weights are searched here.
+            // `prepare` was not called for this case, so the best static weights are searched now.
             static_best(&base_case.scenario, duration.as_secs_f64())
         });
         let prepared = PreparedScenario::with_best(&scenario, duration, best_static);
