@@ -50,10 +50,9 @@ impl Wear {
         let density = match locality {
             Locality::Uniform => even,
             // A write of less than a row wears the whole row, so a hot range counts as at least one
-            // row. The few of the other writes that also go to the hot range are neglected.
+            // row. Some of the other writes go to the hot range too.
             Locality::Hot { part, bytes } => {
-                let hot = part / bytes.max(u64::from(self.row_bytes)) as f64;
-                hot.max((1.0 - part) * even)
+                part / bytes.max(u64::from(self.row_bytes)) as f64 + (1.0 - part) * even
             }
         };
         self.cycles / (rate * density) / YEAR_S

@@ -116,8 +116,8 @@ impl NandSpec {
     }
 
     /// Probability that a page is uncorrectable: at least one of its codewords has more bit errors
-    /// than ECC corrects. Bit errors are assumed to be independent, and they are rare, so their
-    /// number in a codeword has nearly a Poisson distribution.
+    /// than ECC corrects. Bit errors are assumed to be independent, and they are rare, so the
+    /// number of bit errors in a codeword has nearly a Poisson distribution.
     pub fn uncorrectable(&self) -> f64 {
         let errors = f64::from(self.codeword_bytes) * 8.0 * self.bit_error;
         if errors <= 0.0 {
@@ -136,6 +136,7 @@ impl NandSpec {
             count += 1.0;
         }
         let codewords = (f64::from(self.page_bytes) / f64::from(self.codeword_bytes)).max(1.0);
-        (1.0 - libm::pow(1.0 - codeword.min(1.0), codewords)).clamp(0.0, 1.0)
+        // 1 - (1 - codeword)^codewords, without rounding a small `codeword` to 0.
+        -libm::expm1(codewords * libm::log1p(-codeword.min(1.0)))
     }
 }

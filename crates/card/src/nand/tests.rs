@@ -150,6 +150,10 @@ fn ecc_corrects_as_many_bits_as_it_says() {
     // If ECC corrects one error, the probability of an uncorrectable page is 1 - 2/e.
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
+    // With 0.8192 errors on average, 25 errors have the probability e^-0.8192 0.8192^25 / 25!, and
+    // all larger numbers of errors together 3 % of that.
+    let of_25 = libm::exp(25.0 * libm::log(0.8192) - 0.8192 - libm::lgamma(26.0));
+    assert!((1.03..1.04).contains(&(of(1e-4, 24) / of_25)), "{}", of(1e-4, 24));
     // The mean number of errors of a codeword equals the number that ECC corrects, so nearly half
     // of the codewords are uncorrectable.
     let half = of(24.0 / 8192.0, 24);
