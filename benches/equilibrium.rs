@@ -3,8 +3,8 @@
 //!
 //! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
 //! tiers. The search for the behaviour of a workload's threads takes thousands of solutions, as
-//! does a table of predictions. If a solution meets the requirements, both take far less than a
-//! second. `README.md` has the last result.
+//! does a table of predictions. If a solution meets the requirements, the search and the table each
+//! take far less than a second. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{

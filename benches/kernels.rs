@@ -10,8 +10,8 @@
 //! the instruction set, and `MIB` the memory of each thread in MiB. `ALL` includes every
 //! instruction set. `ONLY=1x4,own 256` selects the kernels whose name ends in `1x4` or `own 256`.
 //! `SPAN_MS` is a time in ms over which the best kernel is measured alone and without chunks, as
-//! other programs do. `SMALL` uses small pages, `RANDOM` random order. On a shared machine only
-//! ratios are meaningful.
+//! other programs do. `SMALL` uses base pages instead of huge pages, `RANDOM` random order. On a
+//! shared machine only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{

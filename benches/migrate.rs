@@ -2,7 +2,7 @@
 //!
 //! `plan` and `plan_at_target` should take a small part of the time of `survey`, which asks the
 //! kernel for the location of each page of this process. `survey` runs on 1 GiB with all pages
-//! present, and on 64 GiB with every 256th page present.
+//! resident, and on 64 GiB with every 256th page resident.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -59,7 +59,7 @@ fn plan_huge(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Samples this process with `gib` GiB mapped, of which every `step`-th page is present.
+/// Samples this process with `gib` GiB mapped, of which every `step`-th page is resident.
 #[divan::bench(args = [(1, 1), (64, 256)], sample_count = 10, sample_size = 1)]
 fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let bytes = gib << 30;

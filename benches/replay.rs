@@ -1,6 +1,6 @@
-//! Replays the page accesses of workloads through the page cache of the pager, without memory and
-//! without a drive. Prints the pages read and written per round, compared with optimal replacement,
-//! and the major faults per round.
+//! Replays the page accesses of workloads through the pager's cache (DRAM over a drive), without
+//! allocating memory and without a drive. Prints the pages read and written per round, compared
+//! with optimal replacement, and the major faults per round.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
@@ -12,7 +12,7 @@
 //! decisions of the cache: which pages it prefetches, and which it evicts. In the output, `waits`
 //! are major faults, and `unmapped` are minor faults, on pages that are resident but not mapped. A
 //! minor fault costs a hundredth of a major fault (bench `faults`). `least` is the count of optimal
-//! replacement. `in vain` are reads of pages that were not touched since their last read.
+//! replacement. `in vain` are reads of pages that were not touched since their previous read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]

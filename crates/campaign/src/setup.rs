@@ -29,19 +29,21 @@ use interleaf_record::{
 use std::time::Duration;
 
 /// Defaults of MLC (Intel Memory Latency Checker), so that figures are comparable with MLC's. The
-/// chase reads `CHASE_BYTES` in steps of `STRIDE_BYTES`. Each loading thread has `BUFFER_BYTES`.
+/// chase reads one line in each `STRIDE_BYTES` of a memory of `CHASE_BYTES`. Each loading thread
+/// has buffers of `BUFFER_BYTES` in total.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// The size of the chase and of the memory per thread with --quick. A large last-level cache raises
-/// this size, `CHASE_BYTES` and `BUFFER_BYTES`.
+/// Maximum of `CHASE_BYTES` and `BUFFER_BYTES` with --quick. On machines with a large last-level
+/// cache, all three sizes are raised (`Setup::exceed_caches`).
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// By default, the chase and all buffers together take at most the available memory divided by
 /// `FREE_DIVISOR`: half of that for the chase, half for the buffers.
 const FREE_DIVISOR: u64 = 2;
 
-/// The CPUs of a node on which measuring threads run.
+/// The CPUs on which measuring threads run, and their node. With the option `--cpus`, the CPUs may
+/// be on several nodes; `node` is then the node of the first CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeCpus {
     pub(crate) node: u32,
@@ -57,10 +59,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) machine: Machine,
     pub(crate) hardware: Hardware,
     pub(crate) allowed: Option<IdList>,
-    /// The CPUs on which measuring threads run, one entry for each node; never empty.
+    /// The CPUs on which measuring threads run, one entry for each node. With the option `--cpus`
+    /// there is only one entry. Never empty.
     pub(crate) from: Vec<NodeCpus>,
-    /// The nodes whose memory is measured, sorted by their distance from the node of `from[0]`;
-    /// never empty.
+    /// The nodes whose memory is measured, in the order of the option `--nodes`, or, without this
+    /// option, sorted by their distance from the node of `from[0]`. Never empty.
     pub(crate) memory: Vec<u32>,
     /// The text of the option `--nodes`, if given.
     pub(crate) named: Option<String>,
@@ -77,13 +80,14 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// `last_level` is the size of the last-level cache of the chasing CPU. `last_level_per_thread`
-    /// is the part of a last-level cache that one loading thread can use, because the threads share
-    /// the cache. In bytes; `None` if the kernel does not report caches.
+    /// `last_level` is the size of the last-level cache of the chasing CPU, bytes. The loading
+    /// threads share last-level caches: `last_level_per_thread` is the size of a cache divided by
+    /// the number of its threads, bytes. If the figures differ, these are the largest. `None` if
+    /// the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
-    /// Warnings for the record: sizes that were reduced or that caches hold, and missing huge
-    /// pages.
+    /// Warnings for the record: sizes that were reduced to fit into the available memory, sizes
+    /// that are too small for the last-level caches, and missing huge pages.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -156,8 +160,8 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Raises default sizes to [`LAST_LEVEL_FACTOR`] times the last-level cache that a thread can
-    /// use.
+    /// Raises default sizes to at least [`LAST_LEVEL_FACTOR`] times the last-level cache: for the
+    /// chase the whole cache, for the buffers of a thread the cache divided by its loading threads.
     fn exceed_caches(&mut self, options: &Options) {
         let chasing = self.from.iter().map(|from| from.cpus[0]);
         let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
@@ -223,7 +227,9 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Refuses requested sizes that exceed the free memory, and reduces default sizes to fit.
+    /// Refuses requested sizes that exceed the available memory of a measured node. Reduces default
+    /// sizes, so that the chase takes at most a quarter of this memory, and the buffers of all
+    /// threads another quarter.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
@@ -239,8 +245,8 @@ impl<'a> Setup<'a> {
             }
         }
         let interleaved = self.measurement == Measurement::Interleave;
-        // Interleaved memory may be nearly all on one node, so each size must fit into the node
-        // with the least available memory.
+        // Each node may be measured alone, and interleaved memory may be nearly all on one node.
+        // Therefore each size must fit into the node with the least available memory.
         let sizes = [
             ("--chase", options.chase.bytes.is_some(), &mut self.chase, 1),
             ("--buffer", options.traffic.buffer.is_some(), &mut self.buffer, threads),
@@ -294,8 +300,8 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Checks that the kernel has pages of the requested kind. Adds a warning if it has no
-    /// transparent huge pages.
+    /// Checks that the kernel has pages of the requested kind. If transparent huge pages are
+    /// requested and the kernel has none, adds a warning.
     fn huge_pages(&mut self) -> Result<(), Failure> {
         let switch = self.machine.sysctls.huge_pages.as_deref();
         match (self.pages, switch) {
@@ -384,7 +390,8 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
     )
 }
 
-/// Returns the CPUs on which measuring threads run, one entry for each node.
+/// Returns the CPUs on which measuring threads run: the CPUs of the option `--cpus` as a single
+/// entry, or else one entry for each node whose CPUs measure.
 fn from(
     machine: &Machine,
     options: &Options,
@@ -424,7 +431,8 @@ fn from(
 }
 
 /// Returns the nodes whose memory is measured, and the text of the option `--nodes` if it was
-/// given.
+/// given. Without this option, the nodes are all usable nodes, the nearest first, or only the
+/// nearest node, depending on the subject.
 fn memory(
     machine: &Machine,
     options: &Options,

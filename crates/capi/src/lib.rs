@@ -46,7 +46,7 @@ pub struct Options {
     store_count: size_t,
 }
 
-/// The counts of a pager: `interleaf_statistics` in C.
+/// The counters of a pager: `interleaf_statistics` in C.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn interleaf_discard(
     })
 }
 
-/// Writes the counts of a pager to `statistics`.
+/// Writes the counters of a pager to `statistics`.
 ///
 /// # Safety
 /// The pager is open, and `statistics` points at `size` bytes.

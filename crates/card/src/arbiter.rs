@@ -40,7 +40,8 @@ impl Arbiter {
 
     /// Chooses the next queue with commands. Returns the index of the queue, and the number of
     /// commands to take from it, at most `burst` (the arbitration burst); `None` if no queue has
-    /// commands. `pending` returns the number of commands that wait in the queue of an index.
+    /// commands. `pending` returns the number of commands that wait in the queue with a given
+    /// index.
     #[inline]
     pub(crate) fn next(
         &mut self,

@@ -76,7 +76,7 @@ impl CapacitorSpec {
         }
     }
 
-    /// The same capacitor with the fraction `part` of its capacitance.
+    /// The same capacitor with the fraction `part` of its capacitance and the same ESR.
     pub fn scaled(&self, part: f64) -> Self {
         Self { farads: self.farads * part, ..*self }
     }

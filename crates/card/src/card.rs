@@ -50,7 +50,7 @@ pub struct BarSpec {
 /// A PCIe link, and the flow control credits of the host's port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// The generation, 1 to 5.
+    /// The generation of PCI Express, 1 to 5.
     pub generation: u32,
     /// The number of lanes of the link, the same in both directions.
     pub lanes: u32,
@@ -66,7 +66,8 @@ pub struct LinkSpec {
     pub acknowledgements: f64,
     /// Mean number of UpdateFC DLLPs per TLP.
     pub credit_updates: f64,
-    /// Maximum number of outstanding read requests of the card.
+    /// Maximum number of outstanding read requests for the data of writes. Reads of commands and of
+    /// PRP lists need no tag in the model.
     pub read_tags: u32,
     /// Posted header credits (PH) of the host's port, one for each packet.
     pub posted_headers: u32,

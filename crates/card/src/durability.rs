@@ -130,7 +130,8 @@ pub struct Timeline {
     /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
     /// order, so a binary search finds the intervals that have not ended.
     latest_ends: Vec<u64>,
-    /// For each write, the moment from which FLUSH or FUA promises its durability, fs.
+    /// For each write, the moment from which FLUSH or FUA promises its durability, fs; `u64::MAX`
+    /// if neither does.
     promised: Vec<u64>,
     submissions: Vec<u64>,
     acknowledgements: Vec<u64>,
@@ -157,8 +158,8 @@ impl TimelineBuilder {
         Self { rules, writes: vec![], flushes: vec![], pieces: vec![], limit: u64::MAX }
     }
 
-    /// Adds a write and returns its 1-based number. `segments` cover the bytes of the write. Bytes
-    /// without a segment never reached the card.
+    /// Adds a write and returns its 1-based number. `segments` are the parts of the write that
+    /// reached the card. Bytes of the write that are in no segment never reached the card.
     pub fn write(&mut self, times: WriteTimes, segments: &[SegmentTimes]) -> u32 {
         self.writes.push(times);
         let number = self.writes.len() as u32;
@@ -283,7 +284,7 @@ impl Timeline {
     }
 
     /// All spans of time in which a power failure would lose or tear a block, sorted by their
-    /// start. A block may have several.
+    /// start. A block may have several spans.
     pub fn damage(&self) -> &[DamageInterval] {
         &self.intervals
     }
@@ -315,8 +316,8 @@ impl Timeline {
     }
 
     /// Divides the medium into ranges of `bytes` bytes. Returns, for each range that the run
-    /// writes, its 0-based index and the first moment (fs) from which a power failure leaves data
-    /// of the run in it, sorted by index.
+    /// writes, the 0-based index of the range and the first moment (fs) at which a power failure
+    /// would leave data of the run in the range. The pairs are sorted by index.
     pub fn first_writes(&self, bytes: u64) -> Vec<(u64, u64)> {
         let mut firsts = std::collections::BTreeMap::new();
         for piece in &self.pieces {

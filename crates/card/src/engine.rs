@@ -132,13 +132,13 @@ impl<O: WriteObserver> command::Observer for MemoryObserver<'_, O> {
 /// The reason why the engine does not accept a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubmitError {
-    /// The card has no such queue.
+    /// The card has no I/O queue with the index that the command names.
     Queue,
     /// The submission queue is full.
     Full,
     /// The length is 0, or the offset or the length is not a whole number of blocks.
     Length,
-    /// The command transfers more than the card allows.
+    /// The command transfers more than the card allows (`NvmeSpec::max_transfer`).
     Transfer,
     /// The command ends behind the last block.
     Capacity,
@@ -188,7 +188,7 @@ struct InFlight {
     io: IoCommand,
     submitted: u64,
     fetched: u64,
-    /// Bytes requested so far: of a write from host memory, of a read from the memory channel.
+    /// Bytes requested so far: for a write, from host memory; for a read, from the memory channel.
     requested: u32,
     /// Bytes of a write that the host has sent.
     sent: u32,
@@ -226,7 +226,7 @@ struct Queue {
     processor_busy: u64,
 }
 
-/// A card in its host. Its many fields are the parts of the card: servers, pools and queues.
+/// A card in its host. Most fields are components of the card: servers, pools and queues.
 #[derive(Clone, Debug)]
 pub struct Engine {
     card: Card,
@@ -331,7 +331,8 @@ impl Engine {
         self.settings.arbitration = arbitration.clone();
     }
 
-    /// The time of the last event, fs.
+    /// The present time of the simulation, fs: the time of the last event, or the end of the last
+    /// [`Self::run_until`] if that is later.
     pub fn now(&self) -> u64 {
         self.now
     }
@@ -341,7 +342,8 @@ impl Engine {
         self.events
     }
 
-    /// The time of the next event, fs; `None` if all commands are complete.
+    /// The time of the next event, fs; `None` if no event is scheduled, and so all commands are
+    /// complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }
@@ -406,8 +408,8 @@ impl Engine {
         }
     }
 
-    /// Handles events up to the time `until` (fs) in their order, and returns the first completion;
-    /// `None` if no command completes by then.
+    /// Handles the events up to the time `until` (fs) in order of time, and returns at the first
+    /// completion; `None` if no command completes up to `until`.
     pub fn next_completion<O: WriteObserver>(
         &mut self,
         until: u64,

@@ -91,8 +91,9 @@ impl Packets {
     }
 }
 
-/// One direction of a link: it is idle from the time `free` on, fs; a byte takes `byte_fs`; `busy`
-/// is the sum of the times for which it sent packets, fs.
+/// One direction of a link. The direction is idle from the time `free` (fs) on. A byte takes
+/// `byte_fs` fs. `busy` is the total time of all TLPs and DLLPs, fs; `bytes` and `packets` count
+/// TLPs only.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
     free: u64,
@@ -109,7 +110,7 @@ impl Direction {
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// The time, fs, at which a packet that is ready at `at` can start: when the direction is idle.
+    /// The first time from `at` on at which the direction is idle, so that a packet can start, fs.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)

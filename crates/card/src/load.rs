@@ -162,13 +162,15 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Maximum number of threads of a load.
+/// Maximum number of threads of a load, summed over its groups. Bounds the memory that the
+/// simulation takes.
 const JOBS_MAX: u32 = 4096;
 
 /// The longest ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX: u64 = 3_600_000_000_000_000_000;
 
-/// The option of fio whose time is above [`TIME_MAX`], if one is: `ramp_time` or `runtime`.
+/// Returns the option of fio whose time is above [`TIME_MAX`], `ramp_time` or `runtime`; `None` if
+/// both times are allowed.
 pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
     match stop {
         _ if ramp_fs > TIME_MAX => Some("ramp_time"),

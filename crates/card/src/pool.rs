@@ -49,7 +49,7 @@ impl Pool {
     }
 
     /// If `units` units are free at the time `now` (fs), takes them and returns true. Otherwise
-    /// returns false, and the wait of the request begins.
+    /// returns false, and a wait for units begins, unless an earlier request waits already.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -146,7 +146,8 @@ mod tests {
         // 2 units are in use for 10 ticks, 1 unit for 20 ticks, and then all 4 for 5 or 10 ticks.
         assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
-        // The request at 11 fails, and the request at 15 succeeds at 30: one wait from 11 to 30.
+        // The request at tick 11 fails, and the request at tick 15 succeeds at tick 30: one wait
+        // from 11 to 30.
         assert_eq!(pool.waited(at(40)), at(30 - 11));
         assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));

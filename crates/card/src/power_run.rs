@@ -90,8 +90,8 @@ impl WriteObserver for WriteRecorder {
             Operation::Flush => {
                 self.builder.flush(FlushTimes { submitted, acknowledged: at });
             }
-            // A read changes no content. A deallocated block may have any content afterwards, so
-            // its content is never counted as damage.
+            // A read changes no content. A deallocated block may have any content afterwards, also
+            // its old data, so the timeline treats the block as unchanged.
             Operation::Read | Operation::Deallocate => {}
         }
     }

@@ -60,7 +60,7 @@ pub enum Component {
     DmaEngines,
     /// The data buffers.
     Buffers,
-    /// Tags of outstanding read requests.
+    /// Tags of outstanding read requests for the data of writes.
     ReadTags,
     /// Flow control credits of the port that receives data: the host's port for NVMe commands, the
     /// card's port for stores to the BAR.

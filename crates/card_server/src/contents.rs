@@ -60,7 +60,8 @@ impl Contents for FileContents {
     fn zero(&mut self, offset: u64, bytes: u64, _: bool) -> Result<(), ContentsFault> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if fallocate(&self.file, flags, offset, bytes).is_err() {
-            // The file system does not support holes, so write zeros.
+            // No hole could be punched, usually because the file system does not support holes.
+            // Write zeros instead.
             let zeros = vec![0; 1 << 20];
             let mut at = offset;
             while at < offset + bytes {
@@ -89,7 +90,8 @@ pub struct WriteBack {
 }
 
 impl WriteBack {
-    /// A cache with units of `unit` bytes; each write is a multiple of the unit.
+    /// A cache with units of `unit` bytes. The offset and the length of each access must be
+    /// multiples of the unit.
     #[must_use]
     pub fn new(durable: Box<dyn Contents + Send>, unit: u32) -> Self {
         Self { durable, unit: unit.into(), cached: BTreeMap::new() }

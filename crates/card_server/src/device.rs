@@ -52,11 +52,11 @@ pub enum Event {
     ControllerFailed,
 }
 
-/// A failure of the card's power. Commands without completion are lost. Any set of units of the
+/// A failure of the card's power. Commands that are not completed are lost. Any set of units of the
 /// volatile write cache may survive, because a cache may write its units back in any order. After
 /// the failure, the card does not answer until the next connection.
 pub struct PowerCut {
-    /// The power fails after this number of commands has completed.
+    /// The power fails after this number of I/O commands has completed; 0 for a failure at once.
     pub after: u64,
     /// Called for each unit of the cache: true if the unit survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,
@@ -135,7 +135,7 @@ impl Device {
         self.has_failed = false;
     }
 
-    /// Schedules a power failure after a number of further commands: see [`PowerCut`].
+    /// Schedules a power failure after a number of further I/O commands: see [`PowerCut`].
     pub fn cut_power(&mut self, cut: PowerCut) {
         self.cut = Some(cut);
         self.lose_power_if_due();
@@ -220,8 +220,8 @@ impl Device {
             self.complete(*tag);
         }
         if !tags.is_empty() {
-            // Completions free queue entries. Commands may be waiting for these entries, so fetch
-            // again.
+            // The controller limits the outstanding commands of each queue. Commands may have
+            // waited for these completions, so fetch again.
             self.fetch_all();
         }
         self.pacer.as_ref()?.wait()
@@ -289,8 +289,7 @@ const ADMIN_DOORBELL: u64 = 0x1000;
 /// The end of the registers and doorbells in BAR 0: the MSI-X table begins here.
 const REGISTERS_END: u64 = 0x2000;
 
-/// The largest access to a region that is answered, bytes. Accesses of a guest have at most 8
-/// bytes.
+/// The largest read of a region that returns data, bytes. Accesses of a guest have at most 8 bytes.
 const ACCESS_MAX: usize = 4096;
 
 /// A device, shared with the thread that completes its commands.
@@ -308,7 +307,7 @@ impl Shared {
         Self { device: Mutex::new(device), submitted, clock }
     }
 
-    /// The connections to the guest's clock.
+    /// The guest's clock, to whose plugin the server announces doorbells.
     pub(crate) fn clock(&self) -> &Arc<GuestClock> {
         &self.clock
     }

@@ -86,7 +86,7 @@ pub(crate) struct Pacer {
     slow_down: u32,
     engine: Engine,
     time: Time,
-    /// Tags of commands without completion.
+    /// Tags of the commands that the engine has not completed.
     outstanding: Vec<u32>,
 }
 

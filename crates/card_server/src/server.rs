@@ -66,8 +66,9 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// Options for a card, with contents in memory and events ignored.
     ///
-    /// The serial number is made from the name of the socket, so two cards of a guest have
-    /// different serial numbers.
+    /// The serial number is the file name of the socket: at most 20 of its letters, digits, `-`,
+    /// `_` and `.`. The cards of a guest need different serial numbers, so their sockets need names
+    /// that differ in these characters.
     #[must_use]
     pub fn of(card: &Card, socket: &Path) -> Self {
         let name = socket.file_name().unwrap_or_default().to_string_lossy();
@@ -203,7 +204,8 @@ impl Drop for CardServer {
         self.ends.store(true, Ordering::SeqCst);
         self.shared.wake();
         // For each socket, a thread waits for connections. Connect to the socket, so that this
-        // thread wakes and ends. Both calls fail if another process has removed the socket.
+        // thread wakes and ends. Ignore the results: both calls fail if another process has removed
+        // the socket.
         for socket in [Some(&self.socket), self.clock.as_ref()].into_iter().flatten() {
             let _ = UnixStream::connect(socket);
             let _ = fs::remove_file(socket);

@@ -85,7 +85,7 @@ struct Driver {
     memory: File,
     /// The eventfds of vectors 0 and 1.
     vectors: [File; 2],
-    /// Number of commands so far: of the admin queue, and of I/O queue 1.
+    /// The number of commands submitted so far to the admin queue, and to I/O queue 1.
     commands: [u32; 2],
 }
 
@@ -275,7 +275,7 @@ impl Plugin {
     }
 
     /// Tells the server the time, and raises the vectors that the server returns. Returns the time
-    /// of the next completion, ns; `None` without one.
+    /// of the next completion, ns; `None` if no command is outstanding.
     fn tell(&mut self) -> Option<u64> {
         self.clock.write_all(&self.now.to_le_bytes()).unwrap();
         let (mut next, mut count) = ([0; 8], [0; 2]);
@@ -343,8 +343,8 @@ fn without_the_guests_clock_doorbells_are_reported() {
     assert_eq!(bench.event(), Event::Connected);
     assert_eq!(bench.event(), Event::ClockMissing);
     assert_eq!(driver.read(BAR, 0x1c), 1);
-    // A connection with an unknown first byte, or without one, is not a connection of the plugin,
-    // and must not disturb the plugin.
+    // The plugin's connections begin with the byte `D` or `C`. A connection that begins with
+    // another byte, or sends nothing, must not disturb the server.
     for first in [b"X".as_slice(), b""] {
         let mut stream = UnixStream::connect(socket_of(bench.server.socket())).unwrap();
         stream.write_all(first).unwrap();

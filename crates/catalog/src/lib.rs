@@ -257,11 +257,12 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
     Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
 }
 
-/// Queue depths of a card at which the latency of page reads is simulated.
+/// Queue depths at which the latency of page reads from a card is simulated. A forecast
+/// interpolates the latency between these depths.
 const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 
-/// Times of a simulated run of a card, in fs: 4 ms that are measured, and a ramp time of 1 ms
-/// before them.
+/// Times of a simulated run of a card, fs: the measured time of 4 ms, and the ramp time of 1 ms
+/// before it, in which the queues fill.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
 /// Simulates an NVRAM card, and returns the card as a drive: the rates of 64 KiB transfers, and the
@@ -383,7 +384,8 @@ pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: path.display().to_string(), text: text(path, &hint)? })
 }
 
-/// Reads the text of the file at `path`, or of stdin for `-`. `hint` is the hint of an error.
+/// Reads the text of the file at `path`, or of stdin for `-`. `hint` is the remedy in the error for
+/// a file that cannot be read.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
@@ -468,8 +470,8 @@ pub fn built_in_workload(
 }
 
 /// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the largest
-/// number of threads of its measured runs, but at most one thread per core of the first domain.
-/// `footprint` defaults to the footprint of `demand`.
+/// number of threads of its measured runs with all pages on the first tier, but at most one thread
+/// per core of the first domain. `footprint` defaults to the footprint of `demand`.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,

@@ -43,8 +43,9 @@ fn a_program_has_three_times_the_budget() {
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
-    // The program's memory is three times the budget. Two thirds of it are written at least once,
-    // and read in each pass except the first. The remaining third stays resident.
+    // The program's memory is three times the budget. Two thirds of it are written to the store at
+    // least once, and read from the store in each pass except the first. The remaining third stays
+    // resident.
     let third = 16 << 20;
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
@@ -347,8 +348,9 @@ fn programs_for_other_libraries_and_processors_are_refused() {
 }
 
 /// Memory that devices write to cannot be paged. A program that is linked for a GPU is rejected. A
-/// program that merely depends on a device library, as every MPI program does, gets a warning. The
-/// check also finds the program behind launchers such as `env` and `nice`.
+/// program that depends on an RDMA library, as every MPI program does, gets a warning, because it
+/// often does not use RDMA. The check also finds the program behind launchers such as `env` and
+/// `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
     let folders = TestFolders::new();

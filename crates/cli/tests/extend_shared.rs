@@ -34,7 +34,7 @@ fn shared_memory_is_extended_on_request() {
 }
 
 /// A process that shares memory outlives the command and `interleaf extend`. The server stays, and
-/// serves the pages of this process until it ends.
+/// serves the pages of this process until this process ends.
 #[test]
 fn remaining_processes_are_served_to_the_end() {
     let folders = TestFolders::new();

@@ -138,7 +138,8 @@ fn every_quantity_has_a_value_or_a_reason() {
     assert_eq!(app["whole"]["bandwidth_gbps"].is_null(), !bandwidth);
 }
 
-/// The CPU time of a grandchild counts for the command, after all processes have ended.
+/// The command is a shell that starts a second shell, which computes and ends. The sample after the
+/// end of the command counts the CPU time of the second shell for the command.
 #[test]
 fn resources_of_children_count_for_the_command() {
     let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";

@@ -68,8 +68,8 @@ fn fewer_modules_are_slower_and_cheaper() {
     assert_eq!(document["recommended"], "rdimm-6400-8ch");
 }
 
-/// A server whose memory is too small is not recommended. With a drive, the demand fits, at a
-/// fraction of the speed.
+/// A server whose memory is too small is not recommended. With an NVMe drive as an extension of
+/// DRAM, the demand fits, at a fraction of the speed.
 #[test]
 fn memory_that_is_too_small_is_not_recommended() {
     let names = "--configuration=rdimm-6400-128gb,rdimm-6400,rdimm-6400-nvme,rdimm-6400-nvram";
@@ -96,7 +96,8 @@ fn memory_that_is_too_small_is_not_recommended() {
 }
 
 /// The sensitivity has, for each price, the factor at which the recommendation changes, and the
-/// configuration that is then recommended. `--goal value` recommends the lowest cost for the work.
+/// configuration that is then recommended. The default goal, `value`, recommends the configuration
+/// with the lowest cost for the work.
 #[test]
 fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     let document = plan(&["--demand", "pot3d", MODULES]);
@@ -182,7 +183,8 @@ fn the_combined_figures_follow_from_those_of_the_demands() {
     assert_eq!(shares.count(), 2);
 }
 
-/// Two equal demands give the same plan as a single such demand.
+/// A plan for `hpcg` with 30 % of the time, and for a copy of `hpcg` with the rest, has the figures
+/// of a plan for `hpcg` alone.
 #[test]
 fn two_equal_demands_are_like_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Limits that policies must not exceed on the simulated server gnr120-cz122.
+//! Policies on the simulated server gnr120-cz122: their regret, speed-up, convergence and stability
+//! stay within limits.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -121,8 +122,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // The regret includes the time in which the policy searches for its target, and the task is
-        // slower. The run of lbm is short, so the search may make it longer by a fifth.
+        // The regret includes the periods of the search, in which the task is slower than at the
+        // best weights. The run of lbm is short, so the search may make it longer by a fifth.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);

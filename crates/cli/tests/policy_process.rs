@@ -1,5 +1,5 @@
-//! `simulate machine --policy exec:COMMAND`: it gives the same result as a built-in policy, and it
-//! handles failures of the process and signals.
+//! `simulate machine --policy exec:COMMAND`: a command that decides like a built-in policy gives
+//! the same result, and failures of the process and signals end the simulation.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

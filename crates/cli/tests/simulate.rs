@@ -60,7 +60,8 @@ fn the_command_of_a_users_module_names_its_file() {
 }
 
 /// The measured runs of bwaves do not show whether memory limits it. The measured runs of hpcg show
-/// that memory limits it, because one of them has weights of 5:2.
+/// that memory limits it, because it is faster with weights of 5:2 (113 GFlop/s) than with all
+/// pages on DRAM (92 GFlop/s).
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {

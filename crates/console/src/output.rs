@@ -58,8 +58,8 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The width of the terminal on stdout, in characters. For a pipe or a file it is the width in
-/// `COLUMNS`, which `watch` sets, or `None`.
+/// The width of the terminal on stdout, in characters. If stdout is a pipe or a file, the width in
+/// the environment variable `COLUMNS`, which watch(1) sets; `None` without this variable.
 pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
     match is_terminal() {
         true => Some(columns(rustix::stdio::stdout())),
@@ -159,8 +159,9 @@ pub fn forward_stderr(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// Replaces `target` with `text` atomically: after a crash or on a full disk, and for each reader,
-/// the file has either the old or the new contents. `-` is stdout.
+/// Replaces `target` with `text`, atomically if the folder permits it: after a crash or on a full
+/// disk, and for each reader, the file has either the old or the new contents. A file in a
+/// read-only folder is overwritten in place. `-` is stdout.
 pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     match is_stdout(target) {
         true => data(text),

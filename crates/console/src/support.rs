@@ -61,8 +61,8 @@ pub fn check_no_input(target: &Path) -> Result<(), Failure> {
 }
 
 /// Counts how often the words of a command line name the file `target`. A word may be a name,
-/// `--option=NAME`, `-oNAME`, a list of names, `NAME:PARAMETERS` or `NAME=SHARE`. Links to the file
-/// count too.
+/// `--option=NAME`, `-oNAME`, a list of names separated by commas, or a name with a suffix
+/// (`NAME:PARAMETERS`, `NAME=SHARE`). Links to the file count too.
 fn names_of(target: &Path, words: &[String]) -> usize {
     let identity = |path: &Path| {
         let is_stdout = path == Path::new("-");

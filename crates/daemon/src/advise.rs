@@ -63,9 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the final decision of the policy. The advice for a hill-climbing
-    /// policy is not final. It has the predicted best shares, which the policy would reach only in
-    /// later steps.
+    /// True if the advice is the first decision of the policy. The other policies approach their
+    /// target in several periods, or decide by the hotness of pages. Their advice is the shares of
+    /// [`GainForecast`] instead.
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(
@@ -131,7 +131,8 @@ pub fn run(
     let mut time_s = 0.0;
     let most = if options.duration.is_some() { usize::MAX } else { PERIODS_MAX };
     for _ in 0..most {
-        // Use a new controller in each period: the first decision of its policies is the advice.
+        // Use a new controller in each period. No decision is carried out, so only the first
+        // decision of a policy is meaningful.
         let mut controller = setup.controller(config, adviser.processes.as_ref())?;
         let period = match controller.period(&mut host, control_loop::FOR_EVER) {
             Ok(period) => adviser.check().map(|()| period)?,
@@ -248,15 +249,16 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns true if the last [`ALIKE`] periods have equal advice.
+/// Returns true if the observation of a domain with these periods may end: the last [`ALIKE`]
+/// periods have equal advice, or the domain has a single tier.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
         .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
         .collect();
     let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
-        // Fewer than `ALIKE` periods have advice. If each domain has a single tier, no period will
-        // ever have advice, because there is nothing to decide: stop now.
+        // Fewer than `ALIKE` periods have advice. A domain with a single tier never has advice,
+        // because there is nothing to decide.
         return periods.iter().all(|period| period.nodes.len() < 2);
     };
     let near = |a: &[u16], b: &[u16]| {

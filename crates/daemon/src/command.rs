@@ -66,9 +66,9 @@ pub struct SteerOptions {
     pub quiet: bool,
 }
 
-/// Runs a command and steers its pages until the command ends. A dry run only plans this. `command`
-/// is the command as written to the record. Returns the record, and the exit of the command if the
-/// command ran.
+/// Runs a command and steers its pages until the command ends. A dry run only reads the machine and
+/// returns the plan. `command` is the command as written to the record. Returns the record, and the
+/// exit of the command if the command ran.
 ///
 /// # Errors
 /// When the pages cannot be steered, or the command cannot be started.
@@ -126,7 +126,8 @@ fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure>
     Ok(config)
 }
 
-/// Reads the setup before the command runs, and checks that an actuator can migrate its pages.
+/// Reads the setup before the command runs, and checks that an actuator can migrate the command's
+/// pages.
 fn prepare(config: &Config, root: &Root) -> Result<Setup, Failure> {
     let mut setup = Setup::read(config, root)?;
     if let Some(warning) = setup.ignored_ratings() {
@@ -181,8 +182,9 @@ impl<'a> Job<'_, 'a> {
         journal: &SharedJournal<'a>,
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
-        // Do every step that can fail before the command starts: an error after the start would
-        // leave the command without a parent that waits for its end.
+        // Make the controller before the command starts, because an error that is returned after
+        // the start would leave the command without a parent that waits for its end. The errors of
+        // `steer` are therefore only printed.
         let mut controller = self.setup.controller(self.config, None)?;
         let (program, arguments) =
             self.options.command.split_first().unwrap_or_else(|| unreachable!());

@@ -29,8 +29,8 @@ use std::{
 /// A time limit that no period reaches: 100 years.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Balances the pages of the live machine `root` until a signal comes, and then restores the
-/// changed settings.
+/// Balances the pages of the live machine `root` until a signal, the deadline or an error, and then
+/// restores the changed settings.
 ///
 /// # Errors
 /// When the machine cannot be observed, its pages cannot be migrated, or a setting cannot be

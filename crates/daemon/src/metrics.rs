@@ -37,7 +37,8 @@ type Counters = Family<Labels, Counter>;
 /// Values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// The name of each domain, and the bytes of pages on each of its nodes in the previous period.
+    /// The name of each domain, and the bytes of pages on each of its nodes when they were known
+    /// last.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
@@ -196,8 +197,8 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
     registry
 }
 
-/// The kernel's counters of pages that migrated, and of pages whose migration failed, since boot.
-/// They are read at each scrape.
+/// The kernel's counters since boot: pages that migrated, that failed to migrate, that the kernel
+/// promoted, and that it demoted. They are read at each scrape.
 struct Kernel {
     root: Mutex<Root>,
 }

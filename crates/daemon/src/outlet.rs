@@ -67,7 +67,8 @@ fn periods(count: u64) -> String {
     }
 }
 
-/// A file to which lines are appended. A regular file never keeps an incomplete line.
+/// A file to which lines are appended. If a write to a regular file fails, the incomplete line is
+/// removed.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,

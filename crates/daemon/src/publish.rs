@@ -89,8 +89,8 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..outputs })
     }
 
-    /// Publishes the documents of a period, one for each domain. A failed write is reported once,
-    /// and the period is missing in that output.
+    /// Publishes the documents of a period, one for each domain. Of consecutive failed writes to an
+    /// output, only the first is reported. The output lacks these periods.
     ///
     /// # Errors
     /// When the reader of stdout has closed the pipe.

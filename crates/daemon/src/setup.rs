@@ -56,12 +56,14 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample is not quiet if more than this fraction (0 to 1) of a scope's pages migrates during the
-/// sample (`Settings::placement_floor`). A step of `dmi`, the default policy, migrates at least
-/// 0.02 of the pages.
+/// The counters of a sample during which many pages migrate do not show the effect of the new
+/// placement. If more than this fraction (0 to 1) of a scope's pages migrates, the sample does not
+/// count as quiet (`Settings::placement_floor`). The value is a quarter of the smallest step of the
+/// default policy, `dmi`: 0.02.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
-/// State of the machine and choices of the daemon, read before any setting is changed.
+/// The machine as it is before the daemon changes a setting, and the scope and the platform that
+/// the configuration names.
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
@@ -355,8 +357,9 @@ impl Setup {
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Returns shares for a dry run, which has no observation for the policies. The shares are in
-    /// proportion to the rated bandwidths of the tiers of each domain.
+    /// Returns the shares that a dry run shows as an example of a later decision, because it has no
+    /// observation for the policies. The shares of the tiers of a domain are in proportion to their
+    /// rated bandwidths.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()

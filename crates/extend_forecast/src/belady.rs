@@ -1,9 +1,9 @@
-//! Optimal replacement: the minimum traffic of a drive for a trace of accesses.
+//! Optimal replacement: the fewest blocks that a cache reads from a drive for a trace of accesses.
 //!
 //! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
-//! whose next use is furthest away. This choice needs knowledge of the future, so its traffic is a
-//! lower bound for every prefetcher and replacement policy. A dirty block is written back when it
-//! is evicted.
+//! whose next use is furthest away. This choice needs knowledge of the future. Its number of reads
+//! is a lower bound for every prefetcher and replacement policy; its number of writes is not. A
+//! dirty block is written back when it is evicted.
 
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};

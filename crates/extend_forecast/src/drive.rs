@@ -124,7 +124,8 @@ impl Drive {
         Ok(Self { name, does, read_rate, write_rate, both_rate, pages, is_of_run, sources })
     }
 
-    /// Seconds of large transfers in both directions, at a queue depth that saturates the drive.
+    /// Seconds that large transfers of this traffic take, at a queue depth that saturates the
+    /// drive. Reads and writes overlap.
     pub fn transfer_s(&self, traffic: Traffic) -> f64 {
         let Traffic { read_bytes, written_bytes } = traffic;
         let both = traffic.bytes() / self.both_rate;

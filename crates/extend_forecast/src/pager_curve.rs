@@ -2,9 +2,9 @@
 //!
 //! While the footprint does not fit, a part of the budget holds no used pages: the reserve of free
 //! frames, and pages that are prefetched and not used yet ([`used_bytes`]). This part determines
-//! the traffic near the footprint. With 97 of 100 MiB in DRAM, the pages of 3 MiB do not fit, but
-//! the program uses only 85 MiB of the budget, so each pass of a loop reads 15 MiB. Once the
-//! footprint fits, nothing is evicted and the traffic falls to 0 in a step.
+//! the traffic at budgets just below the footprint. With 97 of 100 MiB in DRAM, the pages of 3 MiB
+//! do not fit, but the program uses only 85 MiB of the budget, so each pass of a loop reads 15 MiB.
+//! Once the footprint fits, nothing is evicted and the traffic falls to 0 in a step.
 //!
 //! The pager's traffic is between the traffic of two policies. For a detected loop the pager reads
 //! hardly more than optimal replacement. For other accesses the pager reads as much as random
@@ -104,7 +104,7 @@ pub struct RandomShare {
     pub writes: f64,
 }
 
-/// The miss curves of the two policies that bound the pager's traffic.
+/// The miss curves of optimal and of random replacement, which bound the pager's traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagerCurves {
     optimal: MissCurve,

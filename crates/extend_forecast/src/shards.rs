@@ -59,7 +59,8 @@ impl Sample {
             histogram.add(scaled, weight);
         }
         if self.rate < 1.0 {
-            // SHARDS-adj: accesses that the sample misses count at the shortest distance.
+            // SHARDS-adj: the accesses of the trace, minus the accesses that the sample stands for,
+            // count at the shortest distance. The difference may be negative.
             let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
             histogram.add(Some(0), missing);
         }

@@ -1,13 +1,14 @@
 //! `actuate [PID..] --way WAY --weights 60:40 [--then 20:80].. [--hottest] [--rate 64MiB] [--leave]
 //! [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]`
 //!
-//! Migrates the pages of processes, or without PIDs of the whole machine, with an actuator, and
-//! prints a sample of the placement every second. After three consecutive samples within POINTS of
-//! the weights it prints `reached 60:40 after 12` and continues with the next weights. After N
-//! samples (`--follows`) without success it fails. With `--panic` it panics when it has reached the
-//! last weights. Without, it then takes N more samples (`--stay`), but stops early if a note of the
-//! actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints the largest
-//! distance from the weights as `stayed within 0.4`, restores all settings and exits.
+//! Migrates pages with an actuator: the pages of the processes, or without PIDs those of the whole
+//! machine. Prints a sample of the placement every second. After three consecutive samples within
+//! POINTS of the weights it prints `reached 60:40 after 12` (seconds) and continues with the next
+//! weights. It fails if N samples (`--follows`) do not suffice. With `--panic` it panics when it
+//! has reached the last weights. Otherwise it then takes N more samples (`--stay`), but stops early
+//! if a note of the actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints
+//! the largest distance of these samples from the weights, in percentage points, as `stayed within
+//! 0.4`, restores all settings and exits.
 
 use std::{
     cell::RefCell,

@@ -81,7 +81,7 @@ struct Blocks<'a> {
 
 impl Read for Blocks<'_> {
     /// Reads one block into `buf`, which has at least [`BLOCK`] bytes: a [`BufReader`] with a
-    /// capacity of [`BLOCK`] passes its own buffer, or its caller's buffer if that is longer.
+    /// capacity of [`BLOCK`] passes its own buffer, or its caller's buffer if that is not shorter.
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             writeln!(self.port, "{}", Line::Ready(self.next))?;

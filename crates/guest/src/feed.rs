@@ -63,7 +63,8 @@ impl Fed {
         self.read_bytes + self.written_bytes
     }
 
-    /// Mean latency of a request, ns; `None` if `inserts` or `occupancy_ns` is missing.
+    /// Mean latency of a request, ns; `None` if `inserts` is 0, or if `inserts` or `occupancy_ns`
+    /// is missing.
     #[must_use]
     pub fn latency_ns(&self) -> Option<f64> {
         let inserts = self.inserts.filter(|inserts| *inserts > 0)?;
@@ -88,8 +89,8 @@ impl Feeder {
         Self { path, stream: None }
     }
 
-    /// Writes the lines if a listener exists, and drops them otherwise. If they were kept, a later
-    /// listener would take the traffic of a long time for that of a moment.
+    /// Writes the lines if a listener exists, and drops them otherwise. If lines were kept, a later
+    /// listener would count all traffic from before its start as the traffic of one short interval.
     pub(crate) fn send(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {

@@ -37,7 +37,7 @@ pub struct CardJob {
     /// Options of fio that replace the options of every job. The queue depths are in
     /// [`Self::depths`].
     pub options: FioOptions,
-    /// Queue depths of each job, in outstanding requests; each depth gives a point of the document.
+    /// Queue depths, in outstanding requests. Each job of fio is simulated at each depth.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,
@@ -185,7 +185,7 @@ fn simulated(card: &Card, jobs: &[Job]) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::new(why.to_string(), why.hint))
 }
 
-/// Notes on points that have too few I/Os for their highest percentile.
+/// A note with the number of points that have too few I/Os for their highest percentile.
 fn notes(document: &CardDocument) -> Vec<String> {
     let few = document.points.iter().filter(|point| point.ios < IOS_OF_TAIL).count();
     let note = || {

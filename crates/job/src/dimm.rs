@@ -17,8 +17,8 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The offered loads of a sweep, as fractions of the peak bandwidth. The last point of the sweep is
-/// at the maximum load.
+/// The offered loads of a sweep, as fractions of the peak bandwidth. After these loads, the sweep
+/// has a point at the maximum load.
 const SWEEP: [f64; 19] = [
     0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
     0.82, 0.86,
@@ -202,7 +202,8 @@ impl DimmJob {
         Ok(notes)
     }
 
-    /// Simulates all points on all cores; each sub-channel of each point is a separate job.
+    /// Simulates all points, on all cores of the computer. Each sub-channel of each point is a
+    /// separate task.
     fn simulated(
         &self,
         points: &[DimmPoint],
@@ -246,7 +247,8 @@ pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult,
     (ChannelResult::sum(&parts), energy)
 }
 
-/// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several.
+/// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several
+/// devices.
 ///
 /// # Errors
 /// An unknown name, a file that cannot be read, or a file with an invalid field.

@@ -32,7 +32,7 @@ pub trait Progress: Sync {
     /// The last task is done.
     fn end(&self);
 
-    /// True if the computation must stop. It then fails with [`stopped`].
+    /// True if the computation must stop. The computation then fails with [`stopped`].
     fn is_stopped(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! The job of `interleaf plan`. It predicts one demand, or several demands with shares of time, on
-//! every configuration of a server that can be bought. Each configuration gets speed, energy, cost
-//! and capacity. The result also has the Pareto front and the recommendation.
+//! each of several configurations of a server. Each configuration gets speed, energy, cost and
+//! capacity. The result also has the Pareto front and the recommendation.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]

@@ -29,8 +29,8 @@ pub trait Cases: Sync {
     /// The columns of a row. The last columns are the fingerprints.
     fn columns(&self) -> &'static [Column];
 
-    /// All texts that the rows depend on, such as the sweep file and the files that it names. Rows
-    /// of a file that were computed from other texts are not continued.
+    /// All texts that the rows depend on, such as the sweep file and the files that it names. A
+    /// sweep does not continue a file whose rows were computed from other texts.
     fn input(&self) -> Vec<String>;
 
     /// Notes on the results that are known before the cases are simulated, such as runs that are

@@ -101,9 +101,9 @@ pub struct CompareOptions {
 /// Compares the configurations on the machine of `root`.
 ///
 /// # Errors
-/// When the comparison cannot begin, or a command cannot be started. A command that runs and fails
-/// is not an error here. It ends the comparison ([`RunsEnd::Failed`]), and the document has the
-/// rounds before the failure.
+/// When the comparison cannot begin, or a file of a run cannot be written or read. A command that
+/// cannot be started, or that fails, is not an error here. It ends the comparison
+/// ([`RunsEnd::Failed`]), and the document has the rounds before the failure.
 pub fn compare(
     options: &CompareOptions,
     root: &Root,
@@ -291,8 +291,8 @@ impl Comparer<'_> {
     }
 
     /// Runs rounds until each comparison has a result, the maximum number of rounds is reached, or
-    /// the deadline has passed. Returns which of the three it was. The inner error is the end of
-    /// the whole comparison: a signal, or a command that failed.
+    /// the deadline has passed. Returns which of the three ended the rounds. The inner error is the
+    /// end of the whole comparison: a signal, or a command that failed.
     fn rounds(
         &mut self,
         workload: usize,
@@ -335,7 +335,8 @@ impl Comparer<'_> {
         Ok(Ok(RunsStop::Rounds))
     }
 
-    /// Writes the document after a round, so that a comparison that is ended keeps its results.
+    /// Writes the document after a round, so that the file has the results of the earlier rounds
+    /// even if this process is killed.
     fn record(&self, document: &CompareRunsDocument) -> Result<(), Failure> {
         let file = self.options.output.as_deref();
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))

@@ -22,7 +22,8 @@ pub struct Ended {
 pub enum RunsEnd {
     /// The run was dry: the command was not started.
     DryRun,
-    /// The search or comparison has its result, or the maximum number of runs is reached.
+    /// The search or comparison has its result, or the maximum number of runs or the time limit is
+    /// reached.
     Done,
     /// This process received a signal.
     Signal(i32),

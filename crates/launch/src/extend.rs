@@ -4,8 +4,9 @@
 //!
 //! [`prepare`] checks that the command can be extended on this machine, [`fn@estimate`] measures
 //! the stores, and [`run`] begins a session and runs the command in it. A session may have two
-//! helper processes, [`serve`] and [`fn@release`]. The helpers are this program with other
-//! arguments, and they may outlive the command.
+//! helper processes: [`serve`] has the memory that processes share, and [`fn@release`] frees the
+//! blocks of store files. The helpers are this program with other arguments, and they may outlive
+//! the command.
 
 mod budget;
 mod check;
@@ -97,7 +98,8 @@ pub struct ExtendOptions {
     pub force: bool,
     /// True if a line of statistics is printed each second.
     pub watch: bool,
-    /// True if the statistics of the pagers are requested.
+    /// True if the statistics of the pagers are requested by `--stats` or `--report`. Steered swap
+    /// has none, so the command is then refused if it is a static program.
     pub statistics: bool,
     /// True if only errors are printed.
     pub quiet: bool,
@@ -326,7 +328,7 @@ fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes the folders of sessions that were killed.
+/// Removes the folders of killed sessions whose processes have all ended.
 fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     let swept = Session::sweep(base).map_err(session_failure)?;
     for folder in &swept {
@@ -335,7 +337,7 @@ fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(swept)
 }
 
-/// Removes the folders that killed sessions have left: `--clean`.
+/// Removes the folders of killed sessions whose processes have all ended: `--clean`.
 ///
 /// # Errors
 /// When a folder cannot be read or removed.

@@ -25,7 +25,7 @@ pub fn restore(dry_run: bool, json: bool, root: &Root) -> Result<(), Failure> {
     output::text(&listed(&lines))
 }
 
-/// Prints the settings that killed processes have left changed.
+/// Prints the settings that killed processes have left changed, and the journals that are damaged.
 fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(system::journal_failure)?;
     let damaged = journal::damaged(root).map_err(system::journal_failure)?;

@@ -42,7 +42,8 @@ use std::{
 const AUDIT_COST: u32 = 100;
 
 /// The assumed standard deviation of the metric among runs with the same weights, as a fraction of
-/// its mean. It is used until repeated runs with the same weights show the real deviation.
+/// its mean. The search combines it with the deviation of repeated runs with the same weights, in
+/// which it counts as much as two degrees of freedom.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.
@@ -169,8 +170,8 @@ impl Tuner<'_> {
         Ok((placement, document))
     }
 
-    /// Runs the command, at first with the weights `first`, until the best weights are found, all
-    /// runs are made, a signal comes, or the command fails.
+    /// Runs the command until the best weights are found, all runs are made, a signal comes, or the
+    /// command fails. The warm-up runs have the weights `first`.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<RunsEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
@@ -203,7 +204,8 @@ impl Tuner<'_> {
         Ok(done)
     }
 
-    /// Writes the document after a run, so that an aborted search keeps its results.
+    /// Writes the document after a run, so that the file has the results of the earlier runs even
+    /// if this process is killed.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.options.output.as_deref();
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))

@@ -280,8 +280,8 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Symlinks that stay in `top` can be opened, and symlinks that lead out of `top` are refused,
-    /// by the function with `openat2` and by the one without.
+    /// Both `below` and `open_by_components` open symlinks that stay in `top`, and refuse symlinks
+    /// that lead out of `top`.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

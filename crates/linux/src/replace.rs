@@ -572,7 +572,7 @@ impl Folder {
     ///
     /// In a sticky folder that all users can write, the owner of the entry must be root, this user
     /// or the folder's owner. The kernel's `fs.protected_symlinks` and `fs.protected_regular` have
-    /// the same rule. In other folders, root refuses symbolic links of other users.
+    /// a similar rule. In other folders, root refuses symbolic links of other users.
     fn refuse_foreign(&self, found: &Stat, name: &str) -> io::Result<()> {
         let folder = fstat(self)?;
         let is_shared = folder.st_mode & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;

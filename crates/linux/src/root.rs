@@ -32,7 +32,8 @@ pub struct Root {
     /// user may have made.
     is_confined: bool,
     writes: Writes,
-    /// The content of each path that was read so far. [`Root::capture`] copies these contents.
+    /// The content of each path that was read so far, for [`Root::capture`]. Reads that a capture
+    /// leaves out, such as [`Root::peek`], are not in the map.
     found: RefCell<BTreeMap<String, PathContent>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,

@@ -59,7 +59,7 @@ fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
     if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
 
-/// `get_mempolicy(2)`: the mode of the calling thread, with its flags.
+/// `get_mempolicy(2)`: the mode of the calling thread's memory policy, with the mode flags.
 pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
     let mut mode: libc::c_int = 0;
     let none = ptr::null_mut::<libc::c_ulong>();

@@ -148,8 +148,8 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
     assert_eq!(ranked.missing[0].to_string(), why);
 }
 
-/// All writes for processes on 6.17, in order: `damon_stat` is stopped first, and the thread's
-/// state is written last.
+/// All writes of the actuator `vaddr` on Linux 6.17, in order: the kernel's module `damon_stat` is
+/// disabled first, and the state of DAMON's thread is written last.
 #[test]
 fn vaddr_is_written_in_order() {
     let goals = [goal(Order::Interleave, None)];
@@ -223,7 +223,8 @@ fn a_changed_goal_is_committed() {
     assert_eq!(one, expected, "a weight of 0 is none");
 }
 
-/// The writes for physical memory. They depend on which filters and goals the kernel has.
+/// The writes of the actuators on physical memory (`quota` and `paddr`), on three kernels. The
+/// kernel determines the folders of the filters, and whether a quota goal is written.
 #[test]
 fn paddr_is_written_as_the_kernel_has_it() {
     let goals = [goal(Order::Interleave, Some(8))];

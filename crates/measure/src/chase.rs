@@ -30,12 +30,14 @@ use std::time::Duration;
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Lines that are less than this number of bytes apart are visited in separate passes, because a
-/// spatial prefetcher fetches the other line of an aligned pair of 128 bytes.
+/// spatial prefetcher fetches the other line of an aligned pair of 128 bytes. The number of passes
+/// is exact only for strides that divide 128: with a stride of 96 bytes, all lines are visited in a
+/// single pass.
 const NEIGHBOURS_BYTES: usize = 128;
 
 /// Length of a slice, the part of a chase that is timed as a whole. A slice takes much longer than
-/// the two readings of the clock, and mostly less than the time between disturbances (a scheduler
-/// tick comes every 1 to 10 ms).
+/// the two readings of the clock, but is so short that in most slices no other thread runs on the
+/// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
 /// A result needs at least this number of undisturbed slices, during which no other thread ran on
@@ -55,7 +57,8 @@ pub enum Order {
         /// Bytes of a block.
         block_bytes: usize,
     },
-    /// Any line may follow any other line.
+    /// Visits all lines in random order. Lines that are less than 128 bytes apart are visited in
+    /// separate passes over the memory.
     Random,
 }
 
@@ -77,7 +80,7 @@ pub struct ChaseShape {
 pub enum ChaseError {
     #[error("a stride of {0} bytes is not a multiple of 8 from 8 to 1048576")]
     Stride(usize),
-    /// Blocks that are smaller than two lines.
+    /// The block is smaller than two strides.
     #[error("blocks of {block} bytes do not hold two lines that are {stride} bytes apart")]
     Block {
         /// Bytes of a block.
@@ -176,7 +179,7 @@ impl ChaseShape {
     }
 }
 
-/// Memory whose lines are linked to a cycle, and the current position of the chase on the cycle.
+/// Memory whose lines are linked into a cycle, and the current position of the chase on the cycle.
 #[derive(Debug)]
 pub struct Chase {
     ring: Ring,
@@ -194,7 +197,7 @@ impl Chase {
     ///
     /// # Errors
     ///
-    /// An invalid shape, or one larger than the region.
+    /// When the shape is invalid, or its memory is larger than the region.
     pub fn new(region: Region, shape: ChaseShape) -> Result<Self, ChaseError> {
         let mut chase =
             Self { ring: Ring::new(region), shape, visits: vec![], step: 0, gone: 0, lap: 0 };
@@ -280,7 +283,8 @@ impl Chase {
         Ok((loads, took))
     }
 
-    /// Visits all lines once without measuring, to bring the caches into their steady state.
+    /// Visits all lines at least once without measuring, to bring the caches into their steady
+    /// state.
     ///
     /// # Errors
     /// The errors of [`Self::run`].
@@ -333,7 +337,7 @@ pub(crate) struct Slice {
     alone: bool,
 }
 
-/// Latency over slices, ns.
+/// A summary of the latencies of slices.
 ///
 /// If another thread ran on the CPU during a slice, the slice measures that thread as well. Such
 /// slices are left out if at least three other slices remain.

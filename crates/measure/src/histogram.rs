@@ -101,8 +101,8 @@ pub struct Timer {
     pub resolution_ns: f64,
 }
 
-/// The number of samples with each tag. A sample with two tags is counted under one of them: the
-/// field that comes first.
+/// The number of samples with each tag. A sample to which several tags apply is counted once, in
+/// the first of these fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
     /// An interrupt came during the load, or between the load before and this load.
@@ -193,7 +193,7 @@ impl Calibration {
     }
 }
 
-/// The sorted ticks of one timed load for each element of `stamps`.
+/// Times one load for each element of `stamps`. Returns the ticks of the loads in ascending order.
 fn timed(chase: &mut Chase, stamps: &mut [Stamp]) -> Result<Vec<u32>, ChaseError> {
     walk(chase, None, 0, stamps)?;
     let mut ticks: Vec<u32> = stamps.iter().map(|stamp| stamp.ticks()).collect();
@@ -225,8 +225,8 @@ fn step(sorted: &[u32]) -> u32 {
     distances.reduce(divisor).unwrap_or(1)
 }
 
-/// Continues the chase by one timed load for each element of `stamps`. `spin` delays some of the
-/// loads; `number` is the index of the first of these loads, counted since the measurement began.
+/// Continues the chase by one timed load for each element of `stamps`. `number` is the index of the
+/// first of these loads, counted since the measurement began. `spin` delays some of the loads.
 fn walk(
     chase: &mut Chase,
     spin: Option<Spin>,
@@ -403,8 +403,9 @@ mod tests {
         assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
     }
 
-    /// The median difference between the mean of samples and the latency by the chase, ns, in pairs
-    /// of steady measurements that follow each other within a ms.
+    /// The mean of timed loads minus the latency by the chase, ns: the median over pairs of
+    /// measurements that follow each other within a ms. Pairs during which the overhead of the
+    /// timer changes are left out.
     fn mean_minus_chase_ns(bytes: usize) -> f64 {
         let (clock, mut chase) = (Clock::here(), chase(bytes));
         let mut calibration = Calibration::new(clock).unwrap();
@@ -428,19 +429,19 @@ mod tests {
         spread(&all).unwrap().median
     }
 
-    /// The mean of the samples must agree with the chase in one of three sizes of memory. In a
-    /// cache that is shared with other programs, a line is evicted more often between two samples
-    /// than between two steps of the chase, which are faster. Samples can therefore truly be slower
-    /// at one size. The smallest memory is a small part of the second-level cache, and is visited
-    /// too often to be evicted. A wrong overhead of some 30 ns would show at all sizes.
+    /// The mean of the samples must agree with the chase for at least one of three sizes of memory.
+    /// In a cache that is shared with other programs, a line is evicted more often between two
+    /// samples than between two steps of the chase, which are faster. Samples can therefore truly
+    /// be slower at one size. The smallest memory is a small part of the second-level cache, and is
+    /// visited too often to be evicted. A wrong overhead of some 30 ns would show at all sizes.
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
         let off = [96 << 10, 8 << 20, 128 << 20].map(mean_minus_chase_ns);
         assert!(off.iter().any(|ns| ns.abs() < 3.0), "{off:?}");
     }
 
-    /// The samples of a hundred steady batches of loads that hit the second-level cache, without
-    /// tagged samples.
+    /// The untagged samples of a hundred batches of loads that hit the second-level cache. Batches
+    /// during which the overhead of the timer changes are left out.
     fn of_steady_batches(delay: Option<Delay>) -> Distribution {
         let (clock, mut chase) = (Clock::here(), chase(64 << 10));
         let mut calibration = Calibration::new(clock).unwrap();
@@ -482,8 +483,9 @@ mod tests {
         assert!(runs.iter().filter(|run| near(fullest(run))).count() >= 2, "{runs:?}");
         let (without, _) = share(None);
         assert!(without < 0.0005, "{without}");
-        // Without the selection of steady batches, too, one sample in a hundred is slow. The bound
-        // is below 2000 ns, because the overhead may change between calibration and sample.
+        // The public function `histogram`, which does not select batches, must show the delays as
+        // well: one sample in a hundred is slow. The bound is below 2000 ns, because the overhead
+        // may change between calibration and sample.
         let found = of_chase(64 << 10, &HistogramOptions { samples: 20_000, delay });
         let slow = found.raw.share_between(1900.0, 1e10);
         assert!(slow >= 0.01, "{slow}");

@@ -32,12 +32,12 @@ const SIZE_SPAN: Duration = Duration::from_millis(30);
 /// run"). At most a quarter of the accesses hit the cache then.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
-/// The sweep covers sizes up to at least this one, bytes: four times a private cache of 4 MiB,
-/// which is more than current server processors have.
+/// The lower limit of the largest size of a sweep, bytes: four times 4 MiB. No private cache of a
+/// current server processor is larger than 4 MiB.
 const LARGEST_BYTES_MIN: u64 = 16 << 20;
 
-/// The sweep covers sizes up to at most this one, bytes: four times a shared cache of 1 GiB, which
-/// is more than current server processors have.
+/// The upper limit of the largest size of a sweep, bytes: four times 1 GiB. No shared cache of a
+/// current server processor is larger than 1 GiB.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -63,7 +63,7 @@ pub struct Shape {
 
 /// Prefetches to the nearest cache.
 const NEAR: usize = 0;
-/// Prefetches to the nearest cache as data of a single use, which bypasses the other caches if the
+/// Prefetches to the nearest cache data that are used once. The data bypass the other caches if the
 /// processor can (`prefetchnta`, `pldl1strm`).
 #[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
@@ -127,8 +127,8 @@ pub struct Kernel {
     scatter: Touch,
 }
 
-/// Bytes of each of the [`Shape::pages`] that are accessed in parallel: 4 KiB, the smallest pages
-/// of all architectures.
+/// Bytes of each of the [`Shape::pages`] that are accessed in parallel: 4 KiB, the smallest page
+/// size of x86-64 and AArch64.
 const PAGE_BYTES: usize = 4096;
 
 /// In random order, the number of lines that one call of `gather` or `scatter` accesses.

@@ -294,8 +294,8 @@ mod tests {
     #[test]
     fn queues_bend_where_theory_says() {
         // Two queues with random arrivals. The first has random service times (M/M/1). The second
-        // has a constant service time (M/D/1): its latency is 1 + load / 2(1 - load), and its power
-        // is largest at a load of 2 - sqrt 2.
+        // has a constant service time (M/D/1): its latency is 1 + load / 2(1 - load) times the idle
+        // latency, and its power is largest at a load of 2 - sqrt 2.
         let random = formula(100.0, |load| 100.0 / (1.0 - load));
         let even = formula(100.0, |load| 100.0 * (1.0 + load / 2.0 / (1.0 - load)));
         for (curve, at) in [(random, 50.0), (even, 100.0 * (2.0 - 2_f64.sqrt()))] {

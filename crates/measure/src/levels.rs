@@ -21,10 +21,11 @@
 /// filled unevenly and TLB misses add latency.
 const RISE_MAX: f64 = 1.25;
 
-/// Minimum ratio of the largest size of a plateau to its smallest.
+/// Minimum ratio of the largest size of a plateau to its smallest size: about an octave.
 const LENGTH_MIN: f64 = 1.9;
 
-/// Minimum ratio of the latency of a level to the latency of the level before.
+/// Minimum ratio of the latency of a level to the latency of the level before. Plateaus with a
+/// smaller ratio are merged into one level.
 const STEP_MIN: f64 = 1.4;
 
 /// The fraction of the accesses that miss where a level ends.

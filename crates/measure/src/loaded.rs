@@ -37,8 +37,9 @@ pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// The length of a window. Each window gives one value of the bandwidth and one of the latency: the
-/// median over the slices of 2 ms in which the chase is timed.
+/// The measurement of a point is divided into windows of this length. Each window gives one value
+/// of the bandwidth and one of the latency: the median over the slices of 2 ms in which the chase
+/// is timed.
 const WINDOW: Duration = Duration::from_millis(10);
 
 /// The relative tolerance of a requested bandwidth.
@@ -49,7 +50,7 @@ const TARGET_TRIES: usize = 6;
 
 #[derive(Clone, Debug)]
 pub struct LoadedOptions {
-    /// The chase: its memory, and the repetitions of its idle latency.
+    /// The options of the chase. The idle latency is measured for `repeats` times their `span`.
     pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
@@ -233,7 +234,7 @@ impl LoadedChase {
     ///
     /// # Errors
     ///
-    /// A chase that ends at a wrong line.
+    /// When the chase ends at a wrong line.
     pub fn histogram(
         &mut self,
         root: &Root,
@@ -265,7 +266,7 @@ impl LoadedChase {
 /// [`LoadedChase::new`].
 ///
 /// # Errors
-/// When the curve cannot be measured, or a bandwidth cannot be reached.
+/// When the curve cannot be measured, or a requested bandwidth is more than the threads reach.
 pub fn sweep(
     clock: Clock,
     options: LoadedOptions,
@@ -283,7 +284,7 @@ pub fn sweep(
     Ok(LoadSweep { idle, steps, knee, sums })
 }
 
-/// A function that measures at the given pause.
+/// A function that measures while the loading threads use the given pause.
 type Measure<'a> = dyn FnMut(Duration) -> Result<Step, LoadedError> + 'a;
 
 /// Measures the steps of a plan.

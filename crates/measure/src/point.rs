@@ -50,7 +50,7 @@ pub struct Binding {
 /// The bandwidth of a program, and the bandwidth that follows for the memory controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Bytes that the program loaded and stored, GB/s.
+    /// Bandwidth of the loads and stores of the program, GB/s.
     pub program_gbps: Spread,
     /// Bytes at the controller for each byte of the program, by the table of [`Traffic`].
     pub controller_factor: f64,

@@ -107,7 +107,8 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// No such pages, or a node that this process may not use.
+    /// When the memory is not available, the kernel has no such pages, or this process may not use
+    /// a node.
     pub fn in_rounds(
         bytes: usize,
         pages: Pages,
@@ -189,7 +190,7 @@ impl Region {
     ///
     /// # Errors
     ///
-    /// A kernel without NUMA.
+    /// When the kernel has no NUMA.
     pub fn pages_by_node(&self) -> io::Result<BTreeMap<u32, u64>> {
         let (start, step) = (self.start() as u64, rustix::param::page_size());
         let addresses: Vec<u64> =
@@ -245,8 +246,8 @@ impl Region {
     }
 }
 
-/// True if a policy allows all memory of a machine with one node. A kernel without NUMA need not
-/// apply such a policy.
+/// True for the default policy and for a binding to node 0 alone. On a machine with one node, both
+/// allow all memory, so a kernel without NUMA need not apply them.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

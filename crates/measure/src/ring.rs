@@ -91,7 +91,7 @@ impl Ring {
         ((cursor.address as usize - self.region.start() as usize) / self.stride) as u32
     }
 
-    /// Follows the ring for [`UNROLL`] loads per round, each dependent on the load before.
+    /// Follows the ring for `rounds` times [`UNROLL`] loads. Each load depends on the load before.
     pub fn walk<'r>(&'r self, from: Cursor<'r>, rounds: u64) -> Cursor<'r> {
         if rounds == 0 {
             return from;

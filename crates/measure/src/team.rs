@@ -32,7 +32,7 @@ use std::{
 /// lines between two pauses, the pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// Short pauses are merged into longer ones of at most this length, because stopping a kernel and
+/// Short pauses are merged into longer ones of about this length, because stopping a kernel and
 /// reading the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
@@ -234,7 +234,7 @@ impl Team {
     ///
     /// # Errors
     ///
-    /// Unreadable kernel files.
+    /// When the kernel's files cannot be read.
     pub fn backing(&self, root: &Root) -> Result<Backing, RootError> {
         Backing::of(root, &self.memory)
     }
@@ -479,7 +479,8 @@ mod tests {
 
     /// Measures threads with pauses of 0, 20 and 400 us after each group of lines. In wall time, no
     /// thread is faster than its pauses permit, because an interruption does not shorten a pause.
-    /// In CPU time, a thread is faster than a thread with the next longer pauses can be.
+    /// Per second of CPU time, a thread without pauses accesses more lines than pauses of 20 us
+    /// permit, and a thread with pauses of 20 us more lines than pauses of 400 us permit.
     #[test]
     fn a_delay_reduces_the_rate() {
         let most = |us: f64| GROUP_LINES as f64 / (us * 1e-6);
@@ -487,7 +488,8 @@ mod tests {
         let (short, of_short) = rates(Duration::from_micros(20), 5000 * GROUP_LINES);
         let (long, _) = rates(Duration::from_micros(400), 500 * GROUP_LINES);
         assert!(undelayed > most(20.0) && of_short > most(400.0), "{undelayed}, {of_short}");
-        // The rate of the ticks in which pauses are measured has a small error.
+        // Pauses are measured in ticks of the time-stamp counter, whose calibrated rate has a small
+        // error.
         assert!(short < 1.002 * most(20.0), "{short}");
         assert!(long < 1.002 * most(400.0), "{long}");
     }

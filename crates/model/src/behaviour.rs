@@ -28,9 +28,9 @@ pub struct Behaviour {
     pub lines_per_thread: f64,
     /// Compute time of a thread for each line, ns, if only one thread runs.
     pub line_compute_ns: f64,
-    /// Contention: the compute time that each further thread adds to the compute time of all
-    /// threads, as a fraction of the compute time of a single thread. Causes are locks, shared
-    /// caches and lower clock rates (Gunther's universal scalability law).
+    /// Contention: each further thread lengthens the compute time of every thread by this fraction
+    /// of the compute time that a thread has alone. Causes are locks, shared caches and lower clock
+    /// rates (Gunther's universal scalability law).
     pub contention: f64,
     /// The overlap of compute time and memory latency: the fraction (0 to 1) of the shorter of the
     /// two that passes during the longer.

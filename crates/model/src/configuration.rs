@@ -135,7 +135,7 @@ impl Configuration {
 }
 
 /// Adds the tier of `expanders` to `machine`. The tier, its coupling to the first tier and the
-/// constants of interleaving are those of the platform `other`.
+/// number of page streams are those of the platform `other`.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,

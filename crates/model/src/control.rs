@@ -118,14 +118,15 @@ pub struct Period {
 /// The record of one domain in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
-    /// Mean bandwidth of each tier near the domain over all counted samples, GB/s.
+    /// Mean bandwidth of each tier near the domain, GB/s, over the samples whose bytes were
+    /// counted.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Mean latency of each tier near the domain, ns; `None` if not counted.
+    /// Mean latency of each tier near the domain, ns; `None` without counters or requests.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// Pages that migrated to any of the tiers near the domain, bytes.
     pub migrated_bytes: u64,
     /// The observation that the policy received; `None` if the policy was not asked, because a
-    /// migration was not complete or there were too few samples.
+    /// migration was not complete, there were too few samples, or no bytes were counted.
     pub seen: Option<Observation>,
     /// The policy's verdict after the guards, which may have changed it.
     pub verdict: Verdict,
@@ -167,7 +168,8 @@ impl Controller {
     }
 
     /// Runs one period on `machine`: samples, decides and steers. A period that is longer than
-    /// `at_most` is cut to `at_most`.
+    /// `at_most` is cut to `at_most`; it ends earlier once the policies of all domains have enough
+    /// samples.
     ///
     /// # Errors
     /// If the machine cannot be observed or steered.
@@ -225,7 +227,8 @@ impl Controller {
 
 impl DomainControl {
     /// Asks the policy for a verdict and applies the guards to it. If a migration is not complete,
-    /// or there are too few samples, the verdict keeps the target for another period.
+    /// there are too few samples, or no bytes were counted, the verdict keeps the target for
+    /// another period.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
         let is_moving = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;

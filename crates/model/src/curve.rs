@@ -18,8 +18,8 @@
 //! one value everywhere, on both sides of a bend, and saturation needs no special case: past the
 //! last point the bandwidth stays and the latency grows with the queue.
 //!
-//! Example: 128 cores with 48 outstanding lines of 64 bytes have 393 216 bytes in flight. A tier
-//! whose curve ends at 556 GB/s has a latency of 393 216 / 556 = 707 ns then.
+//! Example: 128 cores with 48 outstanding lines of 64 bytes have 393 216 bytes in flight. On a tier
+//! whose curve ends at 556 GB/s before this load, they have a latency of 393 216 / 556 = 707 ns.
 
 use crate::{
     provenance::{Figure, Provenance},
@@ -29,11 +29,12 @@ use crate::{
 /// The highest bandwidth of a point, GB/s. A higher figure is a typing error: no memory reaches it.
 pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 
-/// The highest latency of a point, ns (1 s).
+/// The highest latency of a point, ns (1 s). A higher figure is a typing error: no memory is that
+/// slow.
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// Maximum bandwidth of background traffic, as a fraction of the maximum of the curve. The
-/// remaining bandwidth keeps programs from stopping.
+/// Background traffic (of devices or page migration) takes at most this fraction of the maximum
+/// bandwidth of a curve. The remaining 5 % are left for programs, which would otherwise stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
 /// A point of a curve.
@@ -139,7 +140,8 @@ impl Curve {
     ///
     /// # Errors
     ///
-    /// A value out of range, or bytes in flight that do not rise from point to point.
+    /// If there are no points, a value is out of range, no bandwidth is above 0, or the bytes in
+    /// flight do not rise from point to point.
     pub fn new(points: Vec<CurvePoint>) -> Result<Self, CurveError> {
         for (at, point) in points.iter().enumerate() {
             if !(0.0..=BANDWIDTH_LIMIT_GBPS).contains(&point.bandwidth_gbps) {
@@ -174,7 +176,8 @@ impl Curve {
     /// ([`rising_subset`]). Returns the curve and the number of points left out.
     ///
     /// # Errors
-    /// If a value is out of range, or no point is left.
+    /// If `points` is empty, or if among the kept points a value is out of range or no bandwidth is
+    /// above 0.
     pub fn from_measured(mut points: Vec<CurvePoint>) -> Result<(Self, usize), CurveError> {
         let given = points.len();
         points.sort_by(|a, b| {
@@ -253,8 +256,8 @@ fn load_rises(a: Flow, b: Flow) -> bool {
 }
 
 /// The largest difference between the indices of two neighbours in the result of [`rising_subset`]:
-/// at most 511 outliers in a row are left out. The limit keeps the running time short for files
-/// with very many points.
+/// at most 511 outliers are left out between two kept points. The limit keeps the running time
+/// short for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
@@ -332,10 +335,10 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// The response between `self` and `other`: with the same number of bytes in flight, its
-    /// bandwidth is the weighted mean of their bandwidths. The weight of `self` is `share` (0 to
-    /// 1), the weight of `other` is the rest. An example is a mix whose read share is between those
-    /// of two known mixes.
+    /// A response between `self` and `other`, such as that of a mix whose read share is between the
+    /// read shares of two measured mixes. At the bytes in flight of each point of both responses,
+    /// its bandwidth is the weighted mean of their bandwidths: `self` has the weight `share` (0 to
+    /// 1), `other` the weight `1 - share`. Between these points it is interpolated.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -407,8 +410,8 @@ impl Response {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow if `bytes` circulate and each line is requested again `pause_ns` after its arrival.
-    /// The flow satisfies `bandwidth x (latency + pause) = bytes`.
+    /// The flow of a closed loop of `bytes`: `pause_ns` after the arrival of each line, the next
+    /// line is requested. The flow satisfies `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }

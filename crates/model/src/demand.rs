@@ -20,9 +20,9 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
-    /// The median of the prior of a thread's outstanding lines; `None` for the outstanding lines of
-    /// a core. A program whose loads depend on each other has fewer lines outstanding than its core
-    /// allows.
+    /// The median of a thread's outstanding lines in the prior, before the runs are evaluated;
+    /// `None` for the outstanding lines of a core. A program whose loads depend on each other has
+    /// fewer lines outstanding than its core allows.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results.
     pub metric: Metric,

@@ -1,8 +1,9 @@
 //! Parsers of files into the types of this crate.
 //!
 //! The structs that mirror a file are private to their module; they change with the format, not
-//! with the model. Every error names the file, the line, the field, the problem and the remedy. No
-//! function here opens a file: the caller passes the text and the name of the file.
+//! with the model. Every error names the file, the problem and the remedy, and, unless the file as
+//! a whole is wrong, the line and the field. No function here opens a file: the caller passes the
+//! text and the name of the file.
 
 pub mod configuration_toml;
 pub mod curve_csv;

@@ -195,8 +195,8 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Pages are spread over the tiers in the ratio of the shares, evenly over the addresses. A
-    /// machine that selects pages by access counts migrates only hot pages to the tier of their
-    /// address.
+    /// machine that selects pages by access counts migrates only hot pages, each to the tier that
+    /// this rule gives to its address.
     Interleave,
     /// The hottest pages are on the first tier until its share is full, the next hottest on the
     /// next tier.

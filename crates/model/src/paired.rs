@@ -27,9 +27,9 @@
 //! 0.985 to 1.030                                      uncertain: another look, if one is left
 //! ```
 //!
-//! The intervals of all looks cover the true ratio with the probability `confidence`. Therefore,
-//! with a probability of at most `1 - confidence`, a true ratio of 1 is reported as a difference,
-//! or a true difference of `min_difference` or more as no difference.
+//! The intervals of all looks cover the true ratio with at least the probability `confidence`.
+//! Therefore, with a probability of at most `1 - confidence`, a true ratio of 1 is reported as a
+//! difference, or a true difference of `min_difference` or more as no difference.
 
 pub mod interval;
 
@@ -59,7 +59,8 @@ const OUTLIER_SCORE: f64 = 3.5;
 /// The median absolute deviation of a normal distribution divided by its standard deviation.
 const DEVIATION_OF_NORMAL: f64 = 0.6745;
 
-/// Minimum number of values among which outliers can be found.
+/// Minimum number of values among which outliers are looked for: the median absolute deviation of
+/// fewer values is too uncertain.
 const OUTLIER_VALUES: usize = 5;
 
 /// The design of a comparison, fixed before its first run.
@@ -68,7 +69,7 @@ pub struct Design {
     /// The rounds after which the comparison may stop, ascending; the last is the maximum number of
     /// rounds.
     pub looks: Vec<usize>,
-    /// The probability that the intervals of all looks cover the true ratio.
+    /// The least probability that the intervals of all looks cover the true ratio, such as 0.95.
     pub confidence: f64,
     /// A ratio that differs from 1 by less than this, such as 0.02, does not matter.
     pub min_difference: f64,

@@ -50,7 +50,7 @@ pub struct Power {
     pub idle_w: f64,
     /// Additional power of each core that runs a thread, W.
     pub core_w: f64,
-    /// The provenance and the source of both figures.
+    /// The provenance and the source of `idle_w` and `core_w`.
     pub figure: Figure,
 }
 

@@ -96,7 +96,7 @@ pub struct TierObservation {
     pub read_share: Option<f64>,
     /// Latency of a line, ns; `None` if the tier has no latency counter or no traffic.
     pub latency_ns: Option<f64>,
-    /// Bytes free at the end of the period; `None` if not counted.
+    /// Bytes free in the last of these samples; `None` if not counted.
     pub free_bytes: Option<u64>,
 }
 

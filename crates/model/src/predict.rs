@@ -21,10 +21,11 @@ pub const INTERVAL: f64 = 0.9;
 /// in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
-/// Standard deviation of the error of the model: the root mean square error of the speed-ups in
-/// `reproduce cxl-interleaving` and `reproduce gnr120-interleaving`, where all workloads count
-/// equally. For a cross-validation, `reproduce gnr120-interleaving` computes the error without each
-/// workload in turn, and reports the fraction of this workload's rows within the interval.
+/// Standard deviation of the error of a predicted figure, as a fraction of the figure: the root
+/// mean square error of the speed-ups in `reproduce cxl-interleaving` and
+/// `reproduce gnr120-interleaving`, where all workloads count equally. For a cross-validation,
+/// `reproduce gnr120-interleaving` computes the error without each workload in turn, and reports
+/// the fraction of this workload's rows within the interval.
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// A speed-up of `NO_GAIN` or less means that DRAM does not limit the workload; a speed-up of
@@ -37,7 +38,8 @@ const GAIN: f64 = 1.15;
 /// A predicted figure: its mean, and an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The mean over all behaviours that agree with the measurements.
+    /// The mean, such as the mean of the predictions of all behaviours that agree with the measured
+    /// runs.
     pub mean: f64,
     /// The lower end of the interval.
     pub low: f64,

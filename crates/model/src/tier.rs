@@ -68,9 +68,9 @@ pub struct Tier {
 
 /// A limit of the counters that observe the queue of a tier.
 ///
-/// Reads beyond the limit wait before the queue and are not counted. The latency by Little's law is
-/// then lower than the latency of a thread. Example: 500 GB/s of reads are 7.8 lines/ns, so 1,150
-/// counted reads are 147 ns, however long the threads wait.
+/// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
+/// gives from these counts is then lower than the latency that threads observe. Example: 500 GB/s
+/// of reads are 7.8 lines/ns, so 1,150 counted reads are 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
     /// Maximum number of outstanding reads that are counted.
@@ -206,10 +206,10 @@ impl Curves {
     ///
     /// A mix between two known mixes of its family ([`Mix::is_of_family`]) is interpolated by read
     /// share. In three cases the answer is marked as an extrapolation. A mix outside of the known
-    /// read shares has the curve of the nearest read share. A mix whose kind of stores or order of
-    /// accesses no curve has is interpolated between the curves of its family that exist, which are
-    /// curves of reads, or else between all curves. A domain for which no curve is valid has the
-    /// curves of all domains.
+    /// read shares has the curve of the nearest read share. A mix with a kind of stores or an order
+    /// of accesses that no curve has is interpolated between the curves of reads in its order of
+    /// accesses, or, if there are none, between all curves. A domain for which no curve is valid
+    /// has the curves of all domains.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();

@@ -121,8 +121,8 @@ pub struct Finding {
     pub value: Estimate,
     /// The value of the first tier alone, divided by the value of the best weights.
     pub speedup: Estimate,
-    /// True if the best weights gain at least [`Search::min_gain`] over the first tier alone,
-    /// beyond noise.
+    /// True if the best weights gain more than [`Search::min_gain`] over the first tier alone, and
+    /// the interval of [`Finding::speedup`] is above 1.
     pub is_better: bool,
     /// The standard deviation of the values of runs with the same weights, as a fraction of these
     /// values.
@@ -207,8 +207,9 @@ impl Search {
         Some(Judged::new(self, points, runs.len()).finding(Stop::Runs))
     }
 
-    /// The weights with the fewest pages in a round whose first tier has `share` of the pages,
-    /// within a tolerance. The other tiers divide the rest in the ratio of the proposal.
+    /// Weights with `share` of the pages on the first tier, within a tolerance. The other tiers
+    /// divide the rest in the ratio of the proposal. Of all such weights, those with the fewest
+    /// pages in a round are returned.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();
@@ -296,7 +297,7 @@ impl<'a> Judged<'a> {
     }
 
     /// Weights without a run that may be better than the best weights so far by more than the
-    /// minimum gain, and the possible gain.
+    /// minimum gain, and this possible gain, as a fraction of the value.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();

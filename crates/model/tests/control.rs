@@ -28,8 +28,8 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 // --- A synthetic machine -------------------------------------------------------------------------
 
-/// A machine with a DRAM tier and a CXL tier for each domain: first all DRAM tiers, then all CXL
-/// tiers. The bandwidth of a domain follows from its tiers and the shares of its pages.
+/// A machine with a DRAM and a CXL tier for each domain: all DRAM tiers, then all CXL tiers. The
+/// demand, the tiers and the shares of the pages determine the bandwidth of a domain.
 struct Fake {
     layout: Layout,
     /// The share of each scope's pages on each tier: at present, and as decided (`goals`).
@@ -439,7 +439,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// The platform that policies believe in: its curves end at the bandwidths of [`Fake`]'s tiers.
+/// The platform for policies. Its first two curves end at the bandwidths of [`Fake`]'s tiers.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {
@@ -590,7 +590,7 @@ proptest! {
     }
 
     /// With the same observation in each period, all policies come to rest, except Colloid's: at
-    /// constant latencies, each of Colloid's rules keeps moving the share in one direction.
+    /// constant latencies, each rule of Colloid moves the share in one direction only.
     #[test]
     fn constant_observations_never_make_a_policy_oscillate(seen in observations(1)) {
         let seen = &seen[0];
@@ -682,8 +682,8 @@ proptest! {
         }
     }
 
-    /// A high demand, then one that does not saturate the first tier: all pages return to this
-    /// tier, because pages on the other tiers gain nothing.
+    /// The demand saturates the first tier, then it falls and no longer does: these policies return
+    /// all pages to the first tier, because pages on the other tier gain nothing.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {
         for kind in [PolicyKind::Dmi, PolicyKind::DmiPrototype, PolicyKind::Guided] {

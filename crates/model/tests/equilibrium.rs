@@ -35,9 +35,9 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // The bytes in flight rise all the way to this point if they still rise at its end of
-            // the line: if 4 - back - 2 / back is above 0, as it is for `back` above 0.59. The rise
-            // of latency then outweighs the loss of bandwidth.
+            // The bytes in flight rise along the whole line to this point if they still rise at the
+            // end of the line. Their slope there is positive if 4 - back - 2 / back is above 0: for
+            // `back` above 0.59. The rise of latency then outweighs the loss of bandwidth.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()

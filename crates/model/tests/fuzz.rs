@@ -177,7 +177,8 @@ fn sane(prediction: &Prediction) -> Result<(), TestCaseError> {
 }
 
 /// Checks that an error names its file, a remedy, and a line of the file. An error about the file
-/// as a whole (such as a missing key) names the field or the mix instead of a line.
+/// as a whole (such as a missing key) names the field, the missing key or the mix instead of a
+/// line.
 fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
     prop_assert_eq!(&why.file, file);

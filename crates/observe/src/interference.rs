@@ -37,7 +37,7 @@ impl CpuCounters {
     /// Reads the counters.
     ///
     /// # Errors
-    /// When a file is malformed.
+    /// When an existing file cannot be read. Malformed CPU times read as 0.
     pub fn read(root: &Root) -> Result<Self, RootError> {
         // Read with `peek`, which does not add the file to a capture: a single reading of counters
         // is useless.

@@ -96,7 +96,8 @@ impl<'a> Monitor<'a> {
     /// Counts a process and its later children from now on.
     ///
     /// # Errors
-    /// When the kernel refuses: the process may be in another program's group.
+    /// When the kernel refuses, for example because the process is in another program's control
+    /// group of resctrl.
     pub fn add_process(&self, pid: u32) -> Result<(), RootError> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }

@@ -78,7 +78,7 @@ fn of<'a>(plan: &'a Plan, pmu: &'a str, cpu: u32) -> impl Iterator<Item = &'a Pl
 }
 
 /// The plan has events of both sub-channels of a channel of Granite Rapids. The kernel's
-/// `cas_count_read` counts only the first sub-channel.
+/// `cas_count_read` counted only the first sub-channel until a fix of 2026.
 #[test]
 fn no_half_of_granite_rapids() {
     let plan = planned(&captured(XEON)).unwrap();

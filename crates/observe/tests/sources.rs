@@ -171,7 +171,9 @@ fn programs_are_summed() {
     assert_eq!(feed.read().unwrap().traffic[0][0].inserts, Some(2.0));
 }
 
-/// A line covers the time since the previous line, independent of the time of the reading.
+/// Three times a program writes a line, and the feed is read 20 ms later. The reading must cover
+/// the time from the previous line (at first, from the connection) to this line, independent of the
+/// time at which it is made.
 #[test]
 fn a_reading_ends_with_its_last_line() {
     let (folder, mut feed) = feed();

@@ -261,9 +261,9 @@ impl Cache {
         }
     }
 
-    /// Appends the possible actions that [`Cache::react`] leaves out: discards, prefetches that
-    /// follow from faults, evictions, and loads for faults that waited for frames. Returns false if
-    /// no event has happened since the last call.
+    /// Appends the actions that [`Cache::react`] leaves out: discards, prefetches that follow from
+    /// faults, evictions, and loads for faults that waited for frames. If no event has happened
+    /// since the last call, appends nothing and returns false.
     pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
             return false;

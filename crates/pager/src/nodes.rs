@@ -22,8 +22,8 @@ const THREADS_MAX: usize = 4096;
 pub struct NodeBudget {
     /// The number that Linux gives to the node.
     pub node: u32,
-    /// The CPUs whose threads use the node. These are the CPUs of the node, and CPUs of nodes
-    /// without a budget that are nearer to this node than to other nodes.
+    /// The CPUs whose threads use the node. These are the CPUs of the node, and the CPUs of nodes
+    /// without a budget that are nearer to this node than to the other nodes with a budget.
     pub cpus: Vec<u32>,
     /// Memory of the node that is available for the budget, bytes.
     pub available_bytes: u64,

@@ -70,8 +70,8 @@ pub struct SessionSettings {
     /// Folders, files or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
-    /// and the kernel until the sum of the allocations from 128 KiB on that were left to them
-    /// reaches this size.
+    /// and the kernel. Once those of at least 128 KiB add up to this size, further allocations of
+    /// at least 128 KiB are extended too.
     pub min_alloc_bytes: u64,
     /// Whether child processes are extended, and if so, the budget that they use.
     pub children: Children,
@@ -451,8 +451,8 @@ mod tests {
         assert_eq!((&found.settings, found.ledger.budget()), (&settings(), 16384));
         assert!(found.is_running());
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
-        // Copy the keeper's descriptor, as a child has one that another thread has forked: `end`
-        // must release the lock in spite of the copy.
+        // Copy the keeper's descriptor: a child that another thread has just forked has such a
+        // copy. `end` must release the lock in spite of the copy.
         let copy = session.keeper_lock.as_ref().unwrap().0.try_clone().unwrap();
         assert_eq!(session.end(), []);
         assert!(!folder.exists() && !found.is_running());

@@ -39,10 +39,9 @@ fn pager_in(mode: FaultMode, path: &Path, faults: FaultPlan, retry: RetryPolicy)
     })
 }
 
-/// In each step, checks the content of one of `pieces` or of a sweep over 2000 pieces, from a
-/// random piece on. In half of the steps also writes to these pieces. Other threads write to other
-/// pieces on the same pages. The expected content of a piece follows from the number of writes to
-/// this piece.
+/// In each step, checks the content of one random piece, or of 2000 pieces from a random piece on.
+/// In half of the steps, also writes to the checked pieces. Other threads write to other pieces on
+/// the same pages. The expected content of a piece follows from the number of writes to this piece.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut times = vec![0_u8; pieces.len()];
@@ -203,8 +202,8 @@ fn a_program() {
     }
 }
 
-/// In both modes of fault handling, SIGBUS ends the program at the unreadable page: the faulting
-/// thread does not wait for ever.
+/// The store cannot read some of the pages that it has written. In both fault handling modes,
+/// SIGBUS ends the program at such a page: the faulting thread does not wait for ever.
 #[test]
 fn an_unreadable_page_raises_a_signal_that_is_explained() {
     for what in ["write-and-read", "write-and-read-in-signals"] {

@@ -63,8 +63,8 @@ impl Child {
     }
 
     /// Writes a message, and waits at most `limit` for its answer, which has a weight for each of
-    /// `tiers` tiers. `None` if `stop` is set before the answer arrives; the message is written in
-    /// any case.
+    /// `tiers` tiers. Returns `None` if `stop` is set before the answer arrives; the message has
+    /// been written then.
     pub(crate) fn ask(
         &mut self,
         message: &impl Serialize,

@@ -36,17 +36,18 @@ impl Wire {
     /// Connects to the listener at a path.
     ///
     /// # Errors
-    /// The errors of connect(2): `ECONNREFUSED` and `ENOENT` when no process listens.
+    /// The errors of socket(2) and connect(2): `ECONNREFUSED` and `ENOENT` when no process listens.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let socket = socket()?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }
 
-    /// Accepts the next connection. Returns `None` when no connection is pending.
+    /// Accepts the next connection. Returns `None` when no connection is pending, the call was
+    /// interrupted, or the client has closed the connection already.
     ///
     /// # Errors
-    /// The errors of accept(2) that concern the listener.
+    /// The errors of accept(2), except `EAGAIN`, `EINTR` and `ECONNABORTED`.
     pub fn accept(listener: &OwnedFd) -> io::Result<Option<Self>> {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(Self(socket))),
@@ -74,7 +75,8 @@ impl Wire {
     }
 
     /// Waits for a message, and returns its numbers and its descriptor, if it has one. Returns
-    /// `None` at the end of the connection, or for a message of another length.
+    /// `None` at the end of the connection, or for a message shorter than four numbers. A longer
+    /// message is cut to its first four numbers.
     ///
     /// # Errors
     /// The errors of recvmsg(2), except `EINTR`.

@@ -41,7 +41,8 @@ const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. If
 /// another page has taken the slot of a page, the cost is only a late prediction. An entry and a
 /// slot have 4 bytes each. If each page causes a fault of its own, the history has at most 7.5
-/// bytes (0.18 %) for each page. With extents of 4 pages, it has a quarter of this number.
+/// bytes (0.18 %) for each page. If each fault maps an extent of 4 pages, the history has a quarter
+/// of these bytes.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads that are followed. A new thread replaces the thread that has not
@@ -88,7 +89,8 @@ pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// The number of faults of all threads so far. It is the clock for `last_fault` and `last_hit`.
+    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
+    /// `last_fault` and `last_hit`.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
@@ -106,8 +108,8 @@ struct ThreadHistory {
     replays: Vec<Replay>,
 }
 
-/// The log entries after an earlier fault on the same page. They are compared with the faults of a
-/// thread, and predict its next faults.
+/// A replay of the log, from an earlier fault on a page that has faulted again. The log entries
+/// that follow are compared with the faults of a thread, and predict its next faults.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
@@ -266,7 +268,8 @@ impl History {
         entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// Records an unpredicted fault. A new replay begins at the last entry of the page, if any.
+    /// Records an unpredicted fault, and lowers the confidence of all replays of the thread. If the
+    /// log has an entry of the page, a new replay begins there.
     fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
         let (now, initial) = (self.now, self.limits.initial);
@@ -341,7 +344,7 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now: the pages of the next `depth` expected entries that are not
+    /// The pages to prefetch now: of the next `depth` expected entries, the pages that are not
     /// prefetched yet. Pages of unconfirmed entries are included only if `with_unconfirmed` is
     /// true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {

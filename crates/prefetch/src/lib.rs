@@ -103,7 +103,8 @@ pub struct Limits {
 /// Pages to prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// The stream that requests the pages. Wasted pages are reported to this stream.
+    /// Number of the stream, matrix block or replay of the history that requests the pages. The
+    /// caller passes this number to [`Prefetcher::on_wasted`] if pages are wasted.
     pub stream: u32,
     /// The pages, in the order of their use. A range of one page stands for the page with its
     /// fault-around.
@@ -136,7 +137,7 @@ const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 /// Stream number of the pages that the program announces by advice.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
-/// True for the number of a stream that the history of faults predicts.
+/// True for the number of a replay of the history.
 pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
@@ -187,7 +188,7 @@ impl Prefetcher {
     }
 
     /// True if the stream with the number `stream` has requested one of these pages, and still
-    /// expects its touch.
+    /// expects its touch. Always true for [`ADVISED_STREAM`].
     pub fn expects(&self, stream: u32, pages: &Range<Page>) -> bool {
         if stream == ADVISED_STREAM {
             true

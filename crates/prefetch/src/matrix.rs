@@ -33,12 +33,13 @@ const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 /// A new block replaces the block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
-/// Maximum number of unexplained faults that are remembered for a thread.
+/// Maximum number of unexplained faults (faults that no stream and no block predicted) that are
+/// remembered for a thread.
 const UNEXPLAINED_MAX: usize = 16;
 
-/// Maximum number of threads with remembered unexplained faults (faults that no stream and no block
-/// predicted), and of regions with a known pitch (bytes from row to row of the matrix). When one of
-/// these tables is full, all of its entries are forgotten.
+/// Maximum number of threads with remembered unexplained faults, and of regions with a known pitch
+/// (bytes from row to row of the matrix). When one of these tables is full, all of its entries are
+/// forgotten.
 const KNOWN_MAX: usize = 256;
 
 /// Possible pitches, bytes. Accesses to rows of less than two pages touch every page, so
@@ -50,13 +51,13 @@ const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 /// the preceding `BEGIN_ROWS` rows.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses may lag behind the highest touched row of the block by up to this number of rows. This
-/// is the largest height of a panel that is packed by columns.
+/// Accesses may lag behind the highest touched row of the block by less than this number of rows.
+/// Therefore panels that are packed by columns may be up to this number of rows high.
 const ROWS_BEHIND_MAX: i64 = 512;
 
 /// The columns of a block are revised each time that it has advanced by `RECENT_ROWS` rows plus
 /// twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows,
-/// columns without a fault are removed.
+/// the block is narrowed to the range of columns that had faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
@@ -73,7 +74,8 @@ const EXPIRES_AFTER: u64 = 512;
 pub struct Matrices {
     limits: Limits,
     blocks: Vec<MatrixBlock>,
-    /// The number of faults of all threads so far. It is the clock for `MatrixBlock::last_fault`.
+    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
+    /// `MatrixBlock::last_fault`.
     now: u64,
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
@@ -96,7 +98,7 @@ struct MatrixBlock {
     /// Length of the touched part of each row, from the first to the last touched column so far,
     /// bytes.
     width: i64,
-    /// The rows that were touched so far.
+    /// The rows that were touched so far. Row 0 is the row of the fault with which the block began.
     rows: Range<i64>,
     /// The highest row that was touched since the block began or was resumed. Prefetches run ahead
     /// of this row.
@@ -252,7 +254,7 @@ impl Matrices {
     }
 
     /// Reacts to wasted pages of a block (prefetched pages that were dropped untouched): halves the
-    /// depth of the block, or removes the block.
+    /// depth of the block, or removes the block once more pages were wasted than rows predicted.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let Some(index) = self.blocks.iter().position(|block| block.id == id) else { return };
         let block = &mut self.blocks[index];
@@ -307,7 +309,7 @@ impl MatrixBlock {
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte. `None` if the row is too far behind the current row
+    /// The row and column of a byte. `None` if the row is too far behind the highest touched row
     /// ([`ROWS_BEHIND_MAX`]) or beyond the row after the prefetched rows, or if the column is more
     /// than a page beside the columns of the block.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
@@ -379,16 +381,16 @@ impl MatrixBlock {
         new
     }
 
-    /// Pages to map early: the pages of the rows after `row`, up to the next row that shows its
-    /// faults ([`SHOWN_ONE_IN`]).
+    /// Pages to map early: the pages of the prefetched rows after `row`, up to the row before the
+    /// next one that shows its faults ([`SHOWN_ONE_IN`]).
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
     /// Notes the column of a fault that is `rows_behind` rows behind the highest touched row. After
-    /// enough rows ([`RECENT_ROWS`]), columns without a fault in these rows are removed from the
-    /// block.
+    /// enough rows ([`RECENT_ROWS`]), the block is narrowed to the columns from the first to the
+    /// last with a fault in these rows.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };
@@ -441,12 +443,12 @@ mod tests {
     const ROW: u64 = 26_728;
 
     /// Memory without eviction: prefetched pages stay resident, and are mapped at their first
-    /// touch, or early by request.
+    /// touch, or earlier if `Prefetch::map_early` has them.
     struct MatrixWorld {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
         mapped: BTreeSet<Page>,
-        /// Faults, and faults on pages that were not prefetched.
+        /// All faults, and the major faults: those on pages that were not prefetched.
         faults: usize,
         major_faults: usize,
     }
@@ -491,7 +493,8 @@ mod tests {
     }
 
     /// Asserts that while `walk` walks blocks, less than a tenth of the pages have a major fault,
-    /// less than a quarter have a fault, and few prefetched pages are wasted.
+    /// less than a quarter have a fault, and the wasted prefetches are less than an eighth of the
+    /// pages plus `LIMITS.max`.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);

@@ -18,8 +18,9 @@ const STREAMS_MAX: usize = 64;
 /// Minimum confidence (correct predictions) for a prefetch.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// After this number of faults of the process outside of a stream, the stream no longer expects the
-/// pages that it has requested.
+/// After this number of faults without a fault of a stream, the stream no longer expects the pages
+/// that it has requested. Only faults that are passed to [`Streams::on_fault`] count; faults in
+/// matrix blocks are not passed.
 const EXPIRES_AFTER: u64 = 512;
 
 /// A gap in a run counts as a stride after the gap has repeated this number of times.
@@ -51,7 +52,8 @@ const GAP_MAX: u64 = 16;
 pub struct Streams {
     limits: Limits,
     table: Vec<Stream>,
-    /// The number of faults of all threads so far. It is the clock for `Stream::last_fault`.
+    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
+    /// `Stream::last_fault`.
     now: u64,
     last_id: u32,
     /// Confidence of the stream of the last fault, if it suffices for a prefetch.
@@ -90,7 +92,7 @@ struct TileStride {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
-    /// Number of pages of the run that were requested.
+    /// Number of pages of the run that were touched or requested, counted from its start.
     offset: u64,
 }
 
@@ -177,7 +179,7 @@ impl Streams {
     }
 
     /// Reacts to wasted pages of a stream (prefetched pages that were dropped untouched): halves
-    /// the depth of the stream.
+    /// the depth of the stream. If some of the pages are in the current run, the stream restarts.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let initial = self.limits.initial;
         self.throttle.on_wasted(pages.end - pages.start);
@@ -190,8 +192,9 @@ impl Streams {
         }
     }
 
-    /// The index of the stream that a fault belongs to; `None` if it belongs to none. The first of
-    /// these rules that matches decides, and among several matching streams the most confident one:
+    /// Finds the stream that a fault belongs to, advances the stream to the fault, and returns its
+    /// index; `None` if the fault belongs to no stream. The first of these rules that matches
+    /// decides, and among several matching streams the most confident one:
     ///
     /// 1. a stream that predicted the page
     /// 2. a confident stream whose stride leads to the page
@@ -285,7 +288,8 @@ impl Streams {
     }
 
     /// If the stream at `index` may be the next tile of an older stream, removes the older stream
-    /// and continues its tiles. Returns the index at which the stream is then.
+    /// and continues its tiles. Returns the new index of the stream, because the removal may move
+    /// it.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -490,7 +494,7 @@ impl Stream {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
             // A row of tiles has ended, so the distance between its tiles does not lead to this
-            // tile. The tiles of the next row have the same stride.
+            // tile. The old stride is kept for the tiles of the next row.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });
@@ -547,8 +551,8 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages of the run, from the cursor on; `None` if the page number would
-    /// overflow.
+    /// The next `count` pages of the run, from the cursor on; `None` beyond the first or the last
+    /// page number.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {
             Some(Direction::Down) => {
@@ -600,8 +604,8 @@ mod tests {
         outcome
     }
 
-    /// Asserts that all but the first touches of each stream are prefetch hits, and that only pages
-    /// past the end of a stream are wasted.
+    /// Asserts that at most 5 touches for each stream are not prefetch hits, and that at most
+    /// `LIMITS.max` pages for each stream are wasted: those past its end.
     fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
@@ -631,7 +635,8 @@ mod tests {
     #[test]
     fn rows_of_a_tile_are_prefetched() {
         let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a sweep, and the second shows the stride.
+        // The first row looks like a sweep, so the prefetches after its end are wasted. The second
+        // row shows the stride.
         let outcome = run(rows);
         assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
         assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");

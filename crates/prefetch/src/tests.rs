@@ -1,4 +1,5 @@
-//! Traces, and the prefetches that follow from them.
+//! Tests of the whole prefetcher: traces of page accesses, and the fraction of their faults that
+//! are on prefetched pages.
 
 use super::*;
 
@@ -11,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A simulated memory that evicts the oldest mapped page first. Prefetched pages have a small share
-/// of the frames until they are touched.
+/// A simulated memory that evicts the oldest mapped page first. Untouched prefetched pages have
+/// frames of their own: an eighth of `frames`, but at least 256.
 struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
@@ -81,9 +82,8 @@ impl TestMemory {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// If prefetched pages have used up their share, drops the oldest stale pages. A page is stale
-    /// if the number of faults since its prefetch is at least twice the number of pages in the
-    /// share.
+    /// If there are `ready_max` untouched prefetched pages, drops the oldest stale pages. A page is
+    /// stale after `2 * ready_max` faults since its prefetch.
     fn drop_stale(&mut self) {
         let now = self.outcome.faults;
         while self.ready.len() >= self.ready_max()

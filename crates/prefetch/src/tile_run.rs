@@ -1,4 +1,5 @@
-//! The position of a run of neighbouring pages in a tile.
+//! The position of a run of neighbouring pages in a tile. A tile is a rectangular block of a
+//! matrix; each row of the tile is a run.
 
 use crate::page::Page;
 

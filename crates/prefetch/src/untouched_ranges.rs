@@ -48,7 +48,7 @@ impl UntouchedRanges {
         self.order.iter()
     }
 
-    /// True if some of these pages are untouched.
+    /// True if an untouched range contains one of these pages.
     pub(super) fn overlaps(&self, pages: &Range<Page>) -> bool {
         let first = pages.start.saturating_sub(self.longest);
         let mut near = self.counts.range((first, 0)..(pages.end, 0));

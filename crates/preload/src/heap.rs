@@ -24,7 +24,7 @@ const BLOCK_MAX: usize = 32 << 10;
 /// Bytes of a slab: a mapping from which blocks of one size are cut.
 const SLAB_BYTES: usize = 128 << 10;
 
-/// Up to this size, bytes, the block sizes are the multiples of 16 bytes.
+/// Up to this size in bytes, the block sizes are the multiples of 16 bytes.
 const LINEAR: usize = 128;
 
 const LINEAR_CLASSES: usize = LINEAR / 16;

@@ -2,15 +2,15 @@
 //! pager, and passes all other allocations on.
 //!
 //! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
-//! `INTERLEAF_EXTEND`. Calls that do not concern extended memory go to the definition of the
-//! function that the dynamic loader finds after this library's ([`next`]), mostly the C library's,
-//! or to the kernel.
+//! `INTERLEAF_EXTEND`. Calls that do not concern extended memory go to the kernel, or to the next
+//! definition of the function ([`next`]). This is the definition that the dynamic loader finds
+//! after this library's, mostly that of the C library.
 //!
 //! The functions of this library may be called anywhere: under locks of the program, its allocator
 //! and the dynamic loader, in signal handlers, and in children that inherit locks of threads which
-//! do not exist in the child. Once it is prepared ([`start`]), this library must therefore take no
-//! lock of the C library. It never allocates by `malloc` ([`heap`]), and does not use the C library
-//! to start threads ([`thread`]).
+//! do not exist in the child. Once [`start`] has prepared this library, the library must therefore
+//! take no lock of the C library. It never allocates by `malloc` ([`heap`]), and does not use the C
+//! library to start threads ([`thread`]).
 
 #![expect(unsafe_code, reason = "it takes the place of functions of the C library")]
 

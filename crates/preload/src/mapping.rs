@@ -95,7 +95,7 @@ pub unsafe extern "C" fn mmap(
 
 /// Maps memory at addresses that overlap the address range that the pager reserves for regions. If
 /// `can_extend` is true and all addresses are in that range, the pager maps the memory. Otherwise
-/// the kernel maps it.
+/// the kernel maps it, except with `MAP_FIXED_NOREPLACE`: then the call fails.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,

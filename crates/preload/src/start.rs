@@ -25,8 +25,9 @@ use std::{
 };
 
 /// The pager starts at the first allocation of at least this number of bytes. It also starts at an
-/// allocation of 128 KiB or more if the earlier ones of 128 KiB or more that are not freed yet
-/// total this number. A small process, such as a shell or a launcher, therefore has no pager.
+/// allocation of at least 128 KiB, if the allocations of at least 128 KiB that were made before and
+/// not freed yet total at least this number. A small process, such as a shell or a launcher,
+/// therefore has no pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.

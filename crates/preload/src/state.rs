@@ -170,8 +170,9 @@ pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts an unextended allocation in [`UNEXTENDED`] if it has at least [`BYTES_MIN`] bytes, and
-/// publishes the total in the session's ledger.
+/// Counts an unextended allocation of the program in [`UNEXTENDED`] if it has at least
+/// [`BYTES_MIN`] bytes, and publishes the total in the session's ledger. Allocations of this
+/// library are not counted.
 pub(crate) fn count_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
@@ -181,7 +182,8 @@ pub(crate) fn count_unextended(bytes: usize) {
     }
 }
 
-/// Subtracts an unextended allocation that is freed from the total [`UNEXTENDED`].
+/// Subtracts an unextended allocation of the program, which is being freed, from the total
+/// [`UNEXTENDED`].
 pub(crate) fn uncount_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         // The total stops at 0, because allocations before this library's start were not added.

@@ -322,8 +322,8 @@ fn join(thread: &Arc<StartedThread>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,
-            // At the end of a thread, the kernel wakes the threads that wait for a futex that
-            // processes may share. With the flag PRIVATE, this wait would not be woken.
+            // At the end of a thread, the kernel wakes the waiting threads as for a futex that
+            // processes share. A wait with the flag PRIVATE would not be woken.
             number => drop(futex::wait(&thread.number, futex::Flags::empty(), number, None)),
         }
     }

@@ -191,7 +191,8 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// Fault handling by signals: programs without blocking system calls work in this mode too.
+/// Faults are handled in a handler of SIGBUS. Programs work in this mode too, as long as their
+/// system calls access only mapped pages.
 #[test]
 fn blocks_in_signals() {
     same_by("malloc.c", &[], FaultMode::Signal);
@@ -395,8 +396,8 @@ fn redis() {
     same_script("server.py", ("redis-server", &["--version"]), "redis-server");
 }
 
-/// NumPy gives identical results for products, transforms, sorting and solving, with a budget below
-/// its memory.
+/// NumPy gives identical results for products, transforms, sorting and solving, with a budget
+/// smaller than its arrays together.
 #[test]
 fn numpy() {
     same_script("arrays.py", NUMPY, "python3-numpy");
@@ -413,7 +414,7 @@ fn sharing() {
     same("shared.c", &["file"]);
 }
 
-/// Python workers that together fill one array of twice the budget.
+/// Python workers that together fill one array of 40 MiB, two and a half times the budget.
 #[test]
 fn workers() {
     same_script("workers.py", NUMPY, "python3-numpy");

@@ -52,8 +52,8 @@ impl<'a> Mapping<'a> {
         self.is_private() && self.inode == 0 && !self.name.starts_with(b"[v")
     }
 
-    /// True for private memory that was mapped by mmap(2) with `MAP_ANONYMOUS`: neither the heap
-    /// nor the stack of the first thread.
+    /// True for private anonymous memory that is neither the heap nor the stack of the first
+    /// thread: mapped by mmap(2) with `MAP_ANONYMOUS`, or the zeroed data (bss) of the program.
     pub fn is_anonymous_mmap(&self) -> bool {
         let is_plain = self.name.is_empty() || self.name.starts_with(b"[anon");
         self.is_private() && self.inode == 0 && is_plain

@@ -1,8 +1,8 @@
 //! Policies written in Python, for the simulated machine.
 //!
 //! The package wraps the user's object in an adapter (`interleaf._policy.Adapter`). The adapter
-//! gets plain values, and returns shares, the name of the action, and a reason. If the adapter
-//! raises, the simulation ends and the exception is raised from the call.
+//! gets plain values, and returns shares, whether the decision is a step, and a reason. If the
+//! adapter raises, the simulation ends and the exception is raised from the call.
 
 use interleaf_job::Progress;
 use interleaf_model::{

@@ -102,8 +102,8 @@ const SCALARS: usize = 10;
 /// Predicts choices of weights with full precision. `weights` has a byte for each tier of each
 /// choice. Returns the float64 values of all rows, and a byte for each row. A row has bandwidth and
 /// its interval, latency, speed-up and its interval, result and its interval (NaN for a mix), then
-/// bandwidth and latency of each tier. The byte is 1 if the pages fit, plus 2 if the row is
-/// extrapolated.
+/// the bandwidths of all tiers, then the latencies of all tiers. The byte is 1 if the pages fit,
+/// plus 2 if the row is extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

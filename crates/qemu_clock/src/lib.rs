@@ -34,7 +34,8 @@ use qemu::{DeviceId, Info, OnTimer, Timer};
 use server::{Clock, Doorbells};
 
 /// The version of the plugin interface (`qemu-plugin.h`) that this library was written for. QEMU
-/// 11.1 has version 7, and refuses a plugin with another version.
+/// 11.1 has version 7. QEMU refuses a plugin whose version is above its own, or below the oldest
+/// version that it supports.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
 pub static qemu_plugin_version: c_int = 7;

@@ -74,7 +74,8 @@ pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<Str
     (0..count).map(string).collect()
 }
 
-/// Prints a message on stderr, because QEMU prints a plugin's output only with `-d plugin`.
+/// Prints a message on stderr and in QEMU's log. The log alone does not suffice, because QEMU
+/// prints a plugin's output only with `-d plugin`.
 pub(crate) fn report(message: &str) {
     // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr(), "{message}");

@@ -137,7 +137,8 @@ struct FigurePattern {
 pub struct File {
     /// The name of the file.
     pub name: String,
-    /// The text of the file, with the placeholders of `command`.
+    /// The text of the file. It is written as it is: the placeholders of `command` are not
+    /// replaced.
     pub text: String,
 }
 

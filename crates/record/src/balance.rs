@@ -178,7 +178,7 @@ impl BalancePeriod {
     }
 }
 
-/// Bytes of all scopes of a domain on each of `nodes`; `None` when no placement was sampled.
+/// Bytes of all scopes of a domain on each of `nodes`; `None` when no page is known to be on them.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);

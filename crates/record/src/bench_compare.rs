@@ -188,7 +188,7 @@ impl BenchCompareDocument {
 
     /// Computes the results of `rows` relative to the row on DRAM (such as the efficiency), and
     /// adds `rows`. All of `rows` have the same pattern and the same ratio of footprint to budget;
-    /// there is one row for each way. They replace earlier rows of this pattern and ratio, which
+    /// there is one row for each way. `rows` replace earlier rows of this pattern and ratio, which
     /// had fewer rounds. `moves_bytes` is true if the bandwidth of the drive limits the pattern,
     /// and false if its requests per second do.
     pub fn replace_rows(

@@ -84,8 +84,8 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
 /// and sums of a few of them fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// `NUMBER_MAX` and `NUMBER_MIN`: the largest and the smallest magnitude of numbers that are not
-/// integers. Products and quotients of a few such numbers stay finite.
+/// `NUMBER_MAX` and `NUMBER_MIN`: the largest and the smallest magnitude of numbers that are
+/// neither integers nor 0. Products and quotients of a few such numbers stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 

@@ -253,7 +253,8 @@ fn timing_notes(device: &Device) -> Vec<String> {
 }
 
 /// The command line that repeats the simulation of a module, without mixes, loads and number of
-/// requests. Options with their default value are left out.
+/// requests. It always has density, width and channels. It has other options only if their values
+/// differ from the defaults.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);

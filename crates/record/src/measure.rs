@@ -544,7 +544,8 @@ impl MeasuredPoint {
     }
 }
 
-/// A size in the largest unit that gives a whole number, else with one decimal.
+/// A size in the largest binary unit that gives a whole number, else in whole MB (10^6 bytes), else
+/// with one decimal.
 pub fn size_text(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

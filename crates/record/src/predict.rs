@@ -295,9 +295,9 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
 /// result. Results of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
-/// The warning that the forecast misses the result of a measured run, in `unit`; `None` if it
-/// misses none. The warning lists all of `fits`, so that the reader sees which runs agree. Each
-/// subcommand with a forecast prints this warning.
+/// The warning that the forecast misses the result of a measured run, in `unit`; `None` if the
+/// forecast misses no run. The warning lists all of `fits`, so that the reader sees which runs
+/// agree. Each subcommand with a forecast prints this warning.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;

@@ -150,7 +150,7 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The largest magnitude of a number in a row: sums and differences of such numbers are finite.
 const NUMBER_MAX: f64 = 1e18;
 
-/// Maximum number of parts of a sweep. A part is a group of rows with figures of their own.
+/// Maximum number of groups of rows (parts) with figures of their own in a sweep.
 const FIGURES_MAX: usize = 6;
 
 /// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.

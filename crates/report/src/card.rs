@@ -15,7 +15,8 @@ use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSett
 /// at most this many points. With more points, it has charts instead.
 const DETAILED_MAX: usize = 4;
 
-/// Maximum number of lost or torn blocks per result in the text; the document may have more.
+/// Maximum number of lost or torn blocks that the text lists for a card and a load; the document
+/// may have more.
 const BLOCKS_MAX: usize = 8;
 
 /// The provenance of the figures of simulated cards.
@@ -290,7 +291,7 @@ fn power_table(document: &CardDocument) -> Table {
     table
 }
 
-/// A line for each lost or torn block, at most [`BLOCKS_MAX`] per power failure, and a line for
+/// A line for each lost or torn block, at most [`BLOCKS_MAX`] for a card and a load, and a line for
 /// each fault in the save or the restore.
 fn findings(document: &CardDocument) -> Vec<String> {
     let of = |failure: &CardPowerFailure| {

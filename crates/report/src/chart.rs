@@ -1,6 +1,6 @@
-//! Figures as charts for a terminal. Charts are drawn with coloured braille characters. A terminal
-//! with ASCII only gets letters, and so do several series on a terminal without colours. Pipes and
-//! files get tables without charts.
+//! Figures as charts for a terminal. Charts are drawn with coloured braille characters. Letters
+//! replace the braille characters on a terminal with ASCII only, and for several series on a
+//! terminal without colours. Pipes and files get tables without charts.
 
 use super::{
     screen::{self, Screen},
@@ -27,7 +27,8 @@ const LABELS: usize = 3;
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
 /// Returns a figure with numeric axes as a text, without the labels of points. The text is empty if
-/// an axis has no range, or if the output is a pipe or a file.
+/// an axis has no range, if the terminal is narrower than 32 characters, or if the output is a pipe
+/// or a file.
 pub fn text(figure: &Figure) -> String {
     drawn_on(figure, screen::current())
 }
@@ -86,7 +87,7 @@ struct Pen {
 }
 
 impl Pen {
-    /// True if letters distinguish the series.
+    /// True if letters (for a single series, `*`) replace the braille characters.
     fn has_letters(&self) -> bool {
         !self.screen.has_unicode || (self.series > 1 && !self.screen.has_colour)
     }

@@ -1,5 +1,6 @@
-//! A document of any schema in each format. Most documents have a [`Page`](crate::page::Page), from
-//! which both Markdown and HTML are made; older schemas have renderers of their own.
+//! Markdown and CSV of a document of any schema. Most documents have a [`Page`](crate::page::Page),
+//! from which both Markdown and HTML are made; the modules of the other documents make Markdown and
+//! HTML themselves.
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,

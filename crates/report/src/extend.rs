@@ -451,7 +451,7 @@ fn forecast_of(document: &ForecastDocument) -> &'static str {
     }
 }
 
-/// A row for each budget, a column for each drive.
+/// The efficiencies, or the times of the drives: a row for each budget, a column for each drive.
 fn efficiency(document: &ForecastDocument) -> Table {
     let mut drives: Vec<&str> = document.rows.iter().map(|row| row.drive.as_str()).collect();
     drives.dedup();

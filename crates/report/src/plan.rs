@@ -498,8 +498,9 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// Returns the figures on which the recommendation depends, and the number of figures that never
-/// change the recommendation. `place` names the output that lists all figures.
+/// Returns the figures on which the recommendation depends, and the number of figures that do not
+/// change it between a tenth and 10 times their value. `place` names the output that lists all
+/// figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

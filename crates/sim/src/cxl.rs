@@ -1,8 +1,8 @@
 //! CXL expanders: a link, a controller, and DRAM behind it, command by command.
 //!
 //! ```text
-//! host ── M2S: requests, written data ──▶ controller ── DRAM: dimm's engine,
-//!      ◀── S2M: read data, completions ──            a sub-channel at a time
+//! host ── M2S: requests, written data ──▶ controller ── DRAM channels
+//!      ◀── S2M: read data, completions ──            (`crate::dimm`, by sub-channel)
 //! ```
 //!
 //! Both directions of the link carry flits, which have slots of 16 bytes; a message occupies some
@@ -10,8 +10,9 @@
 //! controller) and returns it when its response is sent. The host has a limit of outstanding lines,
 //! a lower limit for non-temporal stores, and a limit of bandwidth over all of its expanders.
 //!
-//! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. A read of 64 bytes needs
-//! 4.6 slots, which are 78.2 bytes. Of the link's 31.5 GB/s, 25.8 GB/s are then data.
+//! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. The response to a read of
+//! 64 bytes occupies 4.6 slots with its overhead, which are 78.2 bytes. Of the link's 31.5 GB/s,
+//! 25.8 GB/s are then data.
 
 mod expander;
 mod port;

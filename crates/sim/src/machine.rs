@@ -164,9 +164,9 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The machine in which tasks divide their accesses by the fixed `shares` of their domain. They
-    /// have no pages ([`Placement::Fixed`]), so nothing migrates. A `next_aggregation_ns` of
-    /// `u64::MAX` marks this machine.
+    /// A machine whose tasks have no pages ([`Placement::Fixed`]), so nothing migrates: the fixed
+    /// `shares` of its domain divide the accesses of a task among the tiers. A
+    /// `next_aggregation_ns` of `u64::MAX` marks such a machine.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
         machine.next_aggregation_ns = u64::MAX;

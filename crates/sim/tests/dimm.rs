@@ -25,7 +25,7 @@ fn of_density(name: &str, density: &str) -> Device {
     Device::by_name(name, &options).unwrap()
 }
 
-/// Requests with given arrival times, and their completion times.
+/// Requests with given arrival times, and the completion times of the reads.
 #[derive(Default)]
 struct Script {
     requests: Vec<Request>,

@@ -123,8 +123,8 @@ fn a_field_is_caught_on_each_module_that_needs_it() {
     let needless = |device: &Device, what: &str| match what {
         "t_ccd_l_wr" => device.width != 4,
         "t_ccd_l_wr2" => device.width == 4,
-        // The rule t_ppd is not tested: two precharges so close to each other are too rare for
-        // these short runs.
+        // A shorter t_ppd is not tested on each module: two precharges so close to each other are
+        // too rare for these short runs.
         "t_ppd" => true,
         "t_refsbrd" | "t_rfc_sb" => device.timing.t_refi_sb == 0,
         _ => false,

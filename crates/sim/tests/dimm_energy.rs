@@ -7,8 +7,9 @@ use interleaf_sim::dimm::{
     run::Setup,
 };
 
-/// The energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`. One of its two
-/// sub-channels is simulated, and counts twice.
+/// The energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`, or at the
+/// maximum bandwidth if `gbps` is `None`. One of its two sub-channels is simulated, and counts
+/// twice.
 fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let device = Device::by_name(name, &options).expect("it comes with the tool");

@@ -610,8 +610,8 @@ fn runs_depend_only_on_the_seed() {
     assert_eq!(quiet_counters(5), quiet_counters(6), "without noise no seed shows");
 }
 
-/// Without a link between the two sockets, all tiers are near both sockets. Each migrated page must
-/// still be counted once, not once for each socket.
+/// Without a link between the two sockets, all tiers belong to both sockets. Each migrated page
+/// must still be counted once, not once for each socket.
 #[test]
 fn domains_that_share_tiers_count_each_page_once() {
     let mut platform = platform("two-sockets");

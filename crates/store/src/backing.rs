@@ -169,7 +169,8 @@ impl BackingFile {
         })
     }
 
-    /// Writes the mark to a device. The former content of the device is lost.
+    /// Writes the mark to a device, and zeros behind it, [`PROBED_BYTES`] in total. A former file
+    /// system on the device is lost.
     pub(super) fn mark(&self) -> Result<(), StoreRefused> {
         if self.kind != BackingKind::Device {
             return Ok(());

@@ -88,10 +88,11 @@ impl IoVectors {
 }
 
 impl Ring {
-    /// Makes a ring. The kernel completes a request in the thread that has submitted it, and
-    /// interrupts that thread wherever it runs. With `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) the
-    /// kernel waits for the thread's next system call instead. (`IORING_SETUP_DEFER_TASKRUN` would
-    /// wait for `io_uring_enter(2)`, and does not wake a thread in `poll(2)`.)
+    /// Makes a ring. By default, the kernel completes a request in the thread that has submitted
+    /// it, and interrupts the program code of this thread to do so. With
+    /// `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) the kernel waits for the thread's next system call
+    /// instead. (`IORING_SETUP_DEFER_TASKRUN` would wait for `io_uring_enter(2)`, and does not wake
+    /// a thread in `poll(2)`.)
     ///
     /// # Errors
     /// When the kernel has no `io_uring`, or forbids it (`kernel.io_uring_disabled`, seccomp).
@@ -226,7 +227,7 @@ impl Drop for Ring {
 /// timer is a thread that sleeps.
 const THREADS: usize = 8;
 
-/// An engine for a kernel without `io_uring`. Each of its threads does one transfer after another.
+/// An engine that does not need `io_uring`. Each of its threads does one transfer after another.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,

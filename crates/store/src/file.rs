@@ -199,7 +199,8 @@ impl FileStore {
         self.no_ring.as_ref()
     }
 
-    /// Bytes that all files together can hold. Pages beyond this capacity cannot be written.
+    /// Capacity of the store, bytes: the capacity of the smallest file times the number of files,
+    /// because stripes are spread evenly. Pages beyond this capacity cannot be written.
     pub fn capacity(&self) -> u64 {
         let files = self.files.values().next();
         let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());

@@ -11,7 +11,8 @@ pub(super) fn lock(file: &File, is_alone: bool) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLK, is_alone)
 }
 
-/// Waits until no other open file description of the file holds a lock.
+/// Waits until no other open file description of the file holds a lock, and takes an exclusive
+/// lock.
 pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
     loop {
         match set_lock(file, libc::F_OFD_SETLKW, true) {

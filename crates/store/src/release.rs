@@ -117,7 +117,8 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
 /// Frees the blocks of a file once all processes that locked it have closed it.
 fn release(file: OwnedFd) {
     // Open the file once more: locks belong to open file descriptions, and `file` shares the
-    // description of the pager, so it could not wait for the pager's lock.
+    // description of the pager. A lock through `file` would not conflict with the pager's lock, and
+    // so would not wait for it.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);
@@ -143,7 +144,7 @@ mod tests {
             store.released_by(Some(Releaser::in_folder(folder.path())))
         };
         drop(open());
-        // A socket without a process that listens at it, as a killed releaser leaves it.
+        // A releaser that was killed leaves a socket at which no process listens.
         drop(listener(&folder.path().join("release.0")).unwrap());
         let deleted = |path: PathBuf| path.to_string_lossy().contains("(deleted)");
         let held = || {

@@ -56,8 +56,8 @@ pub enum NextStep {
     Lost(Errno),
 }
 
-/// A job, the number of its failed tries, and the number of its waits for a busy drive (a busy
-/// drive does not count as a failed try).
+/// A job, the number of its failed tries since its last progress, and the number of its waits for a
+/// busy drive (a busy drive does not count as a failed try).
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not transferred yet.

@@ -72,8 +72,9 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Returns the
-    /// layers of `pages` after that. Allocation units that become used are appended to `units`.
+    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Returns
+    /// `pages` after that, split into runs of pages in one layer. Allocation units that become used
+    /// are appended to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);

@@ -117,9 +117,10 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
-    /// first `depth` transfers are started in any case, even if the thread loses its CPU meanwhile.
-    /// Transfer n, counted from 0, moves `bytes` bytes at the offset `offset(n)` of the store.
-    /// Returns the number of transfers and the time from the first start to the last end.
+    /// first `depth` of them are started even after `limit`, because the thread may lose its CPU in
+    /// the meantime. Transfer n, counted from 0, moves `bytes` bytes at the offset `offset(n)` of
+    /// the store. Returns the number of transfers and the time from the first start to the last
+    /// end.
     fn run(
         &mut self,
         is_write: bool,

@@ -28,8 +28,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// Steps of the progress bar: five fits of the model's constants (each leaves out another mix), six
-/// workloads, and two steps for the curve of the study's figure 4.
+/// Steps of the progress bar: five fits of the model's constants (one to all four mixes, and one
+/// without each mix), six workloads, and two steps for the curve of the study's figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";

@@ -166,9 +166,10 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
 }
 
 /// Rows of `outcomes.csv`, in its order: the period of the calibrator's last change on CloverLeaf,
-/// and its lowest and its final percentage of pages on DRAM; the runtime of CloverLeaf and of
-/// bwaves (from `alone`) under `dmi` divided by the runtime with the best static weights; the speed
-/// of both programs with `shifting` demand under `dmi`, relative to the best static weights.
+/// and the lowest and the final percentage of CloverLeaf's pages on DRAM; the runtime of CloverLeaf
+/// and of bwaves (from `alone`) under `dmi` divided by the runtime with the best static weights;
+/// the speed of both programs with `shifting` demand under `dmi`, relative to the best static
+/// weights.
 fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];

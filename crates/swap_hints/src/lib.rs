@@ -22,7 +22,7 @@ use std::{collections::VecDeque, ops::Range};
 /// again soon.
 const SWEEP_MIN: u64 = 16;
 
-/// Decides on the hints for one process from the resident pages that its scans find.
+/// Decides on the hints for one process from the resident pages that scans of this process find.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,

@@ -26,8 +26,9 @@ use crate::{
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Default time limit of a boot. The longest boot takes far less, even on a machine several times
-/// slower than two idle cores, so only a hanging guest reaches the limit.
+/// Default time limit of a guest: its boot and all its steps. Every guest of the tests takes far
+/// less, even on a machine several times slower than two idle cores. Only a hanging guest reaches
+/// the limit.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 
 /// QEMU's accelerator: emulation (TCG) of all processors of the guest in one thread. With one

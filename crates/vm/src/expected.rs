@@ -22,7 +22,7 @@ use interleaf_sim::machine::{
 /// decides every 6 s.
 const SAMPLES_PER_PERIOD: u32 = 30;
 
-/// The arguments of a run of the guest's program `load`.
+/// The arguments of a run of the guest's program `load`, and the migration rate of its simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// The platform's file, on the host.
@@ -58,9 +58,9 @@ pub struct Settled {
     /// Time from which the target stays within 3 percentage points of its last value; `None` if no
     /// such time exists.
     pub after: Option<Duration>,
-    /// The last target: the share of the hot pages on each tier.
+    /// The last target of the policy: the share of the hot pages that each tier should have.
     pub shares: Vec<f64>,
-    /// The shares of the hot pages on each tier at the end.
+    /// The shares of the hot pages that are on each tier at the end.
     pub reached: Vec<f64>,
     /// All periods of the simulated run.
     pub outcome: Outcome,
@@ -183,8 +183,8 @@ mod tests {
         100.0 * shares[1]
     }
 
-    /// Policies that search and policies that know the curves settle at the same optimum of the
-    /// model.
+    /// The policy `dmi`, which searches, and the policy `guided`, which knows the curves, settle at
+    /// the optimum of the model.
     #[test]
     fn policies_settle_at_the_optimum() {
         let run = lbm();

@@ -19,10 +19,11 @@ use crate::{
 /// The environment variable with the path of a built program `interleaf` for guests.
 const GUEST_PROGRAM: &str = "INTERLEAF_GUEST_PROGRAM";
 
-/// Boots a guest and returns its report after all steps. The guest has the program `interleaf` if a
-/// step names `interleaf` or `INTERLEAF_GUEST_PROGRAM` is set, and the folders `/platforms` and
-/// `/workloads`. Without the kernel or QEMU the function prints a message and returns `None`.
-/// Each node with processors has a single one ([`Boot::has_single_processors`]).
+/// Boots a guest and returns its report after all steps. The guest has the folders `/platforms` and
+/// `/workloads`. It also has the program `interleaf` if a step names `interleaf` or
+/// `INTERLEAF_GUEST_PROGRAM` is set. Each node with processors has a single processor
+/// ([`Boot::has_single_processors`]). Without the kernel or QEMU the function prints a message and
+/// returns `None`.
 ///
 /// # Panics
 ///

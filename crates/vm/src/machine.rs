@@ -121,7 +121,8 @@ impl Machine {
         while self.started.elapsed() < limit {
             match self.lines.recv_timeout(period.min(limit.saturating_sub(self.started.elapsed())))
             {
-                // The firmware may write to the port too. The guest's lines have a marker.
+                // The firmware may write to the port too. Its lines lack the marker of the guest's
+                // report and are skipped.
                 Ok(text) => {
                     let Ok(line) = text.parse::<Line>() else { continue };
                     record.booted.get_or_insert_with(|| self.started.elapsed());

@@ -61,7 +61,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
-    /// The node with processors.
+    /// The node with processors. A path with only a distance may begin at any node.
     pub from: u32,
     /// The node with memory.
     pub to: u32,

@@ -50,9 +50,9 @@ const LATER_PHYSICAL: usize = 5;
 /// periods later.
 const AT_REST: f64 = 0.05;
 
-/// `READINGS` is the number of samples of the placement after settling, and `APART` the number of
-/// periods between two samples. The samples take a minute in all, if the host is fast enough for
-/// periods to end on time.
+/// `READINGS` is the number of samples of the placement after the first sample, which is taken when
+/// the daemon has settled. `APART` is the number of periods between two samples. The samples take a
+/// minute in all, if the host is fast enough for periods to end on time.
 const READINGS: usize = 5;
 const APART: usize = 3;
 

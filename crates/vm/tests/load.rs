@@ -149,8 +149,9 @@ fn traffic_follows_the_pages() {
     });
 }
 
-/// In a phase of low demand, the same pages feed less traffic. Cold pages are placed separately and
-/// have no share in the traffic.
+/// All pages of `load` are on node 0. All threads are active in the first phase, and a tenth of the
+/// threads in the second. The report has the bandwidth that the model gives for each phase: it is
+/// lower in the second phase, and the cold pages do not change it.
 #[test]
 fn demand_comes_and_goes() {
     let run = run(&[(60.0, 1.0), (60.0, 0.1)]);

@@ -1,6 +1,6 @@
 //! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is that of the equation of
-//! Poisson on a cube of grid points, with seven elements in a row of the matrix. Direct solvers,
-//! such as that of Mironov et al. (MCHPC'18), factor such matrices.
+//! Poisson on a cube of grid points, with at most seven non-zero elements in a row of the matrix.
+//! Direct solvers, such as that of Mironov et al. (MCHPC'18), factor such matrices.
 //!
 //! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973).
 //! A plane of points divides the cube, both halves are divided in the same way, and the plane is

@@ -224,7 +224,7 @@ impl Buffer {
     }
 }
 
-/// Divides `all` among `threads` threads. A thread calls `work` with its part.
+/// Divides `all` among `threads` threads. Each thread calls `work` with its elements.
 fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();

@@ -64,7 +64,8 @@ impl Gemm {
         self.tile < self.side
     }
 
-    /// Multiplies by rows: a thread has some rows of C, and the same rows of A.
+    /// Multiplies matrices stored by rows: a thread computes some rows of C from the same rows of
+    /// A.
     fn by_rows(&mut self, factor: f64) {
         let (side, b) = (self.side, self.b.of::<f64>());
         let rows = side.div_ceil(self.threads) * side;
@@ -72,8 +73,8 @@ impl Gemm {
         team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
-    /// Multiplies by tiles. A thread has some rows of tiles of C. It sums up a whole tile of C
-    /// before it begins the next.
+    /// Multiplies matrices stored by tiles. A thread computes some rows of tiles of C, and
+    /// completes a tile of C before it begins the next.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);

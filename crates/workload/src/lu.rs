@@ -1,7 +1,7 @@
 //! LU decomposition of a square matrix, in three forms (Mironov et al., MCHPC'18, section 5.2.1).
 //!
-//! - [`Form::Pivoting`]: the algorithm of the library, with partial pivoting, on a matrix stored by
-//!   columns.
+//! - [`Form::Pivoting`]: the algorithm of the library `faer`, with partial pivoting, on a matrix
+//!   stored by columns.
 //! - [`Form::Plain`]: the blocked algorithm of LAPACK's `dgetrf` without pivots. It factors panels
 //!   of [`PANEL`] columns; after a panel it updates all columns to the right of the panel.
 //! - [`Form::Tiled`]: the same algorithm by tiles that are contiguous in memory, without pivots.

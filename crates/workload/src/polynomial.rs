@@ -1,6 +1,6 @@
 //! A polynomial at every element, by Horner's method. The degree sets the arithmetic intensity: 2 ·
-//! degree / 8 operations per byte (Mironov et al., MCHPC'18, equation 1). As in that paper,
-//! elements are only read, or are replaced by the values of the polynomial.
+//! degree / 8 operations per byte that is read (Mironov et al., MCHPC'18, equation 1). As in that
+//! paper, elements are only read, or are replaced by the values of the polynomial.
 //!
 //! Values that are written back converge to a fixed point within some rounds, and would then not
 //! change any more. Therefore two polynomials with different fixed points alternate.

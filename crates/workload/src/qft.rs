@@ -2,11 +2,12 @@
 //! (Smelyanskiy, Sawaya and Aspuru-Guzik, qHiPSTER, arXiv:1601.07195).
 //!
 //! n qubits have 2^n complex amplitudes. The circuit has a Hadamard gate on each qubit, from the
-//! highest to the lowest, followed by controlled phase shifts by the lower qubits. A gate on qubit
-//! t combines amplitudes that are 2^t apart, so the stride of a pass over the vector halves from
-//! gate to gate. The phase shifts of a qubit are diagonal, and are applied in the pass of its
-//! Hadamard gate (gate fusion). Qubits are not swapped at the end: amplitudes are in bit-reversed
-//! order. Every other round applies the inverse circuit, which gives the input again.
+//! highest to the lowest. Each Hadamard gate is followed by phase shifts that the lower qubits
+//! control. A gate on qubit t combines amplitudes that are 2^t apart, so the stride of a pass over
+//! the vector halves from gate to gate. The phase shifts of a qubit are diagonal, and are applied
+//! in the pass of its Hadamard gate (gate fusion). Qubits are not swapped at the end: amplitudes
+//! are in bit-reversed order. Every other round applies the inverse circuit, which gives the input
+//! again.
 //!
 //! The input is the conjugate of the sequence of [`crate::fft`], whose transform is known.
 
@@ -21,7 +22,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// Bytes of an amplitude.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// Amplitudes of a piece of work: 64 KiB, which fit into a cache.
+/// The number of amplitudes of a piece, which a thread processes at a time: 64 KiB, which fit into
+/// a cache.
 const PIECE: usize = 4096;
 
 /// The largest error of an amplitude that `verify` accepts, relative to the root mean square of all

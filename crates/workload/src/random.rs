@@ -19,7 +19,7 @@ pub struct Random {
     is_writing: bool,
     seed: u64,
     rounds: u64,
-    /// Reads that returned a wrong value; counted only without writes.
+    /// Reads that returned a wrong value; counted only if the workload does not write.
     wrong: u64,
     sum: u64,
 }

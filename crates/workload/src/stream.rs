@@ -2,9 +2,9 @@
 //! loads and stores of a loop, without the write-allocates of the cache.
 //!
 //! Rounds run one of the four loops: triad, or the loop that was requested. If none was requested,
-//! the other three loops run once after the rounds. Every element has a different initial value,
-//! and all results are recomputed at the end, so a page with the content of another page is
-//! detected.
+//! the other three loops run once after the rounds. Pages of an array have different initial
+//! contents, unless they are a multiple of 4.1 GB apart. All results are recomputed at the end, so
+//! a page with the content of another page is detected.
 //!
 //! In STREAM the four loops alternate, so each loop writes new values. A single loop would write
 //! the same values to the same pages in each round, and a pager that compares dirty pages with

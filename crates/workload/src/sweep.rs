@@ -50,8 +50,8 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The number of words that each thread reads: whole strides, or whole pages if every word is
-    /// read.
+    /// The number of words of each thread's chunk of the array: whole strides, or whole pages if
+    /// every word is read. The last chunk may be shorter.
     fn share(&self) -> usize {
         let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)

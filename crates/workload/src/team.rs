@@ -11,8 +11,8 @@ pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
     pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })
 }
 
-/// The number of elements of an array that each thread gets, rounded up to whole pages. The last
-/// thread may get fewer.
+/// The number of elements in the chunk of an array that a thread gets, rounded up to whole pages.
+/// The last chunk may be shorter, and a small array may have fewer chunks than there are threads.
 pub(crate) fn share<T>(elements: usize, threads: usize) -> usize {
     let of_page = (PAGE / size_of::<T>()).max(1);
     elements.div_ceil(threads.max(1)).next_multiple_of(of_page).max(of_page)

@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
-/// Default pauses of the loading threads after each group of lines, ns: 700 gives a moderate load,
-/// 0 the maximum load.
+/// Default pauses of each loading thread, ns, after each group of 32 lines that it accesses
+/// (`team::GROUP_LINES`): 700 gives a moderate load, 0 the maximum load.
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {

@@ -127,7 +127,8 @@ pub fn names() -> Vec<&'static str> {
     FILES.iter().filter_map(|(file, _)| file.strip_suffix(".toml")).collect()
 }
 
-/// The file name and the text of the built-in card of this name; `None` if no card has it.
+/// The file name and the text of the built-in card of this name; `None` if no built-in card has
+/// this name.
 pub fn text_of(name: &str) -> Option<(&'static str, &'static str)> {
     FILES.into_iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name))
 }

@@ -46,8 +46,8 @@ pub struct CostSettings {
 }
 
 impl Default for CostSettings {
-    /// Assumed values: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths go to 1 MiB, as in
-    /// the log of a database; one power failure a month.
+    /// Assumed values: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths go to a range of 1
+    /// MiB, as in the log of a database; one power failure a month.
     fn default() -> Self {
         Self {
             io_bytes: 4096,
@@ -215,8 +215,8 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // A price per GB that lacks the price of an item would be too low, so it is shown only if
-        // every item has a price.
+        // The price of a GB is shown only if each item of the card has a price. Otherwise it would
+        // be too low.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

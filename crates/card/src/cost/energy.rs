@@ -42,7 +42,8 @@ pub struct CardEnergy {
     refresh_w: f64,
 }
 
-/// Bytes on the link for each TLP beside its data: header, sequence number, LCRC, framing.
+/// Bytes on the link for each TLP beside its data, assumed to be the same for all TLPs: header 16,
+/// framing and sequence number 4, LCRC 4.
 const TLP_OVERHEAD: f64 = 24.0;
 
 /// Data bytes of a full TLP: the maximum payload size of the built-in cards.
@@ -50,7 +51,7 @@ const TLP_PAYLOAD: f64 = 256.0;
 
 /// Bytes on the link for an I/O without its data. They are in six TLPs: the read request for the
 /// command, the command (64 B), its completion entry (16 B), and the interrupt and two doorbells (4
-/// B each).
+/// B each). The read requests for the data of a write, and DLLPs, are neglected.
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
@@ -152,8 +153,8 @@ impl CardEnergy {
     }
 }
 
-/// The span of time for which energies are computed, in host clocks (`host_clocks` of them are one
-/// clock of the DRAM). The span is longer than any row cycle.
+/// The length of the span of time for which [`energy_of`] computes an energy, in host clocks
+/// (`Device::host_clocks` host clocks are one DRAM clock). The span is longer than any row cycle.
 const CLOCKS: u64 = 1 << 16;
 
 fn seconds(device: &Device) -> f64 {
@@ -171,8 +172,8 @@ const fn command(kind: Kind, at: u64) -> Command {
     Command { at, kind, pseudo: 0, rank: 0, bank_group: 0, bank: 0, row: 0, column: 0 }
 }
 
-/// The commands of an access to one row: an activation, then `bursts` accesses. The last of these
-/// accesses is `last`, which has auto-precharge; the others are `access`.
+/// The commands of an access to one row: an activation, then `bursts` column commands. The last
+/// column command is `last`, which has auto-precharge; the others are `access`.
 fn row(access: Kind, last: Kind, bursts: u32) -> Vec<Command> {
     let mut commands = vec![command(Kind::Activate, 0)];
     commands.extend((1..bursts).map(|_| command(access, 100)));

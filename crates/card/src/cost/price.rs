@@ -165,7 +165,7 @@ impl Prices {
         Ok(Self { currency: currency.unwrap_or_default(), prices })
     }
 
-    /// The price of an item, if the file has it.
+    /// The price of an item; `None` if the file has no price for the item.
     pub fn of(&self, item: Item) -> Option<&Price> {
         self.prices.get(&item)
     }

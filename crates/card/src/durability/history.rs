@@ -85,7 +85,8 @@ impl Piece {
             whole = u64::MAX;
         }
         // In the hold-up time after a failure the controller begins no further piece. A piece that
-        // has not begun when the power fails is therefore lost.
+        // has not begun when the power fails is therefore lost: no piece is whole before it has
+        // begun.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }
@@ -111,11 +112,12 @@ enum Change {
 /// Finds the spans of time in which a power failure would damage a block, and adds them to
 /// `intervals`.
 ///
-/// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
-/// are the moments from which a flush covers each write. The content of the block is the last piece
-/// that has begun (`Piece::begun`). The block has lost data if a newer write W has been
-/// acknowledged. W is newer than the content if the write of the content was acknowledged before W
-/// was submitted: two outstanding writes have no order.
+/// `entries` are the pieces of the block, in the order in which they reach the memory. For each
+/// write of the run, `promised` has the moment from which a completed FLUSH or FUA promises its
+/// durability. At each moment, the content of the block is the last of its pieces that has begun
+/// (`Piece::begun`). The block has lost data if a newer write W has been acknowledged. W is newer
+/// than the content if the write of the content was acknowledged before W was submitted: two
+/// outstanding writes have no order.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],
@@ -137,7 +139,8 @@ pub(super) fn damage_of_block(
     let piece_at = |position: usize| &pieces[entries[position].piece as usize];
     let number = |position: usize| piece_at(position).write;
     // `last` is the acknowledged write that was submitted last, as submission time and number.
-    // `last_promised` is the write that was submitted last among the writes that a flush covers.
+    // `last_promised` is the write that was submitted last among the writes whose durability a
+    // completed FLUSH or FUA promises.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
     let mut open = None::<DamageInterval>;

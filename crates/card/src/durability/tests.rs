@@ -55,7 +55,7 @@ fn without_hold_up_a_write_of_several_rows_is_torn_between_them() {
 
 #[test]
 fn an_acknowledgement_before_durability_is_a_loss_until_then() {
-    // The write is acknowledged at 20, and none of its data are in the array before 30.
+    // The write is acknowledged at 20 fs, and none of its data are in the array before 30 fs.
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 0 }));
     let write = timed(&mut builder, (8192, 512), (0, 20), |_| (10, 30, 50));
     let timeline = builder.finish();
@@ -107,8 +107,8 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
     timed(&mut builder, (0, 512), (0, 20), |_| (10, 80, 80));
     let newer = timed(&mut builder, (0, 512), (30, 50), |_| (40, 60, 60));
     let timeline = builder.finish();
-    // The older write waits in the controller's buffer until 80. It therefore reaches the memory
-    // after the newer write (60), and overwrites the newer data.
+    // The older write waits in the controller's buffer until 80 fs. It therefore reaches the memory
+    // after the newer write (60 fs), and overwrites the newer data.
     let interval =
         DamageInterval { from: 50, until: u64::MAX, block: 0, damage: Damage::Lost, write: newer };
     assert_eq!(timeline.damage(), [interval]);
@@ -122,7 +122,8 @@ fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
     let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
     timed(&mut builder, (0, 8192), (0, 120), units);
     assert_eq!(builder.finish().damage(), []);
-    // A single unit is torn while one part of it is in the array and another part has not arrived.
+    // A unit is torn while its first half is in the array (from 20 fs) and its second half has not
+    // arrived (until 100 fs).
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
     let write = timed(&mut builder, (0, 4096), (0, 120), halves);

@@ -60,8 +60,8 @@ impl Engine {
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 
-    /// From the time `ready` on, the host sends the `bytes` bytes that were requested. Returns the
-    /// time at which they have arrived, fs.
+    /// From the time `ready` (fs) on, the host sends the `bytes` bytes that the card has requested.
+    /// Returns the time at which all of these bytes have arrived at the card, fs.
     #[inline]
     pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
         let packets = self.packets.completions(0, bytes);
@@ -112,7 +112,7 @@ impl Engine {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {
                 self.wait_for_engine(slot, observer);
             }
-            // A write is completed only when its data are safe, so a flush needs no transfer.
+            // A write is completed only when its data are safe, so a flush has no data to wait for.
             Operation::Flush => self.event_queue.push(SAFE, self.now, slot.into()),
             // The ranges to deallocate are a list in host memory, which the controller reads.
             Operation::Deallocate => self.request_list(slot),

@@ -35,8 +35,8 @@ impl Engine {
         self.event_queue.push(DOORBELL_ARRIVED, arrives, queue.into());
     }
 
-    /// Sends the write of a doorbell over the link. Returns the time at which it arrives at the
-    /// card, fs.
+    /// Sends the write of a doorbell over the link. Returns the time at which the write arrives at
+    /// the card, fs.
     fn ring(&mut self) -> u64 {
         let sent = self.down.send(self.now, DOORBELL, 1);
         self.up.answer(self.now, 1, &self.packets);

@@ -91,7 +91,8 @@ impl Engine {
 
     /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for
     /// the whole burst are free. Reads and writes alternate in priority. A direction keeps its
-    /// priority until it gets a burst; otherwise the opposite direction could take every buffer.
+    /// priority until it gets a burst or has nothing to request; otherwise the opposite direction
+    /// could take every buffer.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -198,8 +199,9 @@ impl Engine {
         let ready = if requests > 0 {
             self.request_reads(requests)
         } else {
-            // The burst is a part of a read request that an earlier burst has sent, so only the
-            // times of the link and of the host's memory are added.
+            // The burst is a part of a read request that an earlier burst has sent, so this burst
+            // waits only for the delay of the link and the read of host memory, and sends no
+            // request.
             self.now + self.card.link.delay_fs + self.card.host.memory_read_fs
         };
         self.event_queue.push(DATA_READ, ready, payload(slot, bytes));

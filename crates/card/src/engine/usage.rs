@@ -10,8 +10,9 @@ pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
     /// The time for which each component was busy, fs, in the order of [`Component::ALL`]. The host
-    /// has the time of its busiest processor, and the credits that of the busiest credit pool. All
-    /// others have the mean over their units. A unit of a pool is busy while a request holds it.
+    /// has the time of its busiest processor, and the credits that of the busiest credit pool. Any
+    /// other component has the mean over its units. A unit of a pool is busy while a request holds
+    /// it.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited for credits.

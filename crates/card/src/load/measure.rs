@@ -8,7 +8,8 @@ use hdrhistogram::Histogram;
 
 /// Femtoseconds of a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
-/// The largest latency of the histogram, ns (1000 s). Longer latencies are counted as 1000 s.
+/// The largest latency of the histogram, ns (1000 s). The histogram counts longer latencies as 1000
+/// s; mean, minimum and maximum stay exact.
 const NS_MAX: u64 = 1_000_000_000_000;
 /// Significant decimal digits of percentiles.
 const DIGITS: u8 = 3;

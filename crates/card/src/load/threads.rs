@@ -211,8 +211,8 @@ impl Threads {
         }
     }
 
-    /// The thread with the index `number` submits an I/O at the time `at`. Returns false if all its
-    /// I/Os are outstanding.
+    /// The thread with the index `number` submits an I/O at the time `at`. Returns false if the
+    /// thread has as many outstanding I/Os as its depth allows.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };

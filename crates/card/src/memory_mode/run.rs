@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
     memory: Memory,
     threads: Vec<AccessThread>,
     slots: Vec<Slot>,
-    /// The time from which the stores of all threads so far survive a power failure, fs.
+    /// The time from which all stores that any thread has sent so far survive a power failure, fs.
     safe: u64,
     completed: u64,
     loads: DirectionResult,

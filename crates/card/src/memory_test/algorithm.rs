@@ -147,8 +147,9 @@ impl Algorithm {
         }
     }
 
-    /// The fraction of the faults of the class that one cycle finds. Assumes that all words were 0
-    /// before, that the fault is the only one, and that coupled cells are in different words.
+    /// The fraction of the faults of the class that one cycle finds. Assumes that all words are 0
+    /// before the cycle, that the fault is the only one, and that coupled cells are in different
+    /// words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

@@ -53,15 +53,15 @@ pub enum InjectedFault {
         /// The value that the cell always has.
         value: bool,
     },
-    /// `transition:ADDRESS.BIT=up|down`: the change that the cell cannot do.
+    /// `transition:ADDRESS.BIT=up|down`: the direction in which the cell cannot change.
     Transition {
         /// The faulty cell.
         cell: MemoryCell,
         /// True for the change from 0 to 1, false for the change from 1 to 0.
         up: bool,
     },
-    /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: aggressor, victim, the change of the
-    /// aggressor.
+    /// `coupling-inversion:ADDRESS.BIT/ADDRESS.BIT=up|down`: a change of the first cell (the
+    /// aggressor) in this direction inverts the second cell (the victim).
     CouplingInversion {
         /// The cell that changes.
         aggressor: MemoryCell,
@@ -70,8 +70,8 @@ pub enum InjectedFault {
         /// True if a change of the aggressor from 0 to 1 has the effect, false for 1 to 0.
         up: bool,
     },
-    /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`: aggressor, victim, the change of
-    /// the aggressor, the value of the victim.
+    /// `coupling-idempotent:ADDRESS.BIT/ADDRESS.BIT=up|down,0|1`: a change of the first cell (the
+    /// aggressor) in this direction forces the second cell (the victim) to this value.
     CouplingIdempotent {
         /// The cell that changes.
         aggressor: MemoryCell,
@@ -82,8 +82,8 @@ pub enum InjectedFault {
         /// The value to which the victim is forced.
         value: bool,
     },
-    /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`: aggressor, victim, the state of the
-    /// aggressor, the value of the victim.
+    /// `coupling-state:ADDRESS.BIT/ADDRESS.BIT=0|1,0|1`: while the first cell (the aggressor) has
+    /// the first value, the second cell (the victim) is forced to the second value.
     CouplingState {
         /// The cell whose state forces the victim to a value.
         aggressor: MemoryCell,

@@ -11,7 +11,8 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// A memory test of a card. The fields are those of the test program on the card's board.
+/// A memory test of a card. The fields are those of the test program on the card's board, and a
+/// seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
     /// The algorithm ("type of test" in the test program).

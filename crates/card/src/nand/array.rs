@@ -47,7 +47,7 @@ pub struct ProgramFailure {
 /// The good and bad blocks of an array, and the blocks that an image needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NandUse {
-    /// The number of good blocks of the plane that has the fewest.
+    /// The number of good blocks of the plane with the fewest good blocks.
     pub good_blocks: u32,
     /// The number of blocks that the image needs in each plane.
     pub needed_blocks: u32,
@@ -60,7 +60,8 @@ pub struct NandUse {
 pub struct ProgrammedImage {
     /// The number of pages of the whole image, programmed or not.
     pub pages: u64,
-    /// Pages whose programs failed.
+    /// Pages whose programs fail. The list also has pages that the save does not reach before the
+    /// end of the energy.
     pub failures: Vec<ProgramFailure>,
     /// Time from the first transfer to the last program, or to the end of the energy, fs.
     pub time_fs: u64,
@@ -131,7 +132,7 @@ impl NandArray {
         &self.spec
     }
 
-    /// Marks a block as bad; the page of the address is ignored.
+    /// Marks the block of `address` as bad; the page of `address` is ignored.
     pub fn mark_bad(&mut self, address: PageAddress) {
         let lane = self.lane(address);
         self.bad[lane].insert(address.block);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A failed access to the host's memory: the controller cannot reach all of its bytes.
+/// A failed access to the host's memory: the controller cannot reach all bytes of the access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no memory of the host at {address:#x}")]
 pub struct Outside {
@@ -38,8 +38,8 @@ pub struct ContentsFault {
 
 /// The bytes of the namespace. The controller stays within the capacity of its settings.
 ///
-/// `durable` writes survive a power failure once the call returns; other writes survive from the
-/// next [`flush`](Contents::flush).
+/// A write with `durable` set survives a power failure once the call returns. Any other write
+/// survives once the next [`flush`](Contents::flush) returns.
 pub trait Contents {
     /// Reads `data.len()` bytes from the byte `offset` on. Bytes that were never written, or that
     /// were deallocated, are zero.
@@ -76,7 +76,8 @@ pub trait Contents {
 /// Bytes of a page of [`MemoryContents`].
 const PAGE: usize = 4096;
 
-/// Contents in memory, page by page: pages without data take no space. All writes are durable.
+/// Contents in memory, page by page: pages without data take no space. No write waits for a flush,
+/// so a flush does nothing.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryContents {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,

@@ -47,8 +47,8 @@ pub struct NvmeController {
     arbitration: Arbitration,
     /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
-    /// The submission queue whose turn it is in arbitration, and the number of commands that may
-    /// still be fetched from it in this turn.
+    /// The submission queue that arbitration chose last, and the number of commands that may still
+    /// be fetched from this queue before arbitration chooses again.
     turn: (usize, u32),
     slots: Vec<CommandSlot>,
     free: Vec<u16>,
@@ -205,8 +205,9 @@ impl NvmeController {
         self.registers.status |= registers::READY;
     }
 
-    /// Handles a change of CC.EN to 0. Queues, commands and features are lost; the addresses of the
-    /// admin queues and the counters of the log pages are kept (NVMe 1.4, section 7.3.2).
+    /// Handles a change of CC.EN to 0. Queues and commands are lost, and features return to their
+    /// defaults; the addresses of the admin queues and the counters of the log pages are kept (NVMe
+    /// 1.4, section 7.3.2).
     fn reset(&mut self) {
         self.resets += 1;
         self.registers.status = 0;
@@ -359,8 +360,8 @@ impl NvmeController {
         self.vacate(at)
     }
 
-    /// Removes all outstanding commands for which `named` is true, and returns the last of them;
-    /// `None` if there was none.
+    /// Removes all outstanding commands for which `named` returns true, and returns the last of
+    /// these commands; `None` if `named` is true for no command.
     fn remove(&mut self, named: impl Fn(&PendingCommand) -> bool) -> Option<PendingCommand> {
         let mut last = None;
         for at in 0..self.slots.len() {

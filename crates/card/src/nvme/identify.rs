@@ -131,8 +131,8 @@ fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a, 64 bits. Its result is the same on every machine, unlike that of the standard library's
-/// hash.
+/// FNV-1a, 64 bits. Its result is the same on every machine and in every release, which the
+/// standard library does not promise for its own hash.
 struct Fnv(u64);
 
 impl Default for Fnv {

@@ -1,9 +1,9 @@
 //! Physical region pages: the host's memory of a transfer (NVMe 1.4, section 4.3).
 //!
 //! The first PRP entry may have an offset within its page. The second entry is the address of a
-//! page or, if the transfer needs more than two pages, of a list of page addresses. If a list fills
-//! its page and more than one page of the transfer is left, the last slot of the list points to the
-//! next list.
+//! page or, if the transfer needs more than two pages, of a list of page addresses. If the
+//! addresses do not fit between the start of a list and the end of its page, the last slot of the
+//! page points to the next list.
 
 use super::{contents::HostMemory, status::NvmeStatus};
 
@@ -43,9 +43,9 @@ pub(super) fn segments(
         return page(prp2, &mut left, segments);
     }
     let mut list = prp2;
-    // Each list but the first has the address of at least one page of the transfer; the first may
-    // have only the pointer to the next list. So a chain with more lists than pages plus one is
-    // refused.
+    // In a valid chain, each list but the first has the address of at least one page of the
+    // transfer; the first may have only the pointer to the next list. So a chain with more lists
+    // than pages plus one is refused.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

@@ -31,9 +31,10 @@ pub struct SaveOutcome {
     pub energy: SaveEnergy,
     /// Energy that a save of all pages needs, J.
     pub needed_j: f64,
-    /// Energy left in the capacitor above its cut-off, J.
+    /// Energy that the capacitor can still deliver behind its converter after the save, J.
     pub left_j: f64,
-    /// The number of pages whose programs failed, and which were programmed again in another block.
+    /// The number of pages whose programs fail, and which are programmed again in another block.
+    /// The number also counts pages that the save does not reach before the end of the energy.
     pub remapped: u64,
     /// The number of pages that had no good block left.
     pub without_block: u64,
@@ -53,7 +54,7 @@ pub struct SaveEnergy {
 }
 
 impl SaveEnergy {
-    /// The sum, J.
+    /// The energy of the whole save, J.
     pub fn total(&self) -> f64 {
         self.switch + self.controller + self.memory + self.nand
     }

@@ -32,8 +32,8 @@ pub struct PowerSweep {
     pub torn_writes: u64,
     /// Lost and torn blocks that the card did not report, summed over all moments.
     pub unreported_blocks: u64,
-    /// Pages whose programs failed, and which were programmed again in another block, summed over
-    /// all moments.
+    /// Pages whose programs fail, and which are programmed again in another block, summed over all
+    /// moments.
     pub remapped_pages: u64,
     /// The longest save, s; 0 without saves.
     pub save_seconds_max: f64,
@@ -43,8 +43,8 @@ pub struct PowerSweep {
     pub save_energy_max_j: f64,
     /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
-    /// The failure with the maximum number of lost and torn blocks; the earliest of them if several
-    /// failures have this number.
+    /// The failure with the maximum number of lost and torn blocks. If several failures have this
+    /// number, the one that was added first.
     pub worst: Option<PowerFailure>,
 }
 

@@ -45,8 +45,9 @@ impl MemoryKind {
         matches!(self, Self::Swap | Self::SwapTuned)
     }
 
-    /// The kernel settings during a run. `swap-tuned` uses the largest read-ahead of swap: clusters
-    /// of 2^6 pages that are adjacent in the swap file, not in virtual memory.
+    /// The kernel settings during a run. `swap-tuned` reads clusters of 2^6 pages, where the
+    /// kernel's default is 2^3. The pages of a cluster are adjacent in the swap file, not in
+    /// virtual memory.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SwapTuned => &[

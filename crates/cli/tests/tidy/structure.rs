@@ -174,7 +174,7 @@ struct Declared {
     is_explained: bool,
 }
 
-/// Collects the paths of the file of the module `here` that lead to modules of its own crate.
+/// Collects the modules of the crate that the paths in the file of the module `here` name.
 struct Paths {
     here: Module,
     found: BTreeSet<Module>,

@@ -42,7 +42,8 @@ pub(super) struct Predictions {
 pub(super) struct Alone {
     /// Work per second relative to the baseline.
     pub(super) speed: Estimate,
-    /// The time that the configuration takes for the demand's part of a baseline second, s.
+    /// The time that the configuration takes for the demand's share of the work of a baseline
+    /// second, s.
     pub(super) time_s: f64,
     pub(super) power_w: Option<f64>,
     /// Energy of one run, or of one unit of work if the result is a rate, J.

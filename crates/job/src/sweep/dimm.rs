@@ -1,4 +1,4 @@
-//! Sweeps of simulated memory modules: modules of each kind under loads.
+//! Sweeps of `interleaf simulate dimm`: memory modules or servers under loads.
 
 use super::{
     Cases,
@@ -129,7 +129,8 @@ pub struct DimmCases {
     /// The device of each combination of module, density and width; `None` for a server.
     devices: Vec<Option<Device>>,
     /// Notes on cases with too few requests for an accurate bandwidth. For each number of requests
-    /// in the file, the note is for the case that needs the most requests.
+    /// in the file (or for each module or server, if the file lists no number), the note is for the
+    /// case that needs the most requests.
     notes: Vec<String>,
 }
 

@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(texts.len(), cases.len());
         assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
-        // Cases of a base case have the same scenario and platform.
+        // Cases of a base case have the same workload and platform.
         for case in &cases {
             let first = sweep.case(sweep.first_case_of(sweep.base_case(case.number)));
             assert_eq!((&first.load, &first.platform), (&case.load, &case.platform));

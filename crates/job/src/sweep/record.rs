@@ -33,7 +33,7 @@ impl Record {
     /// record; without a target, rows are in memory only.
     ///
     /// # Errors
-    /// The file cannot be read or written, or has other content.
+    /// The file cannot be read or written, or is not a record of this sweep.
     pub fn open(target: Option<&Path>, cases: &dyn Cases) -> Result<Self, Failure> {
         let sweep = super::fingerprint(cases);
         let header = header(cases.columns()) + "\n";
@@ -82,8 +82,8 @@ impl Record {
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
-            // Writes all rows of a case in a single call, so that an interruption leaves all or
-            // none of them.
+            // Writes all rows of a case in a single call, so that an interruption seldom leaves
+            // only some of them. [`Self::open`] removes such rows.
             file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);

@@ -52,8 +52,9 @@ pub enum MemoryChoice {
 /// The use of transparent huge pages by the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// All memory that can have huge pages has them. If the machine's setting is `madvise`, only
-    /// memory of glibc's `malloc` has them.
+    /// Huge pages as far as the machine's setting allows them. With the setting `always`, all
+    /// memory that can have huge pages has them. With the setting `madvise`, glibc's `malloc`
+    /// requests them for its memory.
     Always,
     /// No memory has huge pages.
     Never,

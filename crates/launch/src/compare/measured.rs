@@ -6,7 +6,7 @@ use interleaf_linux::launch::command::Resources;
 use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
 use std::{fs, path::Path, time::Duration};
 
-/// Units of times. Of a metric with one of these units, the lower value is better.
+/// Units of times. For a metric in one of these units, lower is better.
 const UNITS_OF_TIME: [&str; 4] = ["s", "ms", "us", "ns"];
 
 /// The unit and the direction of a metric.
@@ -73,7 +73,9 @@ pub(super) fn run(
     })
 }
 
-/// Sets the metric of a run, from its output `text` or from the record of `interleaf bench`.
+/// Sets the metric of a run from its output `text` (with `--metric`), or from the record of
+/// `interleaf bench`. Otherwise the metric that [`run`] has set stays. Returns the unit and the
+/// direction of the metric.
 ///
 /// # Errors
 /// When the output or the record has no metric above 0.

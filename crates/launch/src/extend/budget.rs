@@ -23,10 +23,10 @@ pub const DRAM_MIN: u64 = 4 << 20;
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. Allocations from 128 KiB to this minimum stay outside the budget while their sum is
-/// below the minimum. Once their sum has reached the minimum, further allocations are extended too.
-/// The allocation with which the sum reaches the minimum is itself below the minimum, so the sum
-/// stays below twice the minimum.
+/// number. Smaller allocations, from 128 KiB, are extended too once their sum has reached the
+/// minimum. Example: with a budget of 256 MiB the minimum is 32 MiB. Smaller allocations stay
+/// outside the budget until their sum is 32 MiB or more. The last of them has less than 32 MiB, so
+/// less than 64 MiB in total, a quarter of the budget, are outside.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is at most this, bytes.

@@ -13,8 +13,8 @@ use std::{path::PathBuf, time::Duration};
 /// The name that a forecast gives to the stores of this machine, which are measured as one drive.
 pub const THIS: &str = "this";
 
-/// The number of bytes that a measurement writes to a store and reads back: more than the cache of
-/// a drive. [`LIMIT`], the time limit of each measurement, keeps an estimate quick.
+/// The largest number of bytes that a measurement writes to a store and reads back: more than the
+/// cache of a drive. Writes and reads also end after [`LIMIT`], so that an estimate is quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 

@@ -76,8 +76,9 @@ struct Inputs {
     /// Records of `bench run` under `extend`: the name of the file, and the record. Each of them
     /// also has a run in `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the first run is from a record of `bench run` or `bench compare`. The traffic of
-    /// this run is then that of a single pass over the data.
+    /// True if the first run is from a record of `bench run` or `bench compare`. Its traffic is
+    /// then that of one round, which can be compared with the traffic of a trace. Statistics
+    /// (`extend --stats`) have the traffic of a whole program.
     is_of_one_pass: bool,
     trace: Option<Trace>,
     /// The footprint of the last record of `bench run` or `bench compare`.
@@ -331,8 +332,10 @@ fn of_comparison(
 }
 
 /// The traffic between DRAM and the drive as a function of the budget. With a trace, the traffic is
-/// that of the pager on the trace, or of optimal replacement if there is no run. Without a trace,
-/// the traffic is interpolated between the runs. `footprint` is the value of `--footprint`, bytes.
+/// that of optimal replacement on the trace. If the first run has the traffic of one round, the
+/// traffic is a mean of optimal and random replacement, weighted so that it agrees with this run.
+/// Without a trace, the traffic is interpolated between the runs. `footprint` is the value of
+/// `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first() else {

@@ -18,7 +18,7 @@ const KEPT_DIVISOR: u64 = 16;
 
 /// Returns the nodes of the budget: the nodes that the user names, or else all nodes with CPUs and
 /// memory that this process may use. The list is empty if there is no budget, or if the user names
-/// no node and this process may use only one: the budget is then not divided by nodes.
+/// no node and there is at most one such node: the budget is then not divided by nodes.
 pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget>, Failure> {
     let fixed = match dram {
         None => return Ok(vec![]),

@@ -28,7 +28,7 @@ use interleaf_swap_hints::group::HintedGroup;
 use std::path::Path;
 
 /// The size of the swap file is `SWAP_TIMES` times the budget, but at most the free space of the
-/// store divided by `SWAP_DIVISOR`.
+/// store divided by `SWAP_DIVISOR`. The rest of the free space stays for other files.
 const SWAP_TIMES: u64 = 16;
 const SWAP_DIVISOR: u64 = 2;
 

@@ -109,8 +109,8 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
 }
 
 /// Returns the weights that the kernel's automatic mode would compute, with the rated bandwidths of
-/// the nodes of each tier added up. Without ratings, each tier has twice the weight of the next
-/// slower tier.
+/// the nodes of each tier added up. If the rating of a node is missing, each tier has twice the
+/// weight of the next slower tier.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

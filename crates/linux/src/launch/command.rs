@@ -39,10 +39,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Signals that are passed on: all signals whose default action ends a process, except SIGKILL,
-/// SIGPIPE, signals of faults and real-time signals. Batch systems announce the end of a job by
-/// some of these signals. SIGSTKFLT is passed on although its name means a stack fault: the kernel
-/// never sends it.
+/// Signals that are passed on to the command: all signals whose default action ends a process,
+/// except SIGKILL, SIGPIPE, real-time signals, and signals that report an error of this process
+/// itself (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP). Batch systems announce the
+/// end of a job by some of the signals in this list. SIGSTKFLT is in the list although its name
+/// means a stack fault: the kernel never sends SIGSTKFLT.
 const SIGNALS: [i32; 14] = [
     SIGHUP,
     SIGINT,
@@ -75,7 +76,8 @@ pub enum Event {
     /// A signal was delivered.
     Signal {
         number: i32,
-        /// True when the signal was sent to this process alone and not to the command too.
+        /// True when the signal has to be passed on: as far as this process can tell, the command
+        /// did not get the signal.
         is_for_us: bool,
     },
     /// The command ended at this time.
@@ -243,8 +245,8 @@ impl Signals {
     ) -> Result<Running<'_>, StartError> {
         let program = command.get_program().to_os_string();
         let failed = |why| StartError::command(&program, why);
-        // Before the command, start the thread that waits for the end of the command: if the thread
-        // cannot be started, the command is not started either.
+        // Start the thread that waits for the end of the command before the command is started: if
+        // the thread cannot be started, the command is not started either.
         let waiter = self.waiter().map_err(failed)?;
         let set = |policy: &Policy| {
             policy.set().map_err(|why| StartError::Policy { policy: policy.to_string(), why })
@@ -292,7 +294,9 @@ pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
 
-/// True when a signal was sent to this process alone and not to the command too.
+/// True when a signal has to be passed on to the command, because it was sent to this process
+/// alone. A signal that another process sent counts as sent to this process alone, because kill(2)
+/// on the whole process group cannot be distinguished.
 fn is_for_us(number: i32, cause: Cause) -> bool {
     match number {
         _ if !matches!(cause, Cause::Kernel) => true,
@@ -483,8 +487,9 @@ mod tests {
         assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
     }
 
-    /// The peak of a pipe that holds 200 MB exceeds the peak of this process, and is returned. The
-    /// peak of `true` may be inherited from this process, so it is `None`.
+    /// In a shell pipeline, `tail` holds 200 MB. This peak of resident memory exceeds the peak of
+    /// this process, and is returned. The peak of the command `true` may be inherited from this
+    /// process, so `None` is returned.
     #[test]
     fn the_peak_memory_of_a_command_is_its_own() {
         let signals = Signals::hold().unwrap();

@@ -2,9 +2,10 @@
 //!
 //! The journal records the group before the group is created, and the setting of the memory
 //! controller before the controller is enabled. Closing the journal moves the processes of the
-//! group back to their former group and removes the group. If this process is killed, the next
-//! process that opens a journal does the same, or the option `--restore`.
-//! ([`crate::process::memory_cgroup`] is a group whose processes are killed when it is removed.)
+//! group back to their former group and removes the group. If this process is killed, the group is
+//! removed in the same way by the next process that opens a journal, or by `interleaf run
+//! --restore`. (The group of [`crate::process::memory_cgroup`] differs: its processes are killed
+//! before it is removed.)
 
 use crate::{
     place::journal::{Journal, JournalError, controller::ENABLED, limited_group::PREFIX},

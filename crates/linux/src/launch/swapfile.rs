@@ -1,8 +1,8 @@
 //! A swap file that exists while a benchmark or a command runs.
 //!
 //! The journal records the file before it is created. Closing the journal switches the file off and
-//! removes it. If this process is killed, the next process that opens a journal does the same, or
-//! the option `--restore`.
+//! removes it. If this process is killed, the file is switched off and removed by the next process
+//! that opens a journal, or by `interleaf run --restore`.
 //!
 //! The process that made a swap file holds a lock on it, so a swap file without a lock is a
 //! leftover of an ended process. The lock shows this even if the journal is gone and another
@@ -70,7 +70,7 @@ impl SwapFile {
         bytes: u64,
     ) -> Result<Self, SwapError> {
         let (path, mut file) = begin(root, journal, folder, PREFIX)?;
-        // Swap needs allocated blocks: the kernel refuses holes.
+        // Write zeros to allocate all blocks of the file: the kernel refuses swap files with holes.
         let zeros = vec![0; CHUNK];
         for _ in 0..bytes.div_ceil(CHUNK as u64) {
             file.write_all(&zeros)?;
@@ -140,7 +140,7 @@ fn create(
     Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
 }
 
-/// Removes the swap files of processes that have ended.
+/// Removes Interleaf's swap files in `folder`, except files on which a running process has a lock.
 fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

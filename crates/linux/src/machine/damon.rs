@@ -1,9 +1,10 @@
 //! The state of DAMON in the kernel: the threads that are set up, and their features.
 //!
-//! `kdamonds/N` is a thread. Its `contexts/0` holds the monitored memory and the intervals, and
-//! `schemes/N` of a context holds an action on regions. The kernel creates these files during a
-//! set-up, so most features of a kernel are visible only after a set-up. [`damon`] reads the files
-//! as they are, while [`probe::probe`] sets a thread up, reads its files, and removes the thread.
+//! In sysfs, the folder `kdamonds/N` is the DAMON thread number N. In this folder, `contexts/0` has
+//! the monitored memory and the intervals, and each `contexts/0/schemes/N` has an action on the
+//! regions with a given access pattern. The kernel creates these files when a program sets a thread
+//! up, so most features of DAMON are visible only then. [`damon`] reads the files as they are,
+//! while [`probe::probe`] sets a thread up, reads its files, and removes the thread.
 
 pub mod probe;
 

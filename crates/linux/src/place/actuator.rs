@@ -131,7 +131,7 @@ pub trait Actuator {
 
     /// Follows the scope: new processes join, ended processes leave, and DAMON's context is
     /// updated. The control loop calls `update` about once a second. The call waits for the kernel
-    /// for up to two aggregations of DAMON.
+    /// for up to two aggregation intervals of DAMON, 1 s each.
     ///
     /// # Errors
     /// When the actuator cannot continue.

@@ -85,8 +85,9 @@ pub enum Undone {
     /// Another process of Interleaf still wants the new value, so the new value stays. The second
     /// field is the ID of the other process.
     Held(Change, u32),
-    /// Another program has changed the setting since. The second field is the value of that
-    /// program, which stays.
+    /// Another program has changed the setting since, or needs the memory controller that this
+    /// change enabled. The setting stays as it is. The second field is its present value, followed,
+    /// in the second case, by the control group that needs the controller.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
@@ -156,10 +157,10 @@ impl JournalError {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal of this process. First undoes older changes: settings of processes that
-    /// have ended are restored, and changes that an earlier journal of this process could not undo
-    /// are tried again. Changes that cannot be undone now either are kept in the new journal.
-    /// Returns the journal and the outcomes of undoing.
+    /// Opens the journal of this process. First undoes older changes: the changes of processes that
+    /// have ended, and changes that an earlier journal of this process failed to undo. If undoing
+    /// such a change of this process fails again, the new journal keeps the change. Returns the
+    /// journal and the outcomes of undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -180,8 +181,9 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting. If other processes hold the setting at this value, the setting
-    /// is shared with them, and nothing is written.
+    /// Writes `text` to a setting, unless the setting has this value already. Other processes may
+    /// hold the setting at the same value. The last of all these processes then restores the value
+    /// that the first process found.
     ///
     /// # Errors
     /// When another process holds another value, or the setting does not exist or cannot be
@@ -399,7 +401,8 @@ impl Document {
 }
 
 /// Undoes a change. `others` are the journals of other running processes. If one of these processes
-/// holds the setting, the new value stays. `None` when the setting had its old value already.
+/// holds the setting, the new value stays. `None` when nothing was to be undone: the setting had
+/// its old value already, or the swap file or control group of the change did not exist.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {

@@ -65,8 +65,8 @@ pub struct Migrator {
     memory: Live,
 }
 
-/// Progress, reported before each portion of pages moves, and every 100 ms while the rate limit
-/// delays a portion.
+/// Progress of a migration. It is reported before each portion of pages moves, every 100 ms while
+/// the rate limit delays a portion, and after each batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The index of the pass over all memory, 1-based.
@@ -91,8 +91,8 @@ pub struct Forecast {
     /// same pages.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
-    /// Descendants of the processes `pids` that cannot be read or migrated. After
-    /// [`Migrator::alone`], processes of `pids` instead.
+    /// Processes that cannot be read or migrated: descendants of the processes that the caller
+    /// named, or, after [`Migrator::alone`], the named processes themselves.
     pub refused: Vec<Refusal>,
     /// True when `watch` ended the forecast early.
     pub stopped: bool,

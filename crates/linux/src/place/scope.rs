@@ -86,7 +86,8 @@ impl Scope {
     }
 
     /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
-    /// node. `processes` are the processes of the scope, which only a scope of processes needs.
+    /// node. `processes` are the processes of the scope. Only [`Self::Processes`] and
+    /// [`Self::Named`] use them.
     ///
     /// The kernel has counters for a control group and for the machine. For processes it walks all
     /// their pages, which takes about 10 ms per GiB. Therefore large processes are sampled. No

@@ -33,12 +33,12 @@ const RESULT_SPREAD: f64 = 0.06;
 /// error of the model ([`crate::predict`]) and the noise of the two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
-/// `ROUNDS` is the number of rounds that narrow the cube of behaviours, `POINTS` the number of
-/// points in each round.
+/// `ROUNDS` is the number of rounds of [`infer`], each of which narrows the region of likely
+/// behaviours. `POINTS` is the number of behaviours that a round compares with the runs.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The number of points in each round if there are interleaved runs: each point then needs a
-/// solution of the queueing network.
+/// The number of behaviours in each round if there are interleaved runs. It is lower, because the
+/// comparison then solves the queueing network for each behaviour.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal

@@ -11,8 +11,7 @@ use crate::demand::Demand;
 pub const DIMENSIONS: usize = 7;
 
 /// Spread of the outstanding lines: the scale of a logistic distribution of their logarithm. A
-/// scale of 0.2 is a standard deviation of 36 %, the spread between the kinds of loop of one
-/// program.
+/// scale of 0.2 is a standard deviation of 36 %, about the spread between the loops of one program.
 const LINES_SCALE: f64 = 0.2;
 
 /// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly
@@ -21,9 +20,9 @@ const LINES_SCALE: f64 = 0.2;
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The distribution of [`Behaviour::contention`]. With a probability of 97 % the contention is
-/// below 0.0084, at which 120 threads have twice the compute time: such programs scale to half of
-/// the cores. The tail has programs that are limited by locks, barriers or serial parts: at 0.05,
-/// 120 threads do the work of 17.
+/// below 0.0084, at which each of 120 threads has twice the compute time: 120 threads do the work
+/// of 60. The tail has programs that are limited by locks, barriers or serial parts: at 0.05, 120
+/// threads do the work of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 

@@ -46,8 +46,8 @@ impl TrafficPerWork {
         ratio(&self.by_threads, threads, reference)
     }
 
-    /// The bandwidths of one thread in the counted runs, GB/s. Between two of them, traffic per
-    /// work changes linearly.
+    /// The bandwidth of one thread in each run with a counted bandwidth, GB/s. Between two of these
+    /// bandwidths, traffic per work changes linearly.
     pub fn pressures(&self) -> impl Iterator<Item = f64> {
         self.by_thread_gbps.iter().map(|(gbps, _)| *gbps)
     }

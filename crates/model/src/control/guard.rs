@@ -1,8 +1,8 @@
 //! Guards: limits on the decisions of every policy.
 //!
 //! *Free memory.* Pages must fit on their target tier: the free memory of a tier, less a reserve,
-//! limits its share. If a tier is full, Linux puts a page on another tier, or reclaims memory, and
-//! the decided share would not be reached.
+//! limits the growth of its share. If a tier is full, Linux puts a page on another tier, or
+//! reclaims memory, and the decided share would not be reached.
 //!
 //! *Over-interleaving.* An overloaded CXL tier is not only slow itself: its requests fill queues
 //! that DRAM needs too. DRAM can lose most of its bandwidth in this way (MIKU, arXiv 2503.17864,

@@ -2,10 +2,10 @@
 //!
 //! A policy with curves that are wrong for this machine, or a policy that follows noise, can make a
 //! program slower permanently. The control loop therefore compares the period after a change with
-//! the period before it. If bandwidth fell by more than noise and the policy does not return to the
-//! old shares, the control loop returns to them, and rejects the same change for some time. The
-//! control loop cannot distinguish a harmful change from a load that ends at the same time; such a
-//! wrong roll-back costs one period.
+//! the period before it. If bandwidth fell by more than noise and the policy does not itself move
+//! back towards the old shares, the control loop returns to them, and rejects the same change for
+//! some time. The control loop cannot distinguish a harmful change from a load that ends at the
+//! same time; such a wrong roll-back costs one period.
 
 use crate::policy::{Observation, Verdict};
 
@@ -20,7 +20,8 @@ const SAME: f64 = 0.005;
 /// After a roll-back, the guard refuses shares within this distance (0 to 1) of the rejected
 /// shares.
 const NEAR: f64 = 0.03;
-/// Number of periods for which the guard refuses a rejected change.
+/// The guard refuses the rejected change in the 19 periods after a roll-back, and accepts it again
+/// in the 20th (`PERIODS`).
 const PERIODS: usize = 20;
 /// The guard refuses a rejected change only while the bandwidth differs by at most this fraction
 /// from the bandwidth before the change. A larger difference means another load.
@@ -81,7 +82,7 @@ impl RollBack {
     }
 
     /// Returns the period before the last change, if the change was harmful and the policy does not
-    /// return to the old shares itself.
+    /// itself move back towards the old shares.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -155,7 +156,7 @@ mod tests {
             let held = guard.pass(&seen(1.0, 410.0), to(0.52));
             assert_eq!((held.action, held.shares), ("hold", vec![1.0, 0.0]));
         }
-        // After `PERIODS` periods the rejected change may be tried again.
+        // In period `PERIODS` after the roll-back the guard accepts the rejected change.
         assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
     }
 

@@ -254,7 +254,8 @@ impl Window {
         }
     }
 
-    /// Mean bandwidth of each tier over all counted samples, quiet or not, GB/s.
+    /// Mean bandwidth of each tier, GB/s, over the samples whose bytes were counted, with and
+    /// without migration.
     pub(super) fn tier_bandwidth_gbps(&self) -> Vec<f64> {
         let counted = || self.samples.iter().filter(|sample| sample.counted);
         let count = counted().count().max(1) as f64;
@@ -262,7 +263,8 @@ impl Window {
         (0..self.tiers).map(mean).collect()
     }
 
-    /// The mean latency of each tier over all samples, ns; `None` if a sample lacks the counters.
+    /// The mean latency of each tier over all samples, ns; `None` if a sample lacks the counters,
+    /// or if no request was counted.
     pub(super) fn tier_latency_ns(&self) -> Vec<Option<f64>> {
         let of = |tier: usize| {
             let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
@@ -368,8 +370,8 @@ mod tests {
         assert_eq!(window.migrated_bytes(), 1 << 30);
     }
 
-    /// On a busy machine samples are few and long. They suffice if together they last as long as
-    /// five normal samples.
+    /// On a busy machine samples are few and long. Two or more samples without migration suffice
+    /// for a decision if together they last as long as five normal samples.
     #[test]
     fn a_few_long_samples_are_enough() {
         let settings = Settings::default();

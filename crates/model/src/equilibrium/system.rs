@@ -6,8 +6,8 @@ use crate::{
     platform::Platform,
 };
 
-/// Minimum fraction of a tier's bandwidth that is left when traffic on other tiers lowers it. Such
-/// traffic slows a tier down, but does not stop it.
+/// Minimum fraction of a tier's bandwidth that couplings (traffic on other tiers) leave: they slow
+/// a tier down, but do not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
 /// Maximum number of rounds of the iteration that solves several loads on the same tiers. After
@@ -39,7 +39,8 @@ pub struct Equilibrium {
 /// A platform with its curves prepared for the mixes of some loads.
 pub struct System<'a> {
     platform: &'a Platform,
-    /// `responses[i][j]` is the response of tier `j` to load `i` alone.
+    /// `responses[i][j]` is the response of tier `j` to load `i`, beside the background traffic and
+    /// without the other loads.
     responses: Vec<Vec<Response>>,
     /// Traffic of devices and of page migration on each tier, GB/s. It does not depend on the
     /// loads.
@@ -180,7 +181,7 @@ impl<'a> System<'a> {
     /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
     /// the traffic of the load in turn. The solution is the bandwidth at which both agree: the
     /// couplings are computed from this bandwidth, and the network then reaches exactly this
-    /// bandwidth. It lies between zero and the bandwidth without couplings.
+    /// bandwidth. The solution lies between zero and the bandwidth without couplings.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -316,8 +317,9 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// The tier with the index `tier` from the view of `loads[at]`. The view has the responses of
-    /// the tier to the mixes of all loads, and the bytes in flight of the other loads.
+    /// The tier with the index `tier` as `loads[at]` finds it: with the responses of the tier to
+    /// the mixes of the loads that have traffic on it, the bytes in flight of the other loads, and
+    /// the bandwidth that couplings leave.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
         let all: f64 = (0..loads.len()).map(on_tier).sum();

@@ -15,10 +15,11 @@ pub const SCHEMA: &str = "interleaf.platform/1";
 /// Maximum power in W, or energy in pJ/bit: more than any component of a platform takes.
 const POWER_MAX: f64 = 1e6;
 
-/// Maximum number of outstanding reads that the counters of a tier may count.
+/// The highest valid `reads_max` of queue counters, in reads. A higher figure is a typing error: no
+/// tier has that many outstanding reads.
 const READS_MAX: f64 = 1e6;
 
-/// The highest number of channels or expanders of a tier.
+/// The highest valid number of channels or expanders of a tier. A higher figure is a typing error.
 const COUNT_MAX: u32 = 4096;
 
 #[derive(Deserialize)]

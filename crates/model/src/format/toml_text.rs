@@ -17,8 +17,8 @@ use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
 use toml::Spanned;
 
-/// The smallest number that counts as above 0. Smaller numbers are treated as 0: their logarithms
-/// and ratios may not be finite.
+/// The smallest number that counts as above 0. Smaller numbers are refused like 0, because their
+/// logarithms and ratios may not be finite.
 const LEAST_POSITIVE: f64 = 1e-12;
 
 /// The name and the text of a file.

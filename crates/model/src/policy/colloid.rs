@@ -27,8 +27,8 @@
 //! rated latency, its *floor*. With all requests on one tier, p (1 − p) is 0 and the closed form
 //! would never move a page. Here the closed form then moves one percentage point of the pages, so
 //! that the other tier gets traffic to measure. A tier with less than a thousandth of the requests,
-//! as from a stray process, counts as a tier without requests: the closed form would need hundreds
-//! of periods to move pages away from this placement.
+//! as from a stray process, counts as a tier without requests. Otherwise the closed form, with its
+//! factor p (1 − p), would move about a thousandth of the pages in each period.
 //!
 //! A limit: the closed form does not know the slope of the curves, so it overshoots for ever if
 //! both tiers are nearly saturated. Example: a demand of 140 GB/s on tiers of 100 and 60 GB/s,
@@ -51,7 +51,8 @@ const ALPHA: f64 = 1.0 / 16.0;
 /// A tier with a smaller fraction of the requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
-/// The change of the closed form when one tier gets all requests: one percentage point.
+/// The least change of the first tier's share by the closed form, if one tier gets all requests and
+/// the latencies differ: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
 /// [`Watermark`] takes two latencies as equal if they differ by less than this fraction of the
@@ -284,8 +285,8 @@ impl Policy for Watermark {
             }
         }
         // If the marks are closer than `MET` and the latencies still differ, the p of equal
-        // latencies is not between the marks. The mark in the direction of the search is then
-        // obsolete as well.
+        // latencies is not between the marks. The mark towards which p moves, which is the lower
+        // mark for a demotion, is then obsolete as well.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;

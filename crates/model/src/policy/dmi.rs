@@ -12,9 +12,10 @@
 //!
 //! At the end of each period of some seconds:
 //!
-//! - Not saturated: step towards the first tier by half of the last step, at least 2 points. Repeat
-//!   this step while memory stays unsaturated. At a ratio of 100 the last step is forgotten: the
-//!   next search begins like the first one.
+//! - Not saturated: step towards the first tier. A last step in this direction is repeated;
+//!   otherwise the step has half the points of the last step, at least 2. Repeat this step while
+//!   memory stays unsaturated. At a ratio of 100 the last step is forgotten: the next search begins
+//!   like the first one.
 //! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
 //! - At a ratio of 100: probe. Half of the points of the last step leave the first tier.
 //! - Bandwidth rose: repeat the step, 8 points at most. A step away from the first tier whose gain
@@ -60,10 +61,10 @@
 //!   standard errors below it. At rest, the end of saturation must also appear in two consecutive
 //!   periods.
 //!
-//! The table is simulated with 30 samples a period, over 300 seeds and 100 periods, on two tiers
-//! with a maximum of 601 GB/s together. *Away* is the fraction of periods after the first rest that
-//! are more than 3 points from the ratio of that rest. The bandwidth is the mean over all periods,
-//! search included.
+//! The table is from simulations with 30 samples a period, of 100 periods for each of 300 seeds, on
+//! two tiers with a maximum of 601 GB/s together. *Away* is the fraction of periods after the first
+//! rest that are more than 3 points from the ratio of that rest. The bandwidth is the mean over all
+//! periods, search included.
 //!
 //! | samples scatter by | prototype | dead band |
 //! | --- | --- | --- |

@@ -32,16 +32,17 @@ use crate::{
 };
 use fit::{Belief, Fit, ObservedTraffic};
 
-/// The number of quiet samples that suffice for an observation during the search: 2 s at 200 ms for
-/// each sample.
+/// The number of quiet samples (samples without migration) that suffice for an observation during
+/// the search: 2 s at 200 ms for each sample.
 const LOOK_SAMPLES: usize = 10;
 
-/// Minimum gain, as a fraction, for which pages migrate: smaller gains are within the error of the
-/// model (2.5 %, `docs/model.md`).
+/// Minimum gain of bandwidth, as a fraction, for which pages migrate to the first proposal of a
+/// search: smaller gains are within the error of the model (2.5 %, `docs/model.md`).
 const WORTH_MOVING: f64 = 0.03;
 
-/// Minimum gain of a correction, as a fraction, and its minimum change of a share, in percentage
-/// points.
+/// A correction (a later proposal of the same search) is made if it gains more than the fraction
+/// `WORTH_CORRECTING` of the bandwidth, and changes the share of some tier by at least
+/// `CORRECTION_POINTS` percentage points.
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
 
@@ -54,8 +55,9 @@ const CORRECTIONS: u32 = 2;
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The search restarts if the traffic changes by more than the fraction `CHANGE` of itself, and by
-/// more than `CHANGE_ERRORS` standard errors.
+/// The search restarts if, in two consecutive periods, the bandwidth differs from the settled
+/// bandwidth by more than the fraction `CHANGE` of the latter, and by more than `CHANGE_ERRORS`
+/// standard errors of the difference.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
@@ -64,22 +66,22 @@ const CHANGE_ERRORS: f64 = 5.0;
 /// count more reads evidently do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
-/// Proposals whose gains differ by less than this fraction are equally good. Of these, the proposal
-/// nearest to the current placement is taken.
+/// Shares whose predicted bandwidth is below the highest by at most this fraction are as good as
+/// the best. Of these, the shares nearest to the current placement are proposed.
 const EQUALLY_GOOD: f64 = 0.0005;
 
 /// A machine is unsaturated if its traffic, with all pages on the first tier, needs less than this
 /// fraction of that tier's bandwidth.
 const UNSATURATED: f64 = 0.6;
 
-/// The loss allowed for a return to the first tier on an unsaturated machine, as a fraction: below
-/// the resolution of a measurement.
+/// The predicted loss of bandwidth, as a fraction, up to which pages of an unsaturated machine may
+/// return to the first tier: it is below the resolution of a measurement.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
 /// Initial and maximum number of periods for which the traffic must differ from the settled traffic
 /// before pages of an unsaturated machine return to the first tier. The number doubles each time
 /// the demand rises again within [`SOON_S`] after a return, because such a return gains too little
-/// to pay for its migrations.
+/// to pay for its migrations. After a later rise it is the initial number again.
 const PATIENCE: (u32, u32) = (2, 64);
 
 /// If the demand rises again within this time after a return to the first tier, s, the wait before
@@ -99,7 +101,7 @@ pub struct Guided {
     /// pages return to the first tier.
     patience: u32,
     /// The time of the last return of the pages to the first tier, s; `None` before the first
-    /// return.
+    /// return, and after the demand has risen again.
     went_back_s: Option<f64>,
 }
 

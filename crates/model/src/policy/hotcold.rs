@@ -25,7 +25,8 @@ use crate::machine::{Order, TierLayout};
 /// node free; migration in units of 2 MiB at several GB/s needs more.
 const USED: f64 = 0.98;
 
-/// A smaller change of shares is not worth a migration: half a percentage point.
+/// The policy keeps its shares if each share would change by less than this, half a percentage
+/// point: the change is not worth a migration.
 const SAME: f64 = 0.005;
 
 /// Fills the tiers in order, with the hottest pages first.

@@ -1,8 +1,9 @@
 //! The distance of a forecast from the measured runs that it was inferred from.
 //!
-//! A forecast passes through the runs of one series: the series with counted bandwidths, or else
-//! the first series ([`Demand::nearest_run`]). The forecast may miss other runs, which only narrow
-//! the set of behaviours.
+//! A forecast passes through the local runs of one series: through the runs with a counted
+//! bandwidth, or, if no run has one, through the runs of the first series
+//! ([`Demand::nearest_run`]). The forecast may miss other runs, which only narrow the set of
+//! behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};
@@ -28,9 +29,9 @@ impl RunFit {
 }
 
 impl Forecast<'_> {
-    /// Each run of the demand beside its forecast on the platform of the runs. The forecast is in
-    /// the results of one series, that of [`Demand::nearest_run`]. Local runs of other series are
-    /// left out, because results of different series are not comparable.
+    /// Each run of the demand beside its forecast on the platform of the runs. The forecast is
+    /// scaled from the result of [`Demand::nearest_run`]. Local runs of another series than this
+    /// run are left out, because results of different series are not comparable.
     pub fn fits(&self) -> Vec<RunFit> {
         let Demand { local, interleaved, .. } = self.demand;
         let there = self.on(self.measured_on);

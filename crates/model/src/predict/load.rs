@@ -77,7 +77,7 @@ impl MixLoad {
         MixLoadAt { load: self, platform, local_gbps: local.bandwidth_gbps }
     }
 
-    /// Predicts the best of `weights` for this load, and the first tier alone.
+    /// Predicts this load on the first tier alone, and at the best of `weights`.
     pub fn point(&self, platform: &Platform, weights: &[Weights]) -> LoadPoint {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         let prediction = self.predict(platform, weights);
@@ -128,8 +128,8 @@ impl MixLoadAt<'_> {
         }
     }
 
-    /// Upper bounds of the bandwidth of the load. A bandwidth of [`Self::local_gbps`] is a speed-up
-    /// of 1.
+    /// Upper bounds of the bandwidth of the load. Divided by [`Self::local_gbps`], they are upper
+    /// bounds of the speed-up.
     pub fn limits(&self) -> BandwidthLimits {
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let load = self.load.load(self.platform, first_tier.shares());

@@ -44,8 +44,8 @@ pub struct Program {
     pub undecided: Option<(Weights, Estimate)>,
     threads: f64,
     traffic: TrafficPerWork,
-    /// True if runs counted both work and traffic. Only then is it known how traffic per work
-    /// depends on the bandwidth of a thread.
+    /// True if at least one run counted the traffic. Without counted traffic, work is assumed to be
+    /// proportional to traffic.
     counted: bool,
     /// The load of a whole run, with all pages on the first tier.
     whole: Load,

@@ -1,5 +1,6 @@
 //! Divides the events of a PMU among its units. If a unit cannot count all events at once, the
-//! events are in lanes ([`Event::lane`]), and each unit counts the events of one lane.
+//! events are in lanes ([`Event::lane`]), and each unit counts the events of one lane (of several
+//! lanes if there are more lanes than units).
 
 use super::table::{Event, Quantity};
 

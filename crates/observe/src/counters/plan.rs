@@ -313,8 +313,8 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU, which is its socket. If no socket lists the CPU, the domain is the
-    /// socket of another CPU of the same node.
+    /// The domain of a CPU: 0 if the layout has a single domain, or else the socket of the CPU. If
+    /// no socket lists the CPU, the domain is the socket of another CPU of the same node.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {

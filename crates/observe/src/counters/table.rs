@@ -19,11 +19,11 @@ const FILES: [(&str, &str); 8] = [
     ("cxl.toml", include_str!("../../counters/cxl.toml")),
 ];
 
-/// The events of a CPU family.
+/// A table of events: those of a CPU family, or those of devices.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// The name of the CPU family.
+    /// The name of the CPU family or of the devices.
     pub name: String,
     /// The CPUs of the table; empty for a table of devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
@@ -72,10 +72,13 @@ pub struct Event {
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
-    /// The bytes of traffic or the ns of waiting that one count represents; 1 for other quantities.
+    /// The bytes of traffic, the ns of waiting or the issue slots that one count represents: 8 for
+    /// an event that counts cycles of a core with 8 slots. 1 for requests and cycles.
     pub per_count: f64,
-    /// The lane of the event. Each unit of the PMU counts the events of one lane. `None` if all
-    /// units count the event. Core events of the same lane are counted at the same time.
+    /// The lane of the event. Each unit of the PMU counts the events of one lane (of several lanes
+    /// if there are more lanes than units). `None` if all units count the event;
+    /// [`Quantity::Ticks`], however, only units that also count an occupancy in cycles. Core events
+    /// of the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
     /// The source of this row.

@@ -5,7 +5,8 @@ use crate::ranges::Ranges;
 use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// The program may pin at most the budget divided by this number.
+/// The program may pin at most the budget divided by this number, so that frames are left for other
+/// pages.
 const PINNED_DIVISOR: u32 = 2;
 
 /// Maximum number of pinned frames.

@@ -145,7 +145,7 @@ pub enum Action {
     /// Unmap an extent: move its pages from the region to the frames, and report the dirty pages.
     MoveOut {
         id: ExtentId,
-        /// Its pages and frames.
+        /// The pages and frames of the extent.
         span: Span,
         /// True if the extent is known to be dirty: the extent was mapped for a write, was pinned
         /// by a device or a system call, or has dirty pages whose write-back failed or was skipped.

@@ -63,8 +63,8 @@ const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, a new extent becomes protected if this multiple of its size fits into the frames
-/// for protected extents that are still free.
+/// In a long loop, a new extent becomes protected if the protected extents, plus this multiple of
+/// its size, would not exceed their maximum ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
 /// In a loop that is not a long loop, a new extent displaces a protected extent if the reuse
@@ -73,6 +73,7 @@ const PROTECT_SLACK: u32 = 2;
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
+/// The number bounds the time of the search.
 const DISPLACE_EXAMINED: u32 = 32;
 
 /// In a loop, one in this number of huge pages becomes protected. Without this *bimodal insertion*,
@@ -80,13 +81,13 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one in this number of huge pages becomes protected. A long loop needs fewer of
-/// these huge pages than other loops, because its samples show sooner that protected pages are not
-/// used.
+/// In a long loop, one in this number of huge pages becomes protected. In return, the oldest
+/// protected pages are evicted (`inserted_frames`), which the loop may have to read again. Samples
+/// (`loop_detector.rs`) also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
 /// Bimodal insertion selects a new set of huge pages each time that loops have mapped this multiple
-/// of the number of frames.
+/// of the frames of the cache.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
@@ -120,7 +121,8 @@ struct ReclaimOfNode {
     inserted_frames: u32,
     /// Number of frames to keep free or inactive.
     reserve: u32,
-    /// True if an allocation failed because free frames were not contiguous. Compaction follows.
+    /// True if an allocation of at least 2^[`CONTIGUOUS_ORDER_MIN`] contiguous frames has failed.
+    /// The next reclaim of frames then begins with compaction.
     is_fragmented: bool,
 }
 
@@ -144,8 +146,8 @@ impl Reclaim {
     }
 
     /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns
-    /// true if the extent belongs in the probationary queue. `has_room` is true if the extent fits
-    /// into the frames for protected extents that are still free.
+    /// true if the extent belongs in the probationary queue. `has_room` is the result of
+    /// [`Cache::has_room_to_protect`] for the extent.
     pub(super) fn on_map(
         &mut self,
         extent: &Extent,
@@ -179,7 +181,7 @@ impl Reclaim {
         self.loop_detector.on_refault(frames);
     }
 
-    /// Notes that a victim was unmapped, so that the last victim is not pinned.
+    /// Notes that an extent was unmapped. The last victim then no longer counts as pinned.
     pub(super) const fn on_unmapped(&mut self) {
         self.is_victim_pinned = false;
     }
@@ -245,8 +247,9 @@ impl Cache {
     }
 
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents until such
-    /// frames are free. Allocates fewer frames if many frames are free but fragmented. `None` if
-    /// evictions in progress will free enough frames, or if no frame can be freed now.
+    /// frames are free. Allocates fewer frames if enough frames are free but fragmented, or if no
+    /// more frames can be freed now. `None` if evictions in progress will free enough frames, or if
+    /// not even one frame can be freed now.
     pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
@@ -292,8 +295,8 @@ impl Cache {
         frames.saturating_sub(reserve + prefetched + probationary)
     }
 
-    /// True if, in a long loop, an extent of `frames` frames fits into the frames of a node that
-    /// are for protected extents and still free ([`PROTECT_SLACK`]). False in other loops.
+    /// True in a long loop, if the protected extents of a node have room for another extent of
+    /// `frames` frames ([`PROTECT_SLACK`]). Always false in other loops.
     pub(super) fn has_room_to_protect(&self, node: Node, frames: u32) -> bool {
         if !self.reclaim.loop_detector.is_long_loop() {
             return false;
@@ -303,9 +306,8 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if the protected extents of a node hold at most their share of its frames
-    /// ([`Cache::protected_max`]) and are not being released. Probationary extents are then evicted
-    /// before them.
+    /// True if the protected extents of a node hold at most [`Cache::protected_max`] frames and are
+    /// not being released. Probationary extents are then evicted before them.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
@@ -324,13 +326,14 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among the mapped extents of a node. While the protected extents are
-    /// within their share, the victim is the oldest probationary extent. Else the victim is a
-    /// protected extent: the oldest, or in a long loop the newest, because the next use of the
-    /// newest is the farthest away. A long loop evicts the oldest instead of the newest in two
-    /// cases. The first case is that bimodal insertion has protected new pages, in return for which
-    /// the oldest must go (`inserted_frames`). The second case is that the last victim was pinned:
-    /// it was mapped again, and is now the newest.
+    /// Chooses the victim among the mapped extents of a node. While the protected extents do not
+    /// exceed their maximum ([`Cache::protected_max`]), the victim is the oldest probationary
+    /// extent. Otherwise, or if no extent is probationary, the victim is a protected extent: the
+    /// oldest, or in a long loop the newest, because the next use of the newest is the farthest
+    /// away. A long loop evicts the oldest instead of the newest in two cases. The first case is
+    /// that bimodal insertion has protected new pages, in return for which the oldest must go
+    /// (`inserted_frames`). The second case is that the last victim was pinned: it was mapped
+    /// again, and is now the newest.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -354,8 +357,8 @@ impl Cache {
     }
 
     /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
-    /// the extent. The block has the length of the largest fault-around. Evictions of single
-    /// extents would never free a whole block, which a fault needs.
+    /// the extent. The block has the length of the largest fault-around. A fault needs a whole free
+    /// block, and evictions of single extents would rarely free all frames of a block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();

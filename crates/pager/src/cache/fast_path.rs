@@ -12,7 +12,7 @@ pub enum MapAttempt {
     /// no other thread gets this answer for the extent.
     Move {
         id: ExtentId,
-        /// Its pages and frames.
+        /// The pages and frames of the extent.
         span: Span,
         /// True for a prefetched extent, whose stream should now prefetch further pages.
         is_prefetched: bool,

@@ -133,8 +133,8 @@ impl Cache {
             return (0, false);
         }
         // Pages that the store does not hold are zeros. Filling a whole huge page with zeros costs
-        // no read, and saves the faults on its other pages. It is done only if enough frames are
-        // free.
+        // no read, and saves the faults on its other pages. The huge page is filled only if enough
+        // frames are free.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
             self.residency.free_frames(node) > self.budget_of(node) / FREE_FOR_ZEROS_DIVISOR;
@@ -166,8 +166,9 @@ impl Cache {
         actions.push(Action::Poison(page));
     }
 
-    /// True if the store counts as failed for writes: more writes in a row have failed than there
-    /// are extents. Evictions are then not expected to free frames.
+    /// True if the store counts as failed for writes: the number of writes in a row that have
+    /// failed exceeds the number of extents by more than a margin. Evictions are then not expected
+    /// to free frames.
     pub(super) const fn is_store_stuck(&self) -> bool {
         self.durability.is_store_stuck(self.residency.count())
     }

@@ -18,10 +18,10 @@ const PROBE_ONE_IN: u32 = 7;
 /// A probe is judged after this number of faults in the region of the probe.
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if the program touches its pages only after [`JUDGED_AFTER`] faults.
-/// While late use counts, a probe is judged later: when as many pages were loaded since the probe
-/// as the budget divided by this number. The probe's pages are still resident at that time, so
-/// reading them together has saved later reads.
+/// A probe has *late use* if it turns out to be too small (`Probe::is_too_small`) only after
+/// [`JUDGED_AFTER`] faults. While late use counts, a probe is judged later: when as many pages were
+/// loaded since the probe as the budget divided by this number. The probe's pages are still
+/// resident at that time, so reading them together has saved later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// While the `patience` of a region is above zero, late use counts for the votes on the region's
@@ -33,16 +33,17 @@ const PATIENCE_MAX: i32 = 8;
 /// first few probes alone would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe without late use subtracts this number from `patience`. The number is above 1, because
-/// random accesses also use many pages late.
+/// A probe that was watched for late use to the end, without late use, subtracts this number from
+/// `patience`. The number is above 1, because random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of probes of a region that are watched for late use at the same time. Also the
 /// maximum number of probes of a region that wait for their [`JUDGED_AFTER`] faults.
 const WATCHED_MAX: usize = 16;
 
-/// The order of a region changes by 1 when the votes for a larger order exceed the votes for a
-/// smaller order by this number, or the reverse.
+/// The order of a region grows by 1 when the votes for a larger order exceed the votes for a
+/// smaller order by this number. It shrinks by 1 when the votes for a smaller order are ahead by
+/// this number.
 const VOTES: i32 = 4;
 
 /// Maximum fault-around order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as
@@ -91,8 +92,8 @@ impl FaultAround {
         self.sizes.retain(|first, _| regions.begins_at(*first));
     }
 
-    /// The range of `pages` and of the pages that a fault on the first of `pages` would load,
-    /// within the region of that page.
+    /// The union of `pages` and the block that a fault on the first of `pages` would load, within
+    /// the region of this first page.
     pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
         let region = regions.containing(pages.start);
         let order = self.order(region.start);
@@ -158,7 +159,7 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// Late use ([`RESIDENT_DIVISOR`]) counts while this number is above zero.
+    /// While this number is above zero, late use ([`RESIDENT_DIVISOR`]) counts for the votes.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -177,8 +178,8 @@ struct Probe {
     /// Number of faults in the region, and number of pages loaded, before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults: further touches of
-    /// its pages are late use.
+    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults: the probe has late
+    /// use if it is found too small from now on.
     is_late: bool,
 }
 
@@ -252,7 +253,8 @@ impl FaultAroundSize {
         self.probes.iter().filter(|probe| probe.is_late == is_late).count()
     }
 
-    /// Judges a probe that is due; true if the probe has ended.
+    /// Judges a probe if it is due. Returns true if the probe has ended and is not watched any
+    /// more.
     fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
         let resident = u64::from(clock.budget) / RESIDENT_DIVISOR;
         if probe.is_too_small() {
@@ -309,8 +311,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Simulates a program that touches `pages` in order, in a region with the fault-around size
-    /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped. Of a probe only the
-    /// touched pages are mapped.
+    /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped; then all pages are
+    /// evicted. Of a probe only the touched pages are mapped.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;

@@ -7,8 +7,9 @@
 //!
 //! A loop over less than the budget causes the same reads as long as pages of an earlier phase fill
 //! the rest of the budget. The protected pages may then be pages of the earlier phase. Therefore
-//! some protected pages are evicted and watched as *samples*. If the loop touches none of the
-//! samples in its next passes, all protected pages are released.
+//! some protected pages are evicted and watched as *samples*. All protected pages are released once
+//! the samples that stay untouched for about two passes exceed the touched samples by
+//! `UNUSED_SAMPLES`.
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
 //! loop. For example, in a blocked matrix product the rows of a block are used again long before
@@ -32,20 +33,21 @@ const BEGIN_SHARE: f64 = 0.5;
 /// pages. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// An eviction was too early if the page is read again before as many pages are evicted as the
-/// budget divided by this number.
+/// An eviction was too early if a fault reads the page again before as many pages are evicted as
+/// the budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// A loop begins only while the share of early evictions among reads and refaults is less than
-/// this.
+/// A loop begins only while the share of early evictions among reads and refaults is less than this
+/// value.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
 /// A loop ends when the share of early evictions reaches this value. The value is larger than
 /// [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// Protection follows reuse distances only if a pass of the loop evicts at least as many pages as
-/// the budget divided by this number. In a shorter pass, a displaced page would soon be read again.
+/// A new page of a loop displaces a protected page with a longer reuse distance only if a pass of
+/// the loop evicts at least as many pages as the budget divided by this number. In a shorter pass,
+/// the displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
@@ -75,9 +77,9 @@ const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// A long loop begins and continues only while the share of early evictions is less than these
-/// values. Pages with a short reuse distance need a large reserve of free and inactive frames
-/// (`evict.rs`), and the reserve of a long loop is small.
+/// A long loop begins only while the share of early evictions is less than `EARLY_LONG_BEGIN_MAX`,
+/// and ends when the share reaches `EARLY_LONG_END_MAX`. Pages with a short reuse distance need a
+/// large reserve of free and inactive frames (`evict.rs`), and the reserve of a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
@@ -101,8 +103,8 @@ pub struct LoopDetector {
     /// Recent share of prefetched pages that are read in long extents.
     long_share: f64,
     is_long: bool,
-    /// Recent share, among reads and refaults, of pages that were evicted too early and not
-    /// prefetched.
+    /// Recent share of pages, among those that were read or refaulted, that show early evictions:
+    /// pages that were read for a fault soon after their eviction, and refaulted pages.
     early_share: f64,
     /// Estimated length of a pass, in evicted pages: the longest reuse distances of pages of the
     /// loop.
@@ -193,8 +195,9 @@ impl LoopDetector {
         }
     }
 
-    /// The range of the reuse distances of a page, in evicted pages. `None` if a pass evicts few
-    /// pages: a protected page that is displaced would then soon be read again.
+    /// The range of the reuse distances of a page, in evicted pages. `None` if no distance is
+    /// known. Also `None` if a pass evicts few pages: a protected page that is displaced would then
+    /// soon be read again.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
@@ -210,7 +213,7 @@ impl LoopDetector {
     }
 
     /// Stops watching samples that were not touched in about two passes. Begins to release all
-    /// protected pages if there were too many such samples.
+    /// protected pages if too many samples were not touched ([`UNUSED_SAMPLES`]).
     fn judge_samples(&mut self) {
         let longest = self.pass_length as u32 * 2 + self.frames / 8;
         while let Some((_, since)) = self.samples.front()
@@ -254,8 +257,8 @@ impl LoopDetector {
         (f64::from(pages) * 4.0 / f64::from(self.frames)).min(1.0)
     }
 
-    /// Updates the shares after a read of `pages` pages from `page` on, for a stream or for a
-    /// fault.
+    /// Updates the moving averages (`loop_share`, `long_share`, `early_share`) and the reuse
+    /// distances after a read of `pages` pages from `page` on, for a stream or for a fault.
     pub fn on_read(&mut self, page: Page, pages: u32, is_prefetch: bool) {
         let group = (page >> GROUP_ORDER) as usize;
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
@@ -294,8 +297,9 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read of `pages` pages, in units of the fixed cost of any read. A transfer of 24
-/// pages costs one unit, by measurement (fixed cost 70 us, bandwidth 1.4 GB/s).
+/// The cost of a read of `pages` pages, in units of the fixed cost of any read. The transfer of
+/// each 24 pages adds one unit: by measurement, the fixed cost is 70 us and the bandwidth 1.4 GB/s,
+/// at which 24 pages take 70 us.
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
 }
@@ -337,8 +341,9 @@ mod tests {
     }
 
     /// Simulates 100 passes of a loop over 300 probationary pages. Evicts protected pages as
-    /// samples as often as the detector allows, and touches those sampled pages again for which
-    /// `is_missed` holds. Returns true if the detector has released all protected pages.
+    /// samples as often as the detector allows. At the end of each pass, touches those sampled
+    /// pages again for which `is_missed` holds. Returns true if the detector has released all
+    /// protected pages.
     fn releases_protected(is_missed: impl Fn(u64) -> bool) -> bool {
         let mut detector = LoopDetector::new(1000);
         let (mut sampled, mut is_releasing) = (10_000, false);

@@ -4,7 +4,7 @@
 //! Each node has its own frames, whose memory is bound to the node. A fault loads its page into a
 //! frame of the node that the faulting thread runs on. A prefetch uses the node of the thread that
 //! caused the prefetch. A resident page keeps its frame even if only threads of another node use
-//! the page. Only after an eviction, the page is loaded into a frame of that other node.
+//! the page. The page moves to the other node only when it is evicted and loaded again.
 //!
 //! Each node evicts independently, with its own replacement queues and its own reserve of free
 //! frames. The shares of a budget are fixed, or follow the *demand* of each node. The demand is the
@@ -26,14 +26,14 @@ pub type Node = u8;
 /// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// A share changes in steps. The *even share* is the budget divided by the number of nodes. A step
-/// is the even share divided by this number, rounded down to a power of two, and at most a huge
-/// page.
+/// The share of a node changes in steps. The *even share* is the budget divided by the number of
+/// nodes. A step is the even share divided by this number, rounded down to a power of two, and at
+/// most a huge page.
 const STEPS: u32 = 16;
 
-/// The demand is halved whenever loads and refaults reach the budget divided by this number. After
-/// loads and refaults of half the budget, the demand has been halved four times. Earlier loads then
-/// count 1/16, so the shares follow the new demand.
+/// The demand is halved whenever the loads and refaults since the last halving exceed the budget
+/// divided by this number. After loads and refaults of half the budget, the demand has been halved
+/// four times. Earlier loads then count 1/16, so the shares follow the new demand.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// A node with demand keeps at least its even share divided by this number.
@@ -188,7 +188,7 @@ impl Shares {
         }
     }
 
-    /// The number of frames by which a share changes in one step.
+    /// The number of frames by which the share of a node changes in one step.
     fn step(&self) -> u32 {
         let even = self.budget() / self.shares.len() as u32;
         (1 << (even / STEPS).max(1).ilog2()).min(1 << ORDER_MAX)
@@ -210,10 +210,10 @@ impl Shares {
     }
 
     /// Moves one step of frames from the share of another node to the share of `node`. Returns true
-    /// if frames were moved. The first choice of the other node is the node with the most spare
-    /// frames; `spare` has the number of each node. The second choice, if the demand of `node`
-    /// calls for a larger share, is the node whose share exceeds its desired share most. The third
-    /// choice, if `node` is below its minimum share, is the node with the largest share.
+    /// if frames were moved. The frames come from the node with the most spare frames (`spare`), if
+    /// it can spare a step. Otherwise, if the demand of `node` calls for a larger share, they come
+    /// from the node whose share exceeds its desired share most. Otherwise, if `node` is below its
+    /// minimum share, they come from the node with the largest share.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -226,8 +226,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // The third choice does not require demand, because a node without frames cannot load
-        // pages, and therefore has no demand.
+        // A node below its minimum share needs no demand: a node without frames cannot load pages,
+        // and therefore has no demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };

@@ -40,14 +40,16 @@ const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
 /// In a long loop, the maximum length of an extent is the budget divided by this number. An extent
-/// is evicted as a whole, so longer extents would let the number of protected pages vary more.
+/// is evicted as a whole: with longer extents, each eviction would change the number of protected
+/// pages more.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
 /// The maximum length of an extent in a long loop is at least this number of pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// A stream that holds its share of frames gets more frames only after the program has touched as
-/// many of its pages as the share divided by this number.
+/// A stream that holds its share of the frames for prefetched pages (an equal part for each stream)
+/// gets more frames only after the program has touched as many of its pages as the share divided by
+/// this number.
 const USED_DIVISOR: u32 = 8;
 
 /// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB. The length is limited,
@@ -65,7 +67,8 @@ const HUGE_PAGES_AHEAD: u64 = 2;
 const BUDGET_TICKS: u32 = 1024;
 const STALE_AFTER: u16 = 512;
 
-/// Maximum number of ranges of a queued prefetch that are searched for a faulting page.
+/// Maximum number of ranges of a queued prefetch that are searched for a faulting page. The number
+/// bounds the time of the search.
 const SEARCHED_RANGES: usize = 64;
 
 /// Pages that a stream has requested and that are not loaded yet.
@@ -76,12 +79,14 @@ struct QueuedPrefetch {
     ranges: VecDeque<Range<Page>>,
     /// The pages still to be loaded around a single page that the stream has requested.
     fault_around: Range<Page>,
-    /// True if the pages in `fault_around` are loaded as a probe; `None` until this is decided.
+    /// True if the pages in `fault_around` are loaded as a probe (`fault_around.rs`); `None` until
+    /// the first extent of these pages is loaded.
     is_probe: Option<bool>,
     /// True if the stream goes from higher to lower page numbers.
     is_descending: bool,
-    /// True if the stream holds its share of frames and waits until the program has touched a part
-    /// of the share. Without the wait, each touched page would start a transfer of its own.
+    /// True if the stream holds its share of the frames for prefetched pages, and waits until the
+    /// program has touched some of these pages. Without the wait, each touched page would start a
+    /// transfer of its own.
     is_at_share: bool,
     /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
     /// node.
@@ -209,8 +214,8 @@ impl PrefetchQueue {
         self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages, node));
     }
 
-    /// Queues the pages of a prefetch that follows from a fault on `page`. They will be loaded into
-    /// frames of `node`.
+    /// Queues the pages of a prefetch that follows from a fault on `page`. These pages will be
+    /// loaded into frames of `node`.
     fn enqueue(&mut self, prefetch: &Prefetch, page: Page, node: Node) {
         let stream = prefetch.stream;
         let ranges = prefetch.pages.iter().cloned();
@@ -229,7 +234,8 @@ impl PrefetchQueue {
         } else {
             let mut queued = QueuedPrefetch::new(stream, is_descending, node);
             ranges.for_each(|range| queued.push(range));
-            // Also drop the queues of streams that have ended.
+            // Drop the queues of streams that have ended: the prefetcher expects none of their
+            // pages.
             self.queued
                 .retain(|it| it.ranges.iter().any(|range| prefetcher.expects(it.stream, range)));
             self.queued.push_back(queued);
@@ -308,7 +314,7 @@ impl Cache {
     }
 
     /// Loads queued pages, a block of each stream in turn, until no frame is free or each stream
-    /// has its share of frames.
+    /// holds its share of the frames for prefetched pages.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
             self.issue_prefetches_of(node, actions);
@@ -416,7 +422,8 @@ impl Cache {
     /// The next block of pages to load for `queued`, after its resident pages were skipped. `None`
     /// if no queued page is left.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
-        // The fault-around of a page consists of several extents if free frames are fragmented.
+        // First load the rest of a fault-around that an earlier block has begun. A fault-around is
+        // loaded as several extents if free frames are fragmented.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
             let order = aligned_order(page, &queued.fault_around, false, ORDER_MAX);
             return Some(NextBlock { page, order, is_fault_around: true });
@@ -442,8 +449,9 @@ impl Cache {
         }
     }
 
-    /// The first page of the range that can be loaded, or for a descending stream the last such
-    /// page. The pages that the stream would touch before this page are removed from the range.
+    /// The first page of the range that can be loaded (not resident, poisoned or being discarded),
+    /// or for a descending stream the last such page. The pages that the stream would touch before
+    /// this page are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };

@@ -153,8 +153,8 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// `pages` and the mapped pages on both sides, up to [`MAPPED_AROUND_MAX`] extents on each
-    /// side.
+    /// The range of `pages` and of the mapped extents directly before and after `pages`, at most
+    /// [`MAPPED_AROUND_MAX`] extents on each side.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);

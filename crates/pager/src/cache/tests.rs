@@ -346,7 +346,7 @@ const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
 /// Returns the next page that a thread touches, and true if it writes: a random page in one of
-/// eight cases, else a page of a sweep through all pages.
+/// eight cases, else a page of a sweep that advances by 3 pages with each write.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);
@@ -660,8 +660,8 @@ fn stale_prefetches_are_dropped() {
     assert_eq!(left, 0, "no prefetch is left");
 }
 
-/// Sweeps over twice the budget, and then 30 times over `count` pages that are `stride` pages
-/// apart. Returns the numbers of minor faults and of read pages in the last 10 rounds.
+/// Sweeps three times over twice the budget, and then 30 times over `count` pages that are `stride`
+/// pages apart. Returns the numbers of minor faults and of read pages in the last 10 rounds.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

@@ -129,7 +129,7 @@ impl Cache {
     }
 
     /// Transition from Mapping to Mapped. While the process forks, the extent is unmapped again at
-    /// once, unless the fork must be refused anyway because a page could not be stored.
+    /// once, unless the fork must be refused anyway (`Durability::has_unstored`).
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight();
         self.residency.extent_mut(id).state = ExtentState::Mapped;

@@ -3,7 +3,7 @@
 //! While the pager's thread spins, it yields the CPU again and again (`sched_yield(2)`). On an idle
 //! CPU, spinning saves the time of a wake-up. On a CPU that another thread needs, each yield gives
 //! the CPU to that thread for a time slice of some milliseconds. The scheduler also charges the
-//! pager's thread for the time that it spun, and runs it later at the next fault.
+//! pager's thread for the time that it spun, and therefore runs it with a delay at the next fault.
 
 use interleaf_procfs::{
     cpus::{self, runnable_threads},
@@ -27,7 +27,7 @@ const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 const READ_EVERY: Duration = Duration::from_millis(10);
 
 /// The number of consecutive readings with more runnable threads than CPUs after which the CPUs
-/// count as contended. It is above 1, because a kernel thread runs now and then for some
+/// count as contended. The number is above 1, because a kernel thread runs now and then for some
 /// microseconds.
 const READINGS_MIN: u32 = 2;
 
@@ -39,9 +39,9 @@ const YIELD_MAX: Duration = Duration::from_millis(1);
 /// The number of consecutive long yields after which the CPUs count as contended.
 const YIELDS_MIN: u32 = 2;
 
-/// The time for which the CPUs count as contended after [`READINGS_MIN`] such readings, and after
-/// [`YIELDS_MIN`] long yields. The time after yields is longer, because the next yields may again
-/// take some milliseconds.
+/// The time for which the CPUs count as contended: `HOLD_READING` after [`READINGS_MIN`] readings
+/// with more runnable threads than CPUs, `HOLD_YIELD` after [`YIELDS_MIN`] long yields. The time
+/// after yields is longer, because the next yields may again take some milliseconds.
 const HOLD_READING: Duration = Duration::from_millis(100);
 const HOLD_YIELD: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ pub(crate) struct CpuContention {
 impl CpuContention {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            // If the number is unknown, contention is only noticed at yields.
+            // If the number of CPUs is unknown, only long yields show contention.
             cpus: number_in(ONLINE, cpus::count).unwrap_or(u64::MAX),
             readings: 0,
             long_yields: 0,
@@ -77,7 +77,7 @@ impl CpuContention {
     pub(crate) fn is_contended(&mut self, now: Instant) -> bool {
         if now >= self.next_reading {
             self.next_reading = now + READ_EVERY;
-            // If the file cannot be read, contention is only noticed at yields.
+            // If the file cannot be read, only long yields show contention.
             if let Some(runnable) = number_in(LOAD, runnable_threads) {
                 self.note_runnable(runnable, now);
             }

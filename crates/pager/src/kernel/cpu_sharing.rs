@@ -5,15 +5,16 @@
 //! had its own CPU, a third thread would begin to run on the CPU of the faulting thread, which
 //! would then wait for the end of a time slice.
 //!
-//! Only the pager's thread is bound to the CPU. The program's threads keep their affinity masks,
-//! which the threads and processes that they create inherit. Without an idle CPU, the scheduler
-//! wakes a thread on the CPU on which the thread ran last.
+//! Only the pager's thread is bound to the CPU. The program's threads are not bound, because the
+//! threads and processes that they create would inherit the mask. The faulting thread stays on its
+//! CPU anyway: without an idle CPU, the scheduler wakes a thread on the CPU on which the thread ran
+//! last.
 
 use interleaf_procfs::{files::Files, stat::Stat};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPU is chosen again at each fault whose number is a multiple of this. The number counts
-/// consecutive faults of one thread, without a fault of another thread.
+/// The CPU to share is chosen again after each `FAULTS` consecutive faults of one thread, without a
+/// fault of another thread between them.
 const FAULTS: u32 = 64;
 
 /// Decides whether the pager's thread shares a CPU with the program's thread, while only one thread
@@ -148,7 +149,8 @@ mod tests {
         faults(&mut sharing, thread, FAULTS - 1);
         assert_eq!(mask(None), own, "its faults are too few");
         faults(&mut sharing, thread, 1);
-        // If there is only one CPU, the mask has no other before either.
+        // If this process may use only one CPU, `own` and `theirs` are equal, and nothing is
+        // shared.
         assert_eq!(mask(None), theirs);
         faults(&mut sharing, thread, FAULTS);
         assert_eq!(mask(None), theirs, "the thread is still on this CPU");

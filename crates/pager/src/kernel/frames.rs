@@ -147,9 +147,11 @@ impl Frames {
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
-    /// Fills the frames in `part` with zeros, except for frames that are still zeros.
+    /// Fills the frames in `part` (bytes from the first frame) with zeros, except for frames that
+    /// were never used and are still zeros.
     ///
-    /// # Safety The frames in `part` have pages, and no other code uses these frames.
+    /// # Safety
+    /// The frames in `part` have pages, and no other code uses these frames.
     pub(crate) unsafe fn zero(&mut self, part: Range<usize>) {
         let mut used = part.start;
         for page in part.clone().step_by(PAGE_BYTES) {
@@ -163,12 +165,14 @@ impl Frames {
         unsafe { self.memory.zero(used..part.end) }
     }
 
-    /// Notes that the frames in `part` are filled with content, and no longer count as zeros.
+    /// Notes that the frames in `part` (bytes from the first frame) are filled with content, and no
+    /// longer count as zeros.
     pub(crate) fn note_fill(&mut self, part: &Range<usize>) {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
-    /// The bytes of the plain frames in `part`, to write. No other code uses these frames.
+    /// The content of the plain frames in `part` (bytes from the first frame), to write. No other
+    /// code uses these frames.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         // SAFETY: the kernel allocates pages of plain frames at a touch. The frames in `part`
         // belong to one extent, and the borrow of `self` excludes other users.
@@ -181,7 +185,8 @@ impl Frames {
         self.part(at..at + PAGE_BYTES)
     }
 
-    /// The bytes of the frames in `part`, borrowed as by [`Frames::page`].
+    /// The content of the frames in `part` (bytes from the first frame). These frames are not
+    /// written to while the result is borrowed.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
         // SAFETY: no caller reads frames of mapped extents, which have no page. Frames are not
         // written to while `self` is borrowed.

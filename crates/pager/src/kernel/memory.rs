@@ -70,7 +70,8 @@ impl Memory {
 
     /// Fills the byte range `part` of the memory with zeros.
     ///
-    /// # Safety The range `part` lies within the memory, and no other code uses these bytes.
+    /// # Safety
+    /// The range `part` lies within the memory, and no other code uses these bytes.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         debug_assert!(part.end <= self.bytes);
         // SAFETY: the memory is mapped. By contract no other code uses the part.
@@ -92,8 +93,9 @@ impl Memory {
 
     /// The bytes in the range `part` of the memory.
     ///
-    /// # Safety The range `part` lies within the memory, is accessible, and is not written to as
-    /// long as the slice is used.
+    /// # Safety
+    /// The range `part` lies within the memory, is accessible, and is not written to as long as the
+    /// slice is used.
     pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
         debug_assert!(part.end <= self.bytes);
         // SAFETY: the memory is mapped. By contract no code writes to the part.
@@ -102,8 +104,9 @@ impl Memory {
 
     /// The bytes in the range `part` of the memory, to write.
     ///
-    /// # Safety The range `part` lies within the memory and is accessible, and no other code uses
-    /// these bytes.
+    /// # Safety
+    /// The range `part` lies within the memory and is accessible, and no other code uses these
+    /// bytes.
     pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         debug_assert!(part.end <= self.bytes);
         let start = (self.start + part.start) as *mut u8;

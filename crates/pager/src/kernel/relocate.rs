@@ -52,8 +52,8 @@ pub(crate) struct Pinned;
 /// Moves pages from frames to regions and back.
 #[derive(Debug)]
 pub(crate) struct Relocator {
-    /// The addresses, of one page, to which `mremap(2)` moves a page of a region that cannot be
-    /// moved by `UFFDIO_MOVE` directly.
+    /// Addresses for one page. If `UFFDIO_MOVE` cannot move a page out of a region, `mremap(2)`
+    /// first moves the page to these addresses.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// Time at which a pinned page was found last.

@@ -29,8 +29,8 @@ const PRIORITY_MIN: u32 = 1;
 /// The policy of the calling thread, which is the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Scheduling {
-    /// The attributes of the thread while it has no real-time priority: its original ones, with a
-    /// short slice.
+    /// The attributes of the thread while it has no real-time priority: its original attributes,
+    /// but with a short time slice.
     normal: libc::sched_attr,
     is_realtime: bool,
     may_be_realtime: bool,
@@ -48,9 +48,9 @@ impl Scheduling {
         }
         normal.sched_runtime = SLICE_MIN.as_nanos() as u64;
         set_attributes(&normal)?;
-        // Real-time priority is not for a process with a positive nice value, which is meant to
-        // wait for others, and not for a process with a limit of real-time CPU time, which SIGXCPU
-        // would end.
+        // Two kinds of processes get no real-time priority. A process with a positive nice value is
+        // meant to wait for other processes. A process with a limit of real-time CPU time would be
+        // ended by SIGXCPU.
         let may_be_realtime =
             normal.sched_nice <= 0 && getrlimit(Resource::Rttime).current.is_none();
         Ok(Self { normal, is_realtime: false, may_be_realtime })

@@ -256,7 +256,7 @@ impl Userfault {
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
-                // The call was interrupted: retry the rest, as in `move_pages`.
+                // The call was interrupted after `mapped` bytes: retry the rest.
                 Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -355,7 +355,7 @@ impl Userfault {
             let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
             match self.call::<COPY, _>(&mut copy) {
                 Ok(()) => return Ok(()),
-                // The call was interrupted: retry the rest, as in `move_pages`.
+                // The call was interrupted after `copied` bytes: retry the rest.
                 Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
                 Err(why) => return Err(why),
             }

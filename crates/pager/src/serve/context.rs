@@ -56,7 +56,8 @@ pub(crate) struct Context {
 /// A request to the fault server.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Adds pages to the regions: the pages of a new region, or pages at the end of a region.
+    /// Adds pages to the regions: the pages of a new region, pages at the end of a region, or pages
+    /// that the program maps at an address of its choice.
     Add(Range<Page>),
     /// Discards pages of a region that the program does not use any more, and returns their
     /// addresses to the arena.
@@ -176,7 +177,8 @@ impl Context {
         self.follow_share(slot)
     }
 
-    /// Starts a thread that notifies the fault server whenever the share of the process changes.
+    /// Starts a thread that notifies the fault server whenever shares in the ledger change, or a
+    /// process releases frames.
     pub(crate) fn follow_share(self: &Arc<Self>, slot: Arc<SlotGuard>) -> io::Result<()> {
         let context = Arc::downgrade(self);
         interleaf_thread::spawn("pager-budget", move || {

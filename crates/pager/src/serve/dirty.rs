@@ -15,7 +15,7 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// If an extent of at most this order is known to be dirty, all of its pages count as dirty.
+/// If an extent of at most 2^2 pages is known to be dirty, all of its pages count as dirty.
 const COARSE_ORDER: u8 = 2;
 
 /// Stands for the hash of a page whose content in the store is unknown. Such a page counts as

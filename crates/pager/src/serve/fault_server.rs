@@ -62,8 +62,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// The time to spin while transfers are in flight: a fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
-/// The fault server reads new faults each time it has unmapped this number of pages. To unmap and
-/// hash 64 pages takes some 30 microseconds.
+/// The fault server reads new faults each time it has unmapped at least this number of pages. To
+/// unmap and hash 64 pages takes some 30 microseconds.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
 /// Capacity of the log of extents that faulting threads have mapped, and the length at which these
@@ -112,13 +112,15 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
-        // In signal mode, a faulting thread holds the lock for at most one move of pages.
+        // This wait is short: in signal mode, a faulting thread holds the lock for at most one move
+        // of pages.
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
         let is_contended = contention.is_contended(now);
         if !is_contended {
-            // The CPU may have other threads. Leave it before the priority ends.
+            // Unbind this thread from a shared CPU before its real-time priority ends: without the
+            // priority, other threads on this CPU would delay it.
             own.cpu_sharing.allow(false);
         }
         let has_priority =
@@ -381,7 +383,8 @@ impl FaultServer {
     }
 
     /// Executes the actions that no thread waits for, but only once no extent is left to unmap:
-    /// transfers into all freed frames together are longer. Returns true if there is work.
+    /// prefetches into all of the freed frames at once have longer transfers. Returns true if there
+    /// is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -391,10 +394,10 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. The number of pages is limited, so that a
-    /// fault that arrives during the call waits for less time than a fast drive takes to read a
-    /// page. While a page is pinned, there is no limit, because the fault server then sleeps
-    /// between two calls. Returns true if any extent was unmapped.
+    /// Unmaps some of the extents that are to be evicted. Stops after the extent with which
+    /// [`MOVED_OUT_AT_ONCE`] pages are unmapped, so that a fault that arrives during the call does
+    /// not wait long. While a page is pinned, there is no limit, because the fault server then
+    /// sleeps between two calls. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {
@@ -471,7 +474,7 @@ impl FaultServer {
 
     /// True if the program has mapped other memory at an address. The arena lock is only tried,
     /// because a signal handler may fault while its thread holds the lock. If the lock is taken,
-    /// the result is `false`. A wrong `false` only makes the thread fault again.
+    /// the result is `false`. A wrong `false` only makes the thread repeat its access.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -609,9 +612,10 @@ impl FaultServer {
                     self.error_log.page_poisoned(addresses.start);
                     self.poisoned.insert(page);
                     self.space.poison(&addresses);
-                    // The SIGBUS that the waiting thread handles goes to the program. The codes of
-                    // this signal do not tell a poisoned page from a missing one on a kernel
-                    // without `CONFIG_MEMORY_FAILURE`.
+                    // In signal mode, `false` makes the waiting thread pass its SIGBUS to the
+                    // program. A repeated access could wait again: on a kernel without
+                    // `CONFIG_MEMORY_FAILURE`, the `si_code` of SIGBUS is the same for a poisoned
+                    // and for a missing page.
                     self.end_waits(page..page + 1, false);
                 }
             }

@@ -7,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Length of a period. [`Stalls::end_period`] returns the stall time of each period.
+/// Minimum length of a period. [`Stalls::end_period`] returns the stall time of each period,
+/// divided by the length of the period.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The waits of threads for pages, and the total stall time.

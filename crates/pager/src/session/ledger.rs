@@ -73,8 +73,8 @@ const VERSION: u32 = 4;
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
-    /// Number of changes of targets and of releases of pages so far. Processes wait for the next
-    /// one on this futex.
+    /// Number of changes of targets and of releases of pages so far. Processes wait on this futex
+    /// for the next change or release.
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
@@ -365,7 +365,7 @@ impl SlotGuard {
         &self.ledger.layout().slots[self.index]
     }
 
-    /// The share of this process, pages.
+    /// The share of this process, pages; the pages that it holds if they are outside the budget.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OUTSIDE_BUDGET => self.held(),
@@ -378,7 +378,7 @@ impl SlotGuard {
         self.slot().held.load(SeqCst)
     }
 
-    /// Sets the number of pages that this process can use.
+    /// Sets `wanted`, unless the pages of this process are outside the budget.
     pub fn set_wanted(&self, pages: u64) {
         let wanted = self.slot().wanted.load(SeqCst);
         if wanted != OUTSIDE_BUDGET && wanted != pages {

@@ -39,9 +39,9 @@ const EVENTS: usize = 16;
 /// for a page at this address repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// A fault also maps the pages that the file already contains among this number of bytes after the
-/// faulting page. With the faulting page these are 64 KiB, as for files in the kernel
-/// (`fault_around_bytes`).
+/// Number of bytes after the faulting page in which a fault also maps the pages that the file
+/// already contains. Together with the faulting page, the range has 64 KiB, like the fault-around
+/// of the kernel for files (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
 /// A timeout of zero: the poll does not wait.
@@ -201,8 +201,9 @@ impl PeerSpace {
         }
     }
 
-    /// Maps the faulting page, and the pages after it that the file contains. If the faulting page
-    /// is mapped already or missing in the file, wakes the thread, which repeats the access.
+    /// Maps the faulting page, and the pages in the [`FAULT_AROUND`] bytes after it that the file
+    /// contains. If the faulting page is mapped already or missing in the file, wakes the thread,
+    /// which repeats the access.
     fn map_resident(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {

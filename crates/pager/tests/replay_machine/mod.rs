@@ -117,7 +117,8 @@ impl ReplayMachine {
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);
-                // The thread resumes as soon as the page is mapped.
+                // The thread resumes as soon as the page is mapped, even if a later action unmaps
+                // the page again.
                 was_mapped |= self.is_mapped[page];
             }
             assert!(was_mapped, "page {page} was touched and is not mapped");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The library, which cargo builds beside the tests.
+/// The path of the preloaded library: in the folder of this test program, or in the folder above.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);

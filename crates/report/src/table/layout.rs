@@ -1,8 +1,8 @@
 //! Widths of the columns of a table on a terminal. Texts are wrapped between words. If the table is
 //! still too wide, columns are left out, the least important first.
 
-/// A column of a table, in characters: `natural` is the width without wrapping, and `least` the
-/// width of the longest word.
+/// A column of a table, in characters: `natural` is the width without wrapping. `least` is the
+/// width of the longest word; in a column of numbers, which is not wrapped, it equals `natural`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) natural: usize,

@@ -26,8 +26,8 @@ const PARTS: u64 = 1 << 32;
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// For each credit or entry of the host that is not in use: the time from which it is free, fs. The
-/// earliest time is on top.
+/// The unused credits of one kind, or the unused entries of the host: the time from which each is
+/// free, fs. The earliest time is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -42,8 +42,8 @@ pub(super) struct Port {
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// Entries of the host that can hold an outstanding line and are not in use: the time from
-    /// which each is free, fs, and its index.
+    /// The unused entries of the host, each of which can hold an outstanding line: the time from
+    /// which the entry is free, fs, and its index.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
     /// The time at which the host made each outstanding request, fs.
     asked: Vec<u64>,

@@ -37,9 +37,9 @@ fn one_expander_alone_gives_more_than_an_eighth() {
 fn an_idle_read_has_the_sum_of_all_delays() {
     let alone = Expander { host_lines: 1, ..expander() };
     let outcome = run(&alone, "R", 1);
-    // The least latency has the link delay twice, the controller, and the column access and the
-    // data of a row hit. The greatest has the activation of a row as well, and the time of the
-    // messages on the link.
+    // The least latency is the sum of twice the link delay, the delay of the controller, and the
+    // column access and the data of a row hit. The greatest latency adds the activation of a row,
+    // and the time of the messages on the link.
     let least = 35.0 + 35.0 + 30.0 + 22.0 * 0.625 + 4.0 * 0.625;
     let most = least + 22.0 * 0.625 + 8.0;
     let mean = outcome.latency.mean_ns();

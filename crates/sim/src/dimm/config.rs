@@ -40,7 +40,8 @@ pub struct Controller {
     /// Number of writes of a short drain, which is used while bandwidth is not the bottleneck (see
     /// `read_high`).
     pub write_batch: usize,
-    /// The longest time for which reads are served while a write waits, ps.
+    /// The longest time for which reads are served while a write waits, until the controller
+    /// decides on the bus turnaround, ps. Reads go on after the decision, for `preparation_ps`.
     pub read_slice_ps: u64,
     /// The longest time for which writes are served while a read waits, until the controller
     /// decides on the bus turnaround, ps. Writes go on after the decision, for `preparation_ps`.
@@ -59,7 +60,7 @@ pub struct Controller {
     /// The refresh command.
     pub refresh: Refresh,
     /// True if the ranks of a pseudo-channel are refreshed together. If false, their refreshes are
-    /// staggered over tREFI.
+    /// staggered over the refresh interval.
     pub refresh_together: bool,
 }
 

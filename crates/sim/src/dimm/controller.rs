@@ -98,14 +98,14 @@ pub struct SubChannel {
     /// The number of queued writes at which the current drain stops.
     write_goal: usize,
     /// For reads and for writes: the longest time, in clocks, for which this direction is served
-    /// while requests of the other wait.
+    /// while requests of the other wait, until a bus turnaround is decided.
     slices: [u64; 2],
     /// The clock of the next bus turnaround; until then rows are opened for the next direction.
     turns_at: u64,
     /// Clocks from the decision on a bus turnaround to the turnaround.
     preparation: u64,
     host_clocks: u64,
-    /// Clocks from a read command to its data at the controller.
+    /// Clocks from a read command to the end of its data at the controller.
     latency: u64,
     counts: Counts,
 }

@@ -92,42 +92,42 @@ pub struct Timing {
     pub cwl: u32,
     /// Duration of a burst on the data bus.
     pub burst: u32,
-    /// Activation to access.
+    /// From an activation to a read or write of the bank.
     pub t_rcd: u32,
-    /// Precharge to activation.
+    /// From a precharge to an activation of the bank.
     pub t_rp: u32,
-    /// Activation to precharge.
+    /// From an activation to a precharge of the bank.
     pub t_ras: u32,
-    /// Activation to activation of a bank.
+    /// From an activation to the next activation of the bank.
     pub t_rc: u32,
-    /// Read to read, or write to write, another bank group.
+    /// From a read to a read, or from a write to a write, of another bank group.
     pub t_ccd_s: u32,
-    /// Read to read, same group.
+    /// From a read to a read of the same bank group.
     pub t_ccd_l: u32,
-    /// Write to write, same group, if on-die error correction must read, modify and write (x4
-    /// devices).
+    /// From a write to a write of the same bank group, if on-die error correction must read, modify
+    /// and write (x4 devices).
     pub t_ccd_l_wr: u32,
-    /// Write to write, same group, without read-modify-write.
+    /// From a write to a write of the same bank group, without read-modify-write.
     pub t_ccd_l_wr2: u32,
-    /// Activation to activation, another group.
+    /// From an activation to an activation of another bank group.
     pub t_rrd_s: u32,
-    /// Activation to activation, same group.
+    /// From an activation to an activation of the same bank group.
     pub t_rrd_l: u32,
-    /// Window of four activations in a rank.
+    /// Window in which a rank allows four activations.
     pub t_faw: u32,
-    /// The end of written data to a read, another group of the rank.
+    /// From the end of written data to a read of another bank group of the rank.
     pub t_wtr_s: u32,
-    /// The end of written data to a read, same group.
+    /// From the end of written data to a read of the same bank group.
     pub t_wtr_l: u32,
-    /// Read to precharge.
+    /// From a read to a precharge of the bank.
     pub t_rtp: u32,
-    /// The end of written data to precharge.
+    /// From the end of written data to a precharge of the bank.
     pub t_wr: u32,
-    /// Precharge to precharge within a rank.
+    /// From a precharge to the next precharge of the rank.
     pub t_ppd: u32,
-    /// Read data to written data: bus turnaround.
+    /// From read data to written data on the bus: the bus turnaround.
     pub t_turn: u32,
-    /// Data of a rank to data of another rank.
+    /// From the data of a rank to the data of another rank on the bus.
     pub t_rank: u32,
     /// Average refresh interval of a rank; 0 without refresh.
     pub t_refi: u32,

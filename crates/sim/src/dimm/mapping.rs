@@ -37,7 +37,7 @@ pub struct Layout {
 impl Layout {
     /// The layout of Intel's servers: pairs of neighbouring lines are in one row.
     pub const XEON: Self = Self { neighbours_log2: 1, banks_first: false };
-    /// Lines fill a whole row, then continue in the next bank.
+    /// Lines fill a whole row, then continue in another bank.
     pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16, banks_first: false };
 }
 

@@ -199,7 +199,8 @@ impl RequestQueues {
         if served.head(bank) == NONE { self.opened_for() } else { served }
     }
 
-    /// True if rows are already opened for the queue that is not served: a bus turnaround is near.
+    /// True between the decision on a bus turnaround and the turnaround: rows are then opened for
+    /// the queue that is not served yet.
     #[inline]
     pub(super) fn is_turning(&self) -> bool {
         self.opened_for != self.served

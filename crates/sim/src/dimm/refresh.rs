@@ -99,7 +99,8 @@ impl RefreshScheduler {
         self.wake
     }
 
-    /// The banks that wait for a refresh. Until then they accept only the precharge before it.
+    /// The banks that wait for a refresh. Until their refresh is issued, they accept only the
+    /// precharge before the refresh.
     #[inline]
     pub(super) fn blocked(&self) -> BankSet {
         self.blocked
@@ -154,7 +155,8 @@ impl RefreshScheduler {
         next
     }
 
-    /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge.
+    /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge,
+    /// tRC after their last activation, and after the last refresh of the rank.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
             // A same-bank refresh must keep the same distances from commands to other banks of the

@@ -304,8 +304,8 @@ impl RowChannel {
     fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
         let end = at + slots;
         let [activate, column] = self.slots;
-        // The reads and writes of accesses are in order of time. So the search goes back to the
-        // first access that ends before `at`, and no further.
+        // The reads and writes of accesses are in order of time. So the search begins with the
+        // newest access, and stops at an access whose last command ends before or at `at`.
         for back in 1..=LOOKAHEAD {
             let columns = &self.window[self.next.wrapping_sub(back) % LOOKAHEAD];
             if columns.last + column <= at {

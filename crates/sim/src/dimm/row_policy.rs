@@ -1,8 +1,8 @@
 //! The row policy, also called page policy: decides if a row without queued requests stays open.
 //!
 //! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
-//! closed bank tRCD + tCL. An access closes its row with auto-precharge if the queue has a request
-//! for another row of the bank. Otherwise the access asks the policy
+//! closed bank tRCD + tCL. The last queued access to a row closes the row with auto-precharge if
+//! the queue has a request for another row of the bank. Otherwise the policy decides
 //! ([`RowPolicyState::keeps_open`]).
 //!
 //! To add a policy, add a variant of [`RowPolicy`], its state in [`RowPolicyState`], and its arms
@@ -13,7 +13,7 @@ use super::geometry::{BANKS_MAX, CLOSED};
 /// When a row without queued requests is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowPolicy {
-    /// The row is closed on arrival of a request for another row of the bank.
+    /// The row is closed only for a request for another row of the bank, or for a refresh.
     Open,
     /// The row is closed after its last queued access.
     Closed,
@@ -51,8 +51,8 @@ impl RowPolicyState {
         }
     }
 
-    /// Records that a row was opened. If this row is the last that the policy closed in the bank,
-    /// the policy closed it too early.
+    /// Records that a row was opened. If the last auto-precharge of the bank closed the same row,
+    /// it closed the row too early.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
         if self.policy == RowPolicy::Adaptive && self.closed_row[bank] == row {

@@ -62,7 +62,7 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// Minimum number of accesses of a run, over all sub-channels.
+/// The minimum numbers of accesses of a measurement.
 ///
 /// DDR5-6400 at 25.6 GB/s per sub-channel does 1560 accesses in a refresh interval of 3.9 us. A
 /// shorter run may have no refresh at all. A run with fewer accesses than outstanding lines (144)

@@ -1,10 +1,10 @@
 //! The command scheduler: first-ready, first-come-first-served (FR-FCFS; Rixner et al. 2000).
 //!
-//! Each bank with requests has exactly one next command: an access if a request hits the open row,
-//! a precharge if all requests are for other rows, an activation if no row is open. Thus banks fall
-//! into three classes, and each class has a best candidate: the bank that is ready first, or among
-//! equals the bank with the oldest request. A class is searched again only after a change that
-//! affects its best candidate, so a choice takes little time.
+//! Each bank has at most one next command for its queued requests: an access if a request hits the
+//! open row, a precharge if all requests are for other rows, an activation if no row is open. Thus
+//! banks fall into three classes, and each class has a best candidate: the bank that is ready
+//! first, or among equals the bank with the oldest request. A class is searched again only after a
+//! change that affects its best candidate, so a choice takes little time.
 //!
 //! Repeated row hits do not starve other requests for the bank: after
 //! [`Controller::hits_max`](super::config::Controller::hits_max) accesses an older request for

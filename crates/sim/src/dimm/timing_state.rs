@@ -71,9 +71,9 @@ impl TimingState {
         }
     }
 
-    /// The earliest clock at which the constraints of each single bank in `banks` allow an
-    /// activation: tRP after the precharge of the bank. Constraints of bank groups and ranks are
-    /// left out.
+    /// The earliest clock at which the constraints of the single banks in `banks` (tRP, tRC, the
+    /// end of the last refresh) allow an activation of each of them. Constraints of bank groups and
+    /// ranks are left out.
     pub(super) fn precharged(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
     }

@@ -11,8 +11,8 @@
 //! `WRITE` for a read, another reads an address in an unknown notation as 0. Here each line must
 //! match the format completely, or the trace is refused with the line and the field.
 //!
-//! A trace is read once from beginning to end and its requests are never all in memory, so long
-//! traces need no more memory.
+//! Requests are parsed one by one, from the beginning of the trace to its end, and are not stored.
+//! So a long trace needs no memory besides the bytes of its file.
 
 pub mod binary;
 #[cfg(test)]

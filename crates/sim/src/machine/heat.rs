@@ -1,12 +1,12 @@
 //! Page hotness as DAMON samples it.
 //!
 //! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
-//! one page of each region. The hits of an aggregation interval add up to `accesses`, which is the
-//! estimate for every page of the region. Neighbouring regions with similar counts merge, and each
-//! region is split at random, so region boundaries converge on the boundaries of hotness
-//! (Documentation/mm/damon/design.rst). The simulation has DAMON's errors: DAMON only checks
-//! whether a page was accessed in a sampling interval. A page that is read once in each of these
-//! intervals therefore looks as hot as a page that is read ten times.
+//! one page of each region. The checks of an aggregation interval that found the bit set are
+//! counted in `accesses`, which is the estimate for every page of the region. Neighbouring regions
+//! with similar counts merge, and each region is split at random, so region boundaries converge on
+//! the boundaries of hotness (Documentation/mm/damon/design.rst). The simulation has DAMON's
+//! errors: DAMON only checks whether a page was accessed in a sampling interval. A page that is
+//! read once in each of these intervals therefore looks as hot as a page that is read ten times.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
@@ -53,7 +53,7 @@ impl Heat {
         &self.regions
     }
 
-    /// True if an aggregation interval is complete.
+    /// True if at least one aggregation interval has ended.
     pub(super) const fn is_known(&self) -> bool {
         self.aggregations > 0
     }

@@ -3,10 +3,10 @@
 //! [`MoveQueue`] holds the misplaced page groups of all tasks. The order of the target ([`Order`])
 //! decides where groups go. *Interleave*: hot groups go to the tier of their address
 //! ([`super::pages::Interleaving`]); cold groups stay, because moving them gains nothing. *Hottest
-//! first*: the hottest regions fill the first tier. With either order, cold pages of a tier that is
-//! nearly full are demoted until its free memory reaches the upper watermark, as the prototype of
-//! dynamic memory interleaving (DMI) does with DAMON's `migrate_cold`. Pages of a scope that is not
-//! steered stay.
+//! first*: the hottest regions fill the first tier. With either order, cold pages of a tier that
+//! has less than 1 % of free memory are demoted until 2 % are free, as the prototype of dynamic
+//! memory interleaving (DMI) does with DAMON's `migrate_cold`. Pages of a scope that is not steered
+//! stay.
 
 use super::{
     heat::{Heat, Region, samples},
@@ -29,8 +29,9 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Hits that are added to the hits of a group on the first near tier, when the hottest groups are
-/// selected. Without them, groups of equal hotness would be exchanged between tiers for ever.
+/// Added to the hits (samples that found an access) of a group that is on the first near tier
+/// already, when the hottest groups are selected. Without this bonus, groups of equal hotness would
+/// be exchanged between tiers for ever.
 const RESIDENT_BONUS: u32 = 2;
 
 /// The planned migration of a page group of a task to another tier.
@@ -87,7 +88,7 @@ impl MoveQueue {
     }
 
     /// Replaces the plan: demotions from nearly full tiers first, then moves to the targets. `free`
-    /// and `capacity` are the bytes of each tier.
+    /// has the free bytes of each tier, `capacity` all of its bytes.
     pub(super) fn plan(
         &mut self,
         tasks: &[Steered<'_>],
@@ -169,7 +170,8 @@ impl MoveQueue {
             return;
         }
         let pages = task.pages;
-        // For each number of hits, the groups with this number, in the order of addresses.
+        // For each number of hits (with the bonus), the groups with this number, in the order of
+        // addresses.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {
             for group in region.start..region.end {

@@ -11,7 +11,8 @@ use interleaf_model::{
     policy::Policy,
 };
 
-/// The largest distance of two targets that count as equal: 3 percentage points.
+/// Two targets count as equal if the share of each tier differs by at most this number of
+/// percentage points.
 const SETTLED_POINTS: f64 = 3.0;
 
 /// Number of periods for which a target must stay within [`SETTLED_POINTS`] to count as settled.
@@ -55,8 +56,9 @@ pub struct PeriodRecord {
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth that represents the period, GB/s, summed over the domains: a percentile of the
-    /// samples without migration. `None` if the policy of some domain was not asked, because a
-    /// migration was not complete or there were too few samples.
+    /// bandwidths of the samples during which no page migrated. `None` if the policy of some domain
+    /// was not asked, because a migration was not complete, there were too few samples, or no bytes
+    /// were counted.
     pub judged_gbps: Option<f64>,
     /// Bytes of the pages that were migrated in the period.
     pub migrated_bytes: u64,

@@ -17,8 +17,8 @@ use interleaf_model::demand::Hotness;
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
 /// The address space is divided into blocks of page groups. The number of blocks is the square of
-/// this constant. Two blocks that follow each other in hotness are this number of blocks apart in
-/// the address space.
+/// this constant. Two blocks that follow each other in hotness are mostly this number of blocks
+/// apart in the address space.
 const BLOCKS_PER_AXIS: usize = 16;
 
 /// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more

@@ -25,8 +25,8 @@ pub const NOISE_MAX: f64 = 0.5;
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The shortest cycle through the phases, s, and the longest run, s. Each cycle takes at least one
-/// step of the simulation. The longest run is three years.
+/// The shortest cycle through the phases, s, because each cycle takes at least one step of the
+/// simulation; and the longest run, s: three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -188,7 +188,8 @@ pub struct Damon {
     /// Interval between two samples of a region, ns. Default: 200 ms, as in the prototype of
     /// dynamic memory interleaving (DMI).
     pub sampling_ns: u64,
-    /// Interval over which hits are counted, ns. Default: 3 s, as in the DMI prototype.
+    /// Aggregation interval, over which the samples that found an access are counted, ns. Default:
+    /// 3 s, as in the DMI prototype.
     pub aggregation_ns: u64,
     /// Minimum number of regions of a task. Default: 10, DAMON's default.
     pub regions_min: usize,
@@ -309,8 +310,8 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Too many tiers, a run of invalid length, pages that do not fit into the tiers, or threads
-    /// without a core at their start.
+    /// Too many tiers, a run of invalid length, held memory that exceeds a tier, pages that do not
+    /// fit into the tiers, or threads without a core at the start of a task.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let tiers = self.platform.tiers.len();
         if tiers > TIERS_MAX {

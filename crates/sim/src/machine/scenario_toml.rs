@@ -1,4 +1,5 @@
-//! Scenarios as files: the tasks on a platform, their start times, and disturbances.
+//! Scenarios as files: the tasks on a platform, their start times, and disturbances (traffic of
+//! devices, memory that other programs hold).
 //!
 //! A file is parsed in two steps, since this crate opens no files. [`parse`] checks the file alone,
 //! and returns a [`ScenarioFile`] with the name of the platform. [`ScenarioFile::build`] takes that

@@ -30,10 +30,11 @@ pub struct StaticBest {
 pub struct StaticTask {
     /// Duration of the first run, s; a lower bound if the simulation was stopped before its end.
     pub runtime_s: f64,
-    /// The number of completed runs at the end of the given duration, plus the completed fraction
-    /// of the run in progress.
+    /// The number of completed runs after the `duration_s` of `static_best`, plus the completed
+    /// fraction of the run in progress.
     pub work: f64,
-    /// Energy of the first run, J; 0 on a platform without power figures.
+    /// Energy of the first run, J; 0 on a platform without power figures, or if the simulation was
+    /// stopped before the end of the run.
     pub energy_j: f64,
 }
 

@@ -70,8 +70,8 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the part of the run that is left of this phase, as a
-    /// fraction of the whole run.
+    /// The index of the current phase, and the work that is left in this phase, as a fraction of
+    /// the work of a whole run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);

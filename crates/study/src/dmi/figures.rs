@@ -50,8 +50,8 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     })
 }
 
-/// Figure of the share on the first tier over time, under two policies: the target, and the share
-/// of the accesses that is reached.
+/// Figure of two shares of the first tier over time, under two policies: the target share of the
+/// pages, and the share of the accesses that the tier really serves.
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {

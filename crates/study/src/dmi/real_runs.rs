@@ -131,8 +131,8 @@ fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f6
     row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
 
-/// The policy that a published run on hardware had: Colloid, as its closed form, or the calibrator
-/// of the DMI prototype, with the run's cutoff bandwidth if the study gives one.
+/// The policy for the simulation of a published run: Colloid, as its closed form, or the calibrator
+/// of the DMI prototype, with the cutoff bandwidth of the run if the table gives one.
 fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     let tiers = tiers.to_vec();
     if is_colloid(run) {
@@ -163,7 +163,8 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     Ok(SimulatedRun { speedup, points: median_points(&outcome) })
 }
 
-/// The median of the target share of the first tier, in percent, over the periods of the first run.
+/// The median of the target share of the first tier, in percent, over the periods up to the end of
+/// the workload's first run.
 fn median_points(outcome: &Outcome) -> f64 {
     let end_s = outcome.tasks[0].runtime_s.unwrap_or(f64::INFINITY);
     let during = outcome.periods.iter().filter(|period| period.time_s <= end_s);

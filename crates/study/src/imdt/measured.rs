@@ -284,8 +284,8 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
-/// Page reads that threads wait for in a round: all page reads if the access is random, none if the
-/// pager prefetches.
+/// Page reads that threads wait for in a round. With the pager, all page reads of the random
+/// pattern are such reads. The pager prefetches the pages of all other patterns, so they have none.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }

@@ -140,8 +140,8 @@ const CACHED_BLOCKS: usize = 16;
 
 /// Number of blocks transferred between DRAM and the processors. A block that is read counts once.
 /// A block that is written counts twice, for its read and its write-back. STREAM and the gas step
-/// write arrays that they do not read, so their written blocks count once, without the
-/// write-allocate; STREAM does not count write-allocates either.
+/// write arrays that they do not read. Their written blocks count once, without the write-allocate,
+/// because the published bandwidth of STREAM excludes write-allocates too.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached = VecDeque::new();

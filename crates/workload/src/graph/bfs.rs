@@ -18,9 +18,9 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bottom-up begins when the frontier's vertices have more than 1/`ALPHA` of the edges of unreached
-/// vertices. It ends when the frontier shrinks, and has at most 1/`BETA` of all vertices. Both
-/// figures are those of the paper (Beamer et al.) and of the GAP suite.
+/// Bottom-up begins when the frontier's vertices have more than 1/`ALPHA` of the edges that
+/// top-down has not yet visited. It ends when the frontier shrinks and has at most 1/`BETA` of all
+/// vertices. Both figures are those of the GAP suite; the paper has 14 and 24.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
@@ -217,8 +217,8 @@ impl Algorithm for Bfs {
         Work { edges: self.reach.edges, ..Work::default() }
     }
 
-    /// Checks the tree: the parent of each vertex must be a neighbour that is one level nearer to
-    /// the source.
+    /// Checks the tree: the parent of each reached vertex except the source must be a neighbour
+    /// that is one level nearer to the source.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let depths = depths(graph, self.source);
         for (vertex, parent) in graph.all().zip(self.parents.of::<u32>()) {

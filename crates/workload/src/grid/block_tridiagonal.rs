@@ -113,8 +113,9 @@ fn minus(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|at| a[at] - b[at])
 }
 
-/// Solves `block x = right` for the vector `right`, and in the same way for each column of `other`.
-/// The solutions replace `right` and `other`. There is no pivoting, because the diagonal dominates.
+/// Solves `block x = right` for the vector x, and in the same way `block x = c` for each column c
+/// of `other`. The solutions replace `right` and `other`. There is no pivoting, because the
+/// diagonal dominates.
 fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];

@@ -3,9 +3,9 @@
 //! of a tridiagonal system; there are lines along each of the three axes.
 //!
 //! The field is a product of sines with periodic boundaries. A round takes its derivative in x,
-//! then in y, then in z; each derivative is read from one of two arrays and written to the other.
-//! The scheme's derivative of a sine is a cosine times a known factor, and the round divides by
-//! this factor. Each element is therefore known in all rounds, and is verified.
+//! then in y, then in z. Each of these steps reads one of two arrays, and writes the derivative to
+//! the other array. The scheme's derivative of a sine is a cosine times a known factor, and the
+//! round divides by this factor. Each element is therefore known in all rounds, and is verified.
 
 use super::{near, side};
 use crate::{

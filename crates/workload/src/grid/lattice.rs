@@ -7,9 +7,9 @@
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
 //! t), where k is its wave number and t is the number of steps.
 //!
-//! Verification: each population of the last step must equal the result of a second implementation
-//! that runs in one thread, mass and momentum must be as at the start, and velocities must be those
-//! of the decayed flow.
+//! Verification: each population of the last step must equal the value that one thread computes
+//! again from the state before this step, mass and momentum must be as at the start, and velocities
+//! must be those of the decayed flow.
 
 use super::{near, side};
 use crate::{

@@ -1,11 +1,11 @@
-//! Checks that `bound_by` names the bottleneck: without the limit of this component, the throughput
-//! rises.
+//! Checks that `bound_by` names the bottleneck: the throughput rises if the named component is
+//! simulated without its limit.
 
 use super::*;
 use crate::load::Bound;
 
 /// Asserts that `component` is the bottleneck of `group`: the throughput rises without the limit of
-/// `component`, and does not rise without the limits of the components in `others`.
+/// `component`, and stays the same without the limit of any single component in `others`.
 fn bound(card: &Card, group: &Group, component: Component, others: &[Component]) {
     let of = |settings: &Settings| run(card, settings, group.clone(), 8000);
     let base = of(&Settings::default());

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 use super::{Attachments, NvmeController};
 use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
 
-/// Number of entries of the error log.
+/// Number of entries of the error log (ELPE + 1). With 64 bytes each, they fill 4 KiB.
 pub(in crate::nvme) const ENTRIES: usize = 64;
 /// Bytes of an entry of the error log.
 const ENTRY_BYTES: usize = 64;
-/// Maximum number of asynchronous event requests that a host can have outstanding.
+/// Maximum number of asynchronous event requests that a host can have outstanding (AERL + 1).
 pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
 /// The identifier of the error log page.
 pub(super) const ERROR_PAGE: u8 = 0x01;
@@ -133,8 +133,8 @@ impl NvmeController {
         self.complete_request(&entry, Ok(event.result()), attached);
     }
 
-    /// Completes an Asynchronous Event Request. It is first counted as outstanding again, because
-    /// each completion lowers the count by one.
+    /// Completes an Asynchronous Event Request. The request is first counted as outstanding again,
+    /// because each completion lowers the number of outstanding commands by one.
     pub(super) fn complete_request(
         &mut self,
         entry: &SubmissionEntry,
@@ -147,9 +147,9 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Stops counting an Asynchronous Event Request as outstanding while it waits for an event. The
-    /// admin queue fetches no command when as many are outstanding as it has entries, so waiting
-    /// requests could block a short queue.
+    /// Stops counting an Asynchronous Event Request as outstanding while it waits for an event. No
+    /// command is fetched from the admin queue while it has as many outstanding commands as
+    /// entries, so waiting requests could block a short queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

@@ -7,7 +7,8 @@ const SET_FEATURES: u8 = 0x09;
 const ARBITRATION: u32 = 0x01;
 /// CC.AMS: weighted round robin with urgent priority class.
 const WEIGHTED: u32 = 1 << 11;
-/// The priorities of queues 1 to 4 (QPRIO), in the order of the queues.
+/// Values of QPRIO, the priority of a submission queue. [`driver`] gives these four values, in this
+/// order, to the I/O queues 1 to 4.
 const LOW: u32 = 3;
 const URGENT: u32 = 0;
 const HIGH: u32 = 1;

@@ -71,8 +71,9 @@ pub(in crate::verb) struct Comparisons {
     pub(in crate::verb) signal: Option<i32>,
 }
 
-/// Runs comparisons for a study until a signal arrives, or until `deadline`, which also ends a run
-/// that has begun. Runs all patterns at one footprint before the next footprint.
+/// Runs comparisons for a study until a signal arrives, or until `deadline`. A run that has not
+/// ended at the deadline is killed. Within a comparison, all patterns run at one footprint before
+/// any pattern runs at the next footprint.
 ///
 /// # Errors
 /// When the budget cannot be enforced, or a setting cannot be restored.
@@ -161,8 +162,9 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
 
 /// Runs all rounds of a pattern. Each round runs the pattern on every kind of memory (way) and then
 /// measures the drive with fio, so that interference affects all ways and fio equally. After each
-/// round, its rows are added to the document and to the interim record. For the messages, `step`
-/// has the position of this pair of pattern and footprint, and the count of all pairs.
+/// round, the rows of all rounds so far replace the earlier rows of the pattern in the document and
+/// in the interim record. For the messages, `step` has the position of this pair of pattern and
+/// footprint, and the count of all pairs.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,

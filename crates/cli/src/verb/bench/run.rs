@@ -88,7 +88,8 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
 /// would hold several rows.
 const BLOCK: usize = 16 << 10;
 
-/// Writes a trace of the blocks of memory that a round touches, without running the round.
+/// Writes a trace of the blocks of memory that one round touches (two rounds of `gas` and `qft`),
+/// without running the workload.
 fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
     let touches = trace(kind, &setting(args), args.footprint.get(), BLOCK).ok_or_else(|| {
         Failure::new(

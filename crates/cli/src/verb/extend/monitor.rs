@@ -19,7 +19,7 @@ use view::StatisticsView;
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Without a terminal, a line is printed after this number of ticks.
+/// Without a terminal, a line is printed every `LINE` ticks, which is each second.
 const LINE: u32 = 2;
 
 /// Watches the session of process `pid`, or the only session of the user, until the session ends.

@@ -65,7 +65,8 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // The exit status is that of the command, even if the demand could not be written.
+        // If the command failed, the exit status is that of the command. The failure to write the
+        // demand is then only printed.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }

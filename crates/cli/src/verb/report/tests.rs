@@ -56,7 +56,8 @@ enum Step {
     Element(usize),
 }
 
-/// Returns the paths to all parts of a value. An array contributes only one element.
+/// Returns the paths of a value itself and of all values nested in it. Of an array, only one
+/// element is visited.
 fn paths(value: &Value) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
     let mut below = |step: Step, part: &Value| {

@@ -28,12 +28,12 @@ const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 /// The number of workloads with `--quick`: the first ones of [`STUDY_WORKLOADS`].
 const QUICK: usize = 7;
 
-/// Numbers of threads, as multiples of this machine's CPUs. The study has 22, 44 and 88 threads on
-/// two sockets of 22 cores.
+/// Numbers of threads, as multiples of this machine's CPUs. The study also doubles the number
+/// twice: 22, 44 and 88 threads on two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
 /// Time after which a run is ended and no further run begins: half a day. With `--quick` it is
-/// shorter, so that the whole study takes three minutes.
+/// shorter, so that the whole study takes about three minutes.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 

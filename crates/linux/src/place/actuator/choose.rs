@@ -11,9 +11,10 @@ use std::fmt;
 pub enum ActuatorKind {
     /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
-    /// DAMON on physical memory, with a quota goal in the kernel.
+    /// DAMON on physical memory, with quotas that Interleaf computes, and a quota goal, to which
+    /// the kernel tunes these quotas.
     Paddr,
-    /// DAMON on physical memory, with quotas alone.
+    /// DAMON on physical memory, with quotas that Interleaf computes, and without a quota goal.
     Quota,
     /// Migration by `move_pages(2)`, without DAMON.
     Pages,

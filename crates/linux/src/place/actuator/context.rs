@@ -23,12 +23,14 @@ const UPDATE_US: u64 = 1_000_000;
 /// The highest possible access count of a region in an aggregation: one access for each sample.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
-/// Limits of the number of regions: DAMON's defaults. With many processes the upper limit is
-/// [`REGIONS_OF_TARGET`] regions for each process, because each process needs some regions.
+/// Minimum and maximum number of regions: DAMON's defaults. With more than 50 processes, the
+/// maximum is [`REGIONS_OF_TARGET`] times the number of processes, because each process needs some
+/// regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
-/// The metric of a quota goal on a node's share of the eligible memory, since Linux 7.2.
+/// The metric of a quota goal on the fraction of the eligible memory that is on a node, since Linux
+/// 7.2. Eligible memory is the memory that matches the access pattern of the scheme.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
 /// The folder of the first context of the first thread, below [`ADMIN`].
@@ -62,7 +64,7 @@ pub struct Scheme {
     pub age_min: u32,
     /// The quota; `None` for no limit.
     pub quota: Option<Quota>,
-    /// The goal to which the kernel tunes the quota, with `quota` as its upper limit.
+    /// The goal to which the kernel tunes the quota. The tuned quota never exceeds `quota`.
     pub goal: Option<EligibleGoal>,
     /// Filters that select pages. The scheme acts only on pages that no filter rejects.
     pub filters: Vec<PageFilter>,

@@ -1,9 +1,9 @@
 //! One actuator for several sockets, each with a goal of its own.
 //!
-//! A policy chooses, for each socket, the shares of the tiers near that socket. Only one DAMON
-//! thread can be used, so a single actuator serves all sockets, with their goals combined into one
-//! goal. Pages should not move to another socket, so each socket keeps its share of the scope's
-//! pages.
+//! A policy chooses, for each socket, the shares of the tiers near that socket. Interleaf sets up
+//! only one DAMON thread, so a single actuator serves all sockets, with their goals combined into
+//! one goal. Pages should not move to another socket, so the fraction of the scope's pages that are
+//! near a socket stays the same.
 //!
 //! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The goals 80:20 and 60:40 of
 //! the sockets combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1.

@@ -1,10 +1,11 @@
 //! Keeps the pages of the whole machine, or of a control group, in the ratio of the goal's weights,
 //! by DAMON's `paddr`.
 //!
-//! Schemes on physical memory have no destinations by address, so the ratio is controlled by
-//! quotas: pages move from the node with the largest excess to the node with the largest deficit.
-//! [`QuotaController`] derives the amount from the measured placement of anonymous memory. Which
-//! hot pages move is random, so the ratio holds over all hot pages and not within each array.
+//! On physical memory, DAMON cannot choose a page's node by the page's address, as `vaddr` does.
+//! The ratio is therefore controlled by quotas: pages move from the node with the largest excess to
+//! the node with the largest deficit. [`QuotaController`] computes the quota from the measured
+//! placement of anonymous memory. Which hot pages move is random, so the ratio holds over all hot
+//! pages and not within each array.
 //!
 //! `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux 7.2), so that
 //! the kernel stops the migration at the target share even if the next call of the controller is

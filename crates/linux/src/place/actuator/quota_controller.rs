@@ -14,18 +14,19 @@
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! If placement is sampled only every second window, at most 0.6 of the missing bytes move between
-//! two samples, so the ratio does not overshoot. If it is sampled every third window, the error
-//! still shrinks.
+//! Placement may be sampled less often than once per window. If it is sampled every second or third
+//! window, at most 0.6 or 0.9 of the missing bytes move between two samples, so the ratio does not
+//! overshoot.
 //!
 //! The kernel charges every attempt to the quota, even attempts on file pages and free memory. On
 //! Linux 6.12, 15 MiB of attempts in each of eight windows moved no page. While all attempts fail,
 //! the quota therefore grows: up to the missing bytes, and from level 1 ([`Push::level`]) on up to
-//! `GAIN_MAX` times the missing bytes. The quota falls back as soon as pages move.
+//! `GAIN_MAX` times the missing bytes. The quota falls back to 0.3 of the missing bytes as soon as
+//! pages move, and when the level rises.
 //!
 //! If DAMON tries no page, no region matches the allowed access counts. A larger quota would have
 //! no effect then, and would migrate too many pages as soon as a region matches. Therefore the
-//! quota stays, and pages with fewer accesses are allowed.
+//! quota stays, and the range of allowed access counts is widened.
 
 use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
@@ -51,11 +52,12 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// The minimum migration between two samples that counts as progress, bytes.
 const STALL_BYTES: u64 = 256 << 10;
 
-/// The number of consecutive samples without effect after which a push is changed. If DAMON tries
-/// no migration in these samples, [`Push::level`] rises: the push then also takes pages with fewer
-/// accesses, or, if it migrates cold pages, with more accesses. With [`Order::HottestFirst`] at the
-/// goal, the two fastest nodes exchange pages. If less than [`STALL_BYTES`] migrates in each of
-/// these samples, the direction of this exchange is reversed.
+/// The number of consecutive samples without effect after which the controller changes the
+/// migration that it requests from DAMON (the [`Push`]), in two cases. If DAMON tries no migration
+/// in these samples, [`Push::level`] rises: pages with fewer accesses are migrated too, or, if cold
+/// pages are migrated, pages with more accesses. The other case is [`Order::HottestFirst`] at the
+/// goal, where the two fastest nodes exchange pages. If less than [`STALL_BYTES`] migrates in each
+/// of these samples, the direction of this exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`]: pages with any access count are allowed.
@@ -115,7 +117,8 @@ impl QuotaController {
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
-        // The bytes that a node has above its share. Nodes outside the goal are not considered.
+        // The bytes that a node has above its target share of all bytes; negative if the node has
+        // less than its target. Nodes outside the goal are not considered.
         let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
         let nodes = || goal.nodes.iter().map(|(node, _)| *node);
         let most = nodes().max_by(|a, b| over(*a).total_cmp(&over(*b)))?;
@@ -139,8 +142,9 @@ impl QuotaController {
     }
 
     /// With [`Order::HottestFirst`] at the goal, the two fastest nodes exchange pages. Hot pages of
-    /// the second node migrate to the first node until the first node slightly exceeds its share.
-    /// Then cold pages migrate back, and so on.
+    /// the second node migrate to the first node until the first node is [`REST_POINTS`] above its
+    /// target share. Then cold pages migrate back until the first node is [`REST_POINTS`] below its
+    /// target share, and so on. The direction also changes if no pages move.
     fn exchange(
         &mut self,
         goal: &Goal,

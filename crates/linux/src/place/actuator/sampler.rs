@@ -35,7 +35,8 @@ pub(super) struct PlacementSampler {
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
-    /// The full node that the last call found; it is reported only once.
+    /// The full node that the last call of `note` found. The node is not reported again while it
+    /// stays full.
     full: Option<u32>,
 }
 

@@ -11,8 +11,8 @@
 //!      3000    45 ms   45 s
 //! ```
 //!
-//! A process joins when two consecutive scans have found it. Children that exit at once therefore
-//! never join.
+//! All processes that the first scan finds join. Later, a process joins when two consecutive scans
+//! have found it. Therefore children that exit at once never join.
 
 use super::{ActuatorError, Setting};
 use crate::place::scope::resident_bytes;
@@ -51,8 +51,9 @@ impl Scan {
         self.next.is_none_or(|next| Instant::now() >= next)
     }
 
-    /// Compares the processes of a scope with the steered processes `known`. A new process joins if
-    /// the last scan found it too, and if it has at least `least_bytes` bytes of memory.
+    /// Scans for the processes of a scope, and compares them with the steered processes `known`. A
+    /// new process joins if the scan before this one found it too, or if this is the first scan,
+    /// and if the process has at least `least_bytes` bytes of resident memory.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

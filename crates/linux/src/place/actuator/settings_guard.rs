@@ -9,8 +9,8 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True from the report that NUMA balancing is on until NUMA balancing is off again, so that it
-    /// is reported only once.
+    /// True while NUMA balancing is on and this was reported already, so that it is not reported
+    /// again. False once NUMA balancing is found off.
     is_held: bool,
 }
 

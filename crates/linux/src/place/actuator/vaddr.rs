@@ -17,8 +17,9 @@
 //! 63:37   7 3  6 4  7 3  6 4  6 4  7 3  6 4  6 4  6 4  6 4
 //! ```
 //!
-//! A block that has an additional page at some weight keeps this page at all larger weights.
-//! Therefore a step of two percentage points moves only two pages of a hundred.
+//! As the weight of the first node grows from 60 to 70, one block after another changes from 6 4 to
+//! 7 3, and no block changes back. Therefore a change of the weight by two percentage points moves
+//! only two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] needs no destinations by address: it migrates hot pages to a node, or
 //! cold pages away from the node. [`QuotaController`] derives the amount from the placement.
@@ -51,9 +52,10 @@ const RESET_MS: u64 = 1000;
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block. When a node's pages cannot be divided evenly among the blocks, the
-/// blocks with the lowest ranks get an additional page. Consecutive ranks are far apart, so the
-/// additional pages are spread evenly over the hundred pages.
+/// The rank of each block. If the weight of the first node is not a multiple of ten, the blocks
+/// with the lowest ranks have one more page of this node than the other blocks. The same holds for
+/// the sum of the weights of the first two nodes, of the first three, and so on. Consecutive ranks
+/// are far apart, so the additional pages are spread evenly over the hundred pages.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// The actuator `vaddr`, which migrates the pages of processes with DAMON.
@@ -328,10 +330,10 @@ mod tests {
         }
     }
 
-    /// Two nodes, with any weights that sum to 100. Each node has exactly its weight of a hundred
-    /// pages. Of the 64 huge pages of a mapping of 128 MiB, it has its share within six percentage
-    /// points, at any start address. If its weight grows by 1, one page of a hundred changes its
-    /// node.
+    /// Two nodes, with any weights that sum to 100. Of each hundred pages, a node has as many pages
+    /// as its weight. Of the 64 huge pages of a mapping of 128 MiB, at any start address, the node
+    /// has a percentage that differs from its weight by at most six points. If the weight grows by
+    /// 1, one page of a hundred changes its node.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

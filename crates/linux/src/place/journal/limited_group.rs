@@ -1,9 +1,9 @@
 //! How a journal records the creation of a control group with a memory limit, and how the creation
 //! is undone.
 //!
-//! [`crate::launch::limited_group`] creates the group. The change is undone here, so that
-//! `--restore` can undo it after the creator was killed. Processes may then still be in the group.
-//! They are moved back to their former group, without the limit.
+//! [`crate::launch::limited_group`] creates the group. This module removes it, so that `interleaf
+//! run --restore` can remove the group of a process that was killed. Other processes may then still
+//! be in the group. They are moved back to their former group, without the limit.
 
 use super::Change;
 use crate::{

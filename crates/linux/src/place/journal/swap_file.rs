@@ -1,7 +1,8 @@
 //! How a journal records the creation of a swap file, and how the creation is undone.
 //!
-//! [`crate::launch::swapfile`] creates the file. The change is undone here, so that the journal
-//! does not depend on `launch`, and `--restore` can undo the change after the creator was killed.
+//! [`crate::launch::swapfile`] creates the file. This module switches it off and removes it, so
+//! that the journal does not depend on `launch`. `interleaf run --restore` uses this module too,
+//! for the swap file of a process that was killed.
 
 use super::Change;
 use crate::{

@@ -34,7 +34,7 @@ pub(super) trait Memory {
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
     /// For each process of `pids`, the process and its descendants, from one reading of `/proc`;
-    /// empty for a missing process. Without descendants if [`Self::is_alone`].
+    /// empty for a missing process. Descendants are left out if [`Self::is_alone`] is true.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
     /// True when each process that the caller names is migrated independently of the others.

@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, fmt, io};
 pub struct Outcome {
     /// Processes whose memory could be read, parents before children.
     pub processes: Vec<ProcessOutcome>,
-    /// Descendants of the processes that the caller named, if their memory could not be read or
-    /// migrated. After [`alone`](super::Migrator::alone), the named processes themselves instead.
+    /// Processes whose memory could not be read or migrated: descendants of the processes that the
+    /// caller named, or, after [`alone`](super::Migrator::alone), the named processes themselves.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
@@ -84,9 +84,10 @@ pub enum Reason {
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),
-    /// The kernel reported a move, but the page was on another node when it was located afterwards.
+    /// The kernel reported that the page had moved, but the page was on its former node when it was
+    /// located afterwards.
     Returned,
-    /// `move_pages` failed for the page with this other error number.
+    /// `move_pages` failed for the page with another error number, which is the field.
     Other(i32),
 }
 

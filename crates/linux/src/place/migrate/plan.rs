@@ -114,8 +114,8 @@ pub enum PageLocation {
     Unmovable(u32),
 }
 
-/// The moves of a plan, units of small sizes first, and units of one size in order of their
-/// addresses.
+/// The moves of a plan. Moves of the smallest units come first. Moves of units of the same size are
+/// in the order of the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,

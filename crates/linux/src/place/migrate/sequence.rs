@@ -1,5 +1,5 @@
-//! A fair sequence of members (the nodes of a plan) in an integer ratio: at no time has a member
-//! one turn too many or too few.
+//! A fair sequence of members (the nodes of a plan) in an integer ratio: at any time, the number of
+//! turns of each member differs from its exact share by less than one.
 //!
 //! For 3:2 the sequence is 0 1 0 0 1, repeated. After any number of turns each member has had its
 //! share of the turns, rounded up or down. Two simpler methods do not have this property. One

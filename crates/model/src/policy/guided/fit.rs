@@ -4,9 +4,8 @@
 //! `compute_ns`, and is replaced by the next request. Each tier reaches the bandwidth of its curve
 //! times a factor. By Little's law one observation gives the bytes in flight at the tiers. A second
 //! observation at other shares separates circulating bytes from compute time. The parameters are a
-//! least-squares fit of logarithms to all observations and to a prior. One observation does not
-//! determine all parameters, so the prior decides the others. Further observations overrule the
-//! prior.
+//! least-squares fit of logarithms to all observations and to a prior. The prior decides the
+//! parameters that the observations leave undetermined. Further observations overrule it.
 
 use crate::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},

@@ -3,8 +3,8 @@
 use super::*;
 use crate::cache::node::Node;
 
-/// A budget of 1024 frames. The even share of each of two nodes, 512 frames, changes in steps of 32
-/// frames (`Shares`).
+/// A budget of 1024 frames. The even share of each of two nodes is 512 frames. A share changes in
+/// steps of a sixteenth of the even share, 32 frames (`Shares`).
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
 /// Number of pages of each thread's own array: twice the even share of a node.
@@ -32,7 +32,7 @@ impl Simulation {
         found
     }
 
-    /// Each thread sweeps its own array `rounds` times.
+    /// Each thread sweeps its own array at least `rounds` times.
     fn sweep(&mut self, rounds: usize) {
         let mut next = [0; 2];
         let steps = rounds * 2 * ARRAY;

@@ -9,7 +9,7 @@ use crate::figures::Sourced;
 use interleaf_model::format::FileError;
 
 /// The currents of one device in microamperes, their measurement conditions, and figures of the
-/// pins, the register and the data buffers of a module. The fields are the rows of data sheets.
+/// pins, the register and the data buffers of a module. Most fields are rows of data sheets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
     /// Supply voltage, mV.

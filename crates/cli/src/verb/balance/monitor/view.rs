@@ -29,7 +29,7 @@ const COLOURS: [Color; 6] =
 pub(super) enum Link {
     Connected,
     Disconnected,
-    /// The last line that the daemon sent was not a valid period.
+    /// A line that the daemon sent on this connection was not a valid period.
     Unreadable,
 }
 
@@ -287,8 +287,8 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// In the last period, node0 has 95 % of the target in one view and 20 % in a second view. The
-    /// charts of the two views differ, and equal periods give equal charts.
+    /// Two views differ in the last period only: the target weight of node0 is 95 % in one view and
+    /// 20 % in the other. Their charts differ. Equal periods give equal charts.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {

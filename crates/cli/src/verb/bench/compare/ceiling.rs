@@ -15,10 +15,10 @@ use interleaf_workload::{
 };
 
 /// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. At the
-/// ceiling, a round takes the larger of two times: that of the loops on DRAM, and that of the
-/// drive's transfer of the bytes that optimal replacement moves. `measured` is the best fio rate of
-/// the earlier rounds. This function measures with fio again, and keeps the better rate in
-/// `measured`.
+/// ceiling, a round takes the larger of two times: the time without waits for the drive, and the
+/// time in which the drive transfers the bytes that optimal replacement moves. `measured` is the
+/// best fio rate of the earlier rounds. This function measures with fio again, and keeps the better
+/// rate in `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -100,7 +100,8 @@ fn document(
     }
 }
 
-/// Returns the bytes that optimal replacement moves in a round with this much memory.
+/// Returns the bytes that optimal replacement moves in a round with `memory` bytes of DRAM; `None`
+/// for a pattern whose order of accesses is not modelled.
 fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<BlockTraffic> {
     let block = match pattern.kind {
         Kind::Stride | Kind::Random => 4 << 10,

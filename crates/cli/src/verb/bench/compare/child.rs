@@ -122,7 +122,8 @@ impl<'a> Comparison<'a> {
 
     /// Runs a pattern once on the kind of memory `way`, at a footprint of `ratio` times the budget.
     /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
-    /// pager's last run. A kind with a memory limit gets this memory as its limit.
+    /// pager's last run. If the footprint exceeds the budget, this is the limit of a kind with a
+    /// memory limit.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -133,8 +134,8 @@ impl<'a> Comparison<'a> {
     ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
-        // For a footprint within the budget, `memory` does not include the pager's overhead. Use
-        // the budget plus slack instead.
+        // A footprint within the budget does not fill the budget, so `memory`, the peak memory of
+        // the pager's run, may be below the budget. The limit is then the budget plus slack.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);

@@ -12,8 +12,9 @@ use std::{
 };
 
 /// Transfer sizes and numbers of outstanding transfers, for patterns that stream. They are similar
-/// to the transfers of the pager and of mapped files. The pager keeps up to 16 transfers of 1 MiB
-/// outstanding. Mapped files are read ahead in pieces of several MiB.
+/// to the transfers of the pager and of mapped files. The pager joins neighbouring pages to
+/// transfers of at most 1 MiB, and keeps several of them outstanding. Mapped files are read ahead
+/// in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
 /// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
@@ -24,7 +25,8 @@ const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 /// is better than a long one.
 const SECONDS: &str = "2";
 
-/// Rounds that move fewer bytes than this limit do not show the drive's rate.
+/// Rounds that move fewer bytes than this do not show the rate of the drive: most of their time is
+/// not spent on transfers.
 const REACHED_MIN: u64 = 16 << 20;
 
 /// A file that fio reads and writes. It is removed on drop.
@@ -55,8 +57,9 @@ struct Direction {
     bw_bytes: f64,
 }
 
-/// Measures the best rate of the drive for a pattern with this read share, in a file of `footprint`
-/// bytes.
+/// Measures the best rate of the drive for a pattern, in a file of `footprint` bytes. The transfers
+/// for a pattern that streams are reads and writes with this read share. For other patterns, only
+/// reads are measured.
 pub(super) fn rate(
     bench: &Comparison<'_>,
     pattern: &Pattern,

@@ -16,7 +16,8 @@ use std::path::Path;
 /// written, because a demand describes runs with all pages on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// The read share and its range, which are assumed if no source counted reads and writes.
+/// The read share and its range, which are assumed if no source counted reads and writes. Most
+/// programs are within this range.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 

@@ -53,7 +53,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds the sources, and opens them unless this is a dry run.
+    /// Finds the sources and opens them. A dry run opens no counters, monitor or socket.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);

@@ -65,8 +65,8 @@ impl<'a> AppSampler<'a> {
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // Drop the traffic and the energy that were counted before the command. A recording has no
-        // counts from before the command.
+        // Drop the traffic and the energy that were counted before the command. The readings of a
+        // recording are from another run, so none of them is dropped.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -272,8 +272,8 @@ fn source_failed(subject: &'static str, error: &impl ToString) -> Warning {
     Warning::SourceFailed { subject, error: error.to_string() }
 }
 
-/// Adds the warnings that follow from the figures of the whole run, and marks each available
-/// quantity as missing if nothing was counted.
+/// Adds the warnings that follow from the figures of the whole run. Marks an available quantity as
+/// missing if the run has no count of it.
 fn add_warnings(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };

@@ -1,5 +1,5 @@
-//! A slow and simple source of commands: each command is chosen at random and issued at the first
-//! clock that the checker allows. There is no other scheduling policy.
+//! A slow and simple source of commands. Refreshes are issued when they are due. Each other command
+//! is chosen at random. A command is issued at the first clock that the checker allows.
 
 use super::*;
 
@@ -46,7 +46,8 @@ impl Walk {
         }
     }
 
-    /// Issues the next command, or the commands of a refresh.
+    /// Issues the refreshes that are due, then a random command, if its bank is open or closed as
+    /// the command requires.
     pub(super) fn step(&mut self, seen: &mut impl FnMut(&Command)) {
         let timing = self.device.timing;
         let interval = if self.by_bank { timing.t_refi_sb } else { timing.t_refi };
