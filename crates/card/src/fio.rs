@@ -71,8 +71,8 @@ pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
 /// 1.4, 3.1.1, CAP.MQES), less one entry, because a full ring keeps one entry empty.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// Maximum number of jobs of a group: the maximum number of I/O queues of an NVMe controller (NVMe
-/// 1.4, 5.21.1.7).
+/// The highest `numjobs` that the parser of options accepts: the maximum number of I/O queues of an
+/// NVMe controller (NVMe 1.4, 5.21.1.7). A load of I/Os accepts fewer (`load.rs`).
 pub const JOBS_MAX: u32 = 65_535;
 
 /// The highest rate that a job can have, I/Os per second: one each nanosecond, far above any card.

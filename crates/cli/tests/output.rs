@@ -272,8 +272,8 @@ fn tables_of_predictions_fit_the_width_of_columns() {
     }
 }
 
-/// A single choice of weights is not called best. The table has a row for the weights that a
-/// warning names.
+/// With one choice of weights (`--weights`), `predict` does not call it the best. Without the
+/// option, the table is shortened, but keeps the row of the weights that a warning names.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

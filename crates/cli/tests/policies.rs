@@ -116,7 +116,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-// --- Bandwidth is short -------------------------------------------------------------------------
+// --- Workloads that saturate memory -------------------------------------------------------------
 
 #[test]
 fn dmi_settles_near_the_best_static_ratio() {
@@ -180,7 +180,7 @@ fn with_right_curves_and_true_counters_guided_finds_the_top() {
     }
 }
 
-// --- Bandwidth is not short ---------------------------------------------------------------------
+// --- Workloads that do not saturate memory ------------------------------------------------------
 
 #[test]
 fn unsaturated_stays_local() {

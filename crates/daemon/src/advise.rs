@@ -48,7 +48,7 @@ const POINTS: i32 = 3;
 /// A command whose process decides in place of the configured policy.
 #[derive(Clone, Debug)]
 pub struct OwnPolicy {
-    /// The name of the policy in documents: the text of the option that gave the command.
+    /// The name of the policy in records: the value of `--policy`, such as `exec:COMMAND`.
     pub name: String,
     /// The command that starts the process.
     pub command: PolicyCommand,

@@ -54,7 +54,8 @@ pub struct LoadedOptions {
     pub chase: idle::ChaseOptions,
     /// The threads that load the memory.
     pub load: Load,
-    /// The time for which the threads run with a new pause before the measurement begins.
+    /// The wait after each change of the threads' pause (between groups of lines), so that all
+    /// threads use the new pause before the measurement begins.
     pub settle: Duration,
     /// The duration of the measurement of each point.
     pub span: Duration,
@@ -82,7 +83,7 @@ pub enum LoadedError {
     Target {
         /// The bandwidth that was requested, GB/s.
         target_gbps: f64,
-        /// The largest bandwidth that the threads reach, GB/s.
+        /// The largest bandwidth measured so far at the controller, with that of the chase, GB/s.
         most_gbps: f64,
     },
 }

@@ -129,7 +129,8 @@ impl Answer {
     }
 }
 
-/// The first `TEXT_MAX` characters of a text, with a space in place of each control character.
+/// The first `TEXT_MAX` characters of a text, with a space in place of each control character, and
+/// without white space at both ends.
 fn printable(text: &str) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX);
     let shown: String = shown.collect();

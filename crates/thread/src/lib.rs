@@ -27,7 +27,8 @@ pub type Join = Box<dyn FnOnce() + Send>;
 /// The function that a thread runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// A function that starts a thread with the given name. All signals are blocked in the thread.
+/// A function that starts a thread with the given name. The signals of the program are blocked in
+/// the thread.
 pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();

@@ -12,9 +12,9 @@ use crate::{
     weights::Weights,
 };
 
-/// The assumed length of a run whose result is a rate, s. Such programs have no end. The length is
-/// that of the lbm run on the platform gnr120-cz122, the shortest run of a workload there that
-/// saturates memory.
+/// The assumed length of a run whose result is a rate, s: a rate does not tell how long the run
+/// takes. The value is the runtime of lbm with 119 threads on the platform gnr120-cz122, the
+/// shortest of the workloads that saturate memory there with 119 threads.
 pub const RATE_RUN_S: f64 = 285.0;
 
 /// Shares of the pages on the first tier, in percent, at which behaviours are compared with the

@@ -22,9 +22,10 @@ use super::{
 use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
-/// The *reserve* is the number of frames to keep free or inactive. The maximum of the reserve is
-/// the budget divided by `RESERVE_DIVISOR`, but not more than `RESERVE_MAX` frames (64 MiB). These
-/// frames suffice for the loads until the drive has completed further write-backs.
+/// The *reserve* of a node is the number of its frames to keep free or inactive. Pages that are
+/// read or filled with zeros get these frames while evicted pages are still being written back. The
+/// maximum of the reserve is the node's share of the budget divided by `RESERVE_DIVISOR`, at most
+/// `RESERVE_MAX` frames (64 MiB), and at least two extents of the maximum length.
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 

@@ -297,8 +297,9 @@ impl DimmSweepDocument {
     }
 }
 
-/// Labels each row by its module, or by the name in the sweep file if several names have the same
-/// module. Density and width are added if they differ between the rows.
+/// Labels each row. The label of a server is its name in the sweep file. The label of a module is
+/// the module, or its name in the sweep file if several names have the same module; density and
+/// width are added if they differ between the rows.
 fn label(rows: &mut [DimmSweepRow]) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in &*rows {

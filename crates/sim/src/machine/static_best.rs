@@ -69,8 +69,8 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// The results of `scenario` with all pages on the first tier near each domain, with unlimited
-/// capacity.
+/// The results of `scenario` if the pages of each domain's tasks are all on the first of the
+/// domain's own tiers. The capacity of the tiers is ignored.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
     let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
@@ -78,7 +78,7 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// Shares in percent with all pages on the first tier near `domain`.
+/// Shares in percent with all pages on the first of the domain's own tiers.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }

@@ -156,7 +156,8 @@ impl Grid {
     }
 }
 
-/// The matrix of a grid as slices: values and columns, row by row.
+/// The matrix of a grid as slices, row by row: the value and the column index of each of the
+/// [`POINTS`] stored elements of a row.
 #[derive(Clone, Copy)]
 struct Matrix<'a> {
     side: usize,

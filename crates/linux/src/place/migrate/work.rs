@@ -52,8 +52,9 @@ const ROUNDS_MAX: u32 = 32;
 /// Work on a batch ends after this many consecutive plans without a moved page.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
-/// Maximum number of bytes that a batch moves, as a multiple of the bytes of its first plan. This
-/// limit ends the work if another program keeps moving the pages back.
+/// Work on a batch ends when the batch has moved more bytes than this multiple of its first plan:
+/// another program may keep moving the pages back. The check is between two plans, so the last plan
+/// can exceed the limit.
 const MOVES_MAX_FACTOR: u64 = 3;
 
 /// Maximum number of calls for the same pages: pages about which a call reported nothing are

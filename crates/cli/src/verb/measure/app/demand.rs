@@ -130,8 +130,8 @@ fn demand(
 }
 
 /// Converts the phases of a profile, if there are two or more. The share of time of each phase is
-/// rounded to millionths, which is the precision of the demand file. The last phase gets the rest,
-/// so that the shares sum to 1.
+/// rounded to millionths. The last phase gets the rest, so that the shares sum to 1, as a demand
+/// file requires.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {

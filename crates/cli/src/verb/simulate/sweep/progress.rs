@@ -105,7 +105,7 @@ pub(super) fn say_cases(cases: usize, to_file: bool) {
     output::message(&format!("{count}{}", if to_file { kept } else { "" }));
 }
 
-/// Prints the number of cases that an earlier run has computed.
+/// Prints the number of cases that an earlier run has computed, if there are any.
 pub(super) fn say_done(done: usize) {
     if done > 0 {
         output::message(&format!("{done} of them are there"));
