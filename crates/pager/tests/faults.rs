@@ -182,13 +182,13 @@ fn end(mut program: Child) -> Output {
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };
     let retry = RetryPolicy { tries: 1, ..RetryPolicy::default() };
-    let mode = match what.as_str() {
-        "write-and-read-in-signals" => FaultMode::Signal,
-        _ => FaultMode::Thread,
+    let (task, mode) = match what.strip_suffix("-in-signals") {
+        Some(task) => (task, FaultMode::Signal),
+        None => (&*what, FaultMode::Thread),
     };
     let pager = pager_in(mode, Path::new(&folder), plan, retry);
-    match what.as_str() {
-        "write-and-read" | "write-and-read-in-signals" => {
+    match task {
+        "write-and-read" => {
             let mut region = pager.region(48 << 20).unwrap();
             for lap in 0_u8..4 {
                 for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {

@@ -23,8 +23,8 @@ const FAULTS: u32 = 64;
 pub(crate) struct CpuSharing {
     /// True if other threads need the CPUs and the pager's thread has real-time priority.
     is_allowed: bool,
-    /// The shared CPU, and the former affinity mask of the pager's thread.
-    shared: Option<(usize, CpuSet)>,
+    /// While a CPU is shared: the affinity mask that the pager's thread had before.
+    own: Option<CpuSet>,
     /// The thread that took the last fault, and the number of its consecutive faults.
     last: Option<(u32, u32)>,
 }
@@ -56,28 +56,19 @@ impl CpuSharing {
 
     /// Ends the sharing of the CPU: restores the affinity mask of the pager's thread.
     pub(crate) fn separate(&mut self) {
-        if let Some((_, own)) = self.shared.take() {
+        if let Some(own) = self.own.take() {
             let _ = sched_setaffinity(None, &own);
         }
     }
 
     /// Moves the pager's thread to the CPU that `thread` ran on last.
     fn share(&mut self, thread: u32) {
-        let own = match self.shared {
-            Some((_, own)) => own,
-            None => match sched_getaffinity(None) {
-                Ok(own) => own,
-                Err(_) => return,
-            },
-        };
+        let Ok(own) = self.own.map_or_else(|| sched_getaffinity(None), Ok) else { return };
         if own.count() < 2 {
             return;
         }
         match cpu_of(thread).filter(|cpu| own.is_set(*cpu)) {
-            Some(cpu) if self.shared.is_some_and(|(shared, _)| shared == cpu) => {}
-            Some(cpu) if sched_setaffinity(None, &only(cpu)).is_ok() => {
-                self.shared = Some((cpu, own));
-            }
+            Some(cpu) if sched_setaffinity(None, &only(cpu)).is_ok() => self.own = Some(own),
             _ => self.separate(),
         }
     }

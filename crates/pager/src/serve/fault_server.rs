@@ -118,14 +118,16 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
         let is_contended = contention.is_contended(now);
-        if !is_contended {
-            // Unbind this thread from a shared CPU before its real-time priority ends: without the
-            // priority, other threads on this CPU would delay it.
-            own.cpu_sharing.allow(false);
+        match &mut scheduling {
+            Some(thread) if is_contended => own.cpu_sharing.allow(thread.set_realtime(true)),
+            Some(thread) => {
+                // Unbind this thread from a shared CPU before its real-time priority ends: without
+                // the priority, other threads on this CPU would delay it.
+                own.cpu_sharing.allow(false);
+                thread.set_realtime(false);
+            }
+            None => {}
         }
-        let has_priority =
-            scheduling.as_mut().is_some_and(|thread| thread.set_realtime(is_contended));
-        own.cpu_sharing.allow(is_contended && has_priority);
         if is_busy && !own.has_pinned {
             last = now;
         } else if !is_contended && now - last < own.spin_time() && !own.has_pinned {
