@@ -73,7 +73,7 @@ pub struct SessionSettings {
     /// and the kernel. Once those of at least 128 KiB add up to this size, further allocations of
     /// at least 128 KiB are extended too.
     pub min_alloc_bytes: u64,
-    /// Whether child processes are extended, and if so, the budget that they use.
+    /// The extended memory of child processes: its budget, or none.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -89,7 +89,7 @@ pub struct SessionSettings {
     pub keeper: u32,
 }
 
-/// Whether child processes are extended, and if so, the budget that they use.
+/// The extended memory of child processes: its budget, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {

@@ -74,7 +74,7 @@ pub struct Recipe {
     result: String,
     /// The unit of the application's result.
     pub result_unit: String,
-    /// Whether a higher or a lower result is better.
+    /// The direction of improvement: a higher or a lower result is better.
     pub better: Better,
     /// Pattern of the checksum: the first group of the last match in the output. The checksum is
     /// equal in every run of the same problem.

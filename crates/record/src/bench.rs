@@ -115,7 +115,7 @@ pub struct ListDocument {
     pub workloads: Vec<EntryDocument>,
 }
 
-/// Whether a workload is built in, or an application that must be installed.
+/// The kind of a workload: built into `interleaf`, or an application that a recipe installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryKind {

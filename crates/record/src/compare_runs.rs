@@ -172,7 +172,7 @@ impl From<Effect> for RunsVerdict {
     }
 }
 
-/// Whether more runs follow, and if not, the reason why the comparison ended.
+/// The state of a comparison: more runs follow, or the reason why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunsStop {

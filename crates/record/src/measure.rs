@@ -28,6 +28,7 @@ pub const SCHEMA: &str = "interleaf.measure/1";
 
 /// Minimum number of repetitions whose quartiles estimate the spread.
 const SPREAD_REPEATS_MIN: usize = 3;
+
 /// A measurement of memory: one JSON object with 19 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasureDocument {
@@ -73,7 +74,7 @@ pub struct MeasureDocument {
     pub quality: Quality,
 }
 
-/// Whether more points follow, and if not, the reason why the measurement ended.
+/// The state of a measurement: more points follow, or the reason why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasureStop {

@@ -73,7 +73,7 @@ impl Check for TuneDocument {
     }
 }
 
-/// Whether more runs follow, and if not, the reason why the search ended.
+/// The state of a search: more runs follow, or the reason why it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TuneStop {

@@ -1,4 +1,4 @@
-//! How the recommendation of a plan changes when an assumed figure is varied.
+//! The sensitivity of a plan's recommendation to each assumed figure.
 //!
 //! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
 //! the latency of expanders, the threads, and the memory that the demands need. The last three need

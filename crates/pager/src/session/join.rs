@@ -1,5 +1,5 @@
-//! What a process gets when it joins its session: a slot in the ledger, its store, the nodes of its
-//! frames, and the settings of its cache.
+//! The resources of a process that joins its session: a slot in the ledger, its store, the nodes of
+//! its frames, and the settings of its cache.
 
 use super::{Children, Session};
 use crate::{

@@ -1,5 +1,4 @@
-//! How a journal records the creation of a control group with a memory limit, and how the creation
-//! is undone.
+//! The journal entry for a control group with a memory limit, and the removal of the group.
 //!
 //! [`crate::launch::limited_group`] creates the group. This module removes it, so that `interleaf
 //! run --restore` can remove the group of a process that was killed. Other processes may then still

@@ -1,4 +1,4 @@
-//! How a journal records the creation of a swap file, and how the creation is undone.
+//! The journal entry for a swap file, and the removal of the file.
 //!
 //! [`crate::launch::swapfile`] creates the file. This module switches it off and removes it, so
 //! that the journal does not depend on `launch`. `interleaf run --restore` uses this module too,
