@@ -15,6 +15,7 @@ pub mod memory;
 pub mod value;
 
 use crate::load::Access;
+use core::str::FromStr;
 use value::{Size, ValueError, in_range};
 
 /// Options of a job file that are accepted and change nothing, with the reason.
@@ -78,7 +79,7 @@ pub const JOBS_MAX: u32 = 65_535;
 /// The highest rate that a job can have, I/Os per second: one each nanosecond, far above any card.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
-impl core::str::FromStr for Access {
+impl FromStr for Access {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
@@ -93,6 +94,29 @@ impl core::str::FromStr for Access {
         };
         let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
         Err(ValueError::new(problem, format!("one of {}", names.join(", "))))
+    }
+}
+
+/// An I/O engine of fio, with its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The engine submits requests without waiting for earlier ones.
+    Asynchronous(&'static str),
+    /// The engine waits for each request before it submits the next.
+    Synchronous(&'static str),
+}
+
+impl FromStr for Engine {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let find = |names: &[&'static str]| names.iter().find(|name| **name == text).copied();
+        let asynchronous = find(&ASYNCHRONOUS).map(Self::Asynchronous);
+        asynchronous.or_else(|| find(&SYNCHRONOUS).map(Self::Synchronous)).ok_or_else(|| {
+            let names = [&ASYNCHRONOUS[..], &SYNCHRONOUS[..]].concat();
+            let problem = format!("the I/O engine \"{text}\" is not modelled");
+            ValueError::new(problem, format!("one of {}", names.join(", ")))
+        })
     }
 }
 
@@ -123,9 +147,8 @@ pub struct FioOptions {
     pub norandommap: Option<bool>,
     /// Seed of all randomness.
     pub seed: Option<u64>,
-    /// The name of the I/O engine (`ioengine`) if the engine waits for each request; otherwise
-    /// `None`.
-    pub synchronous: Option<&'static str>,
+    /// The I/O engine (`ioengine`).
+    pub engine: Option<Engine>,
 }
 
 impl FioOptions {
@@ -149,7 +172,7 @@ impl FioOptions {
             "norandommap" => self.norandommap = Some(value::flag(value)?),
             "randseed" => self.seed = Some(in_range(value, "a seed", 0..=u64::MAX)?),
             "direct" => direct(value)?,
-            "ioengine" => self.synchronous = engine(value)?,
+            "ioengine" => self.engine = Some(value.parse()?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -169,7 +192,7 @@ impl FioOptions {
             size: over.size.or(self.size),
             norandommap: over.norandommap.or(self.norandommap),
             seed: over.seed.or(self.seed),
-            synchronous: over.synchronous.or(self.synchronous),
+            engine: over.engine.or(self.engine),
         }
     }
 
@@ -201,7 +224,7 @@ impl FioOptions {
             ));
         }
         let iodepth = self.iodepth.unwrap_or(1);
-        if let Some(engine) = self.synchronous.filter(|_| iodepth > 1) {
+        if let Some(Engine::Synchronous(engine)) = self.engine.filter(|_| iodepth > 1) {
             return Err(wrong(
                 "iodepth",
                 format!("the I/O engine {engine} has one outstanding request, not {iodepth}"),
@@ -309,20 +332,6 @@ pub fn direct(text: &str) -> Result<(), ValueError> {
     }
     let problem = "I/O through the page cache is not modelled";
     Err(ValueError::new(problem.into(), "1, or leave the option out".into()))
-}
-
-/// Checks the name `text` of an I/O engine. Returns the name if the engine waits for each request,
-/// and `None` if the engine is asynchronous.
-fn engine(text: &str) -> Result<Option<&'static str>, ValueError> {
-    if ASYNCHRONOUS.contains(&text) {
-        return Ok(None);
-    }
-    let known = SYNCHRONOUS.iter().find(|name| **name == text);
-    known.map(|name| Some(*name)).ok_or_else(|| {
-        let names = [&ASYNCHRONOUS[..], &SYNCHRONOUS[..]].concat();
-        let problem = format!("the I/O engine \"{text}\" is not modelled");
-        ValueError::new(problem, format!("one of {}", names.join(", ")))
-    })
 }
 
 #[cfg(test)]

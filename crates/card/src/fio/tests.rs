@@ -198,6 +198,17 @@ fn the_command_line_replaces_options_of_every_job() {
 }
 
 #[test]
+fn a_job_replaces_the_engine_of_the_global_section() {
+    let parse = |job: &str, global: &str| {
+        let text = format!("[global]\nioengine={global}\n[a]\nrw=read\niodepth=2\n{job}");
+        file::parse("a", &text, &FioOptions::default(), &|_| Ok(()))
+    };
+    assert_eq!(parse("ioengine=libaio\n", "psync").unwrap()[0][0].iodepth, 2);
+    assert!(parse("", "psync").is_err());
+    assert!(parse("ioengine=psync\n", "libaio").is_err());
+}
+
+#[test]
 fn errors_name_the_file_the_line_and_the_option() {
     for (text, expected, hint) in [
         (

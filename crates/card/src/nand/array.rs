@@ -165,7 +165,8 @@ impl NandArray {
     }
 
     /// Programs an image of `pages` pages, until the image is complete or `limit_fs` has passed;
-    /// `seed` decides which programs fail.
+    /// `seed` decides which programs fail. The failures of the image are those of programs that
+    /// ended before `limit_fs`.
     pub fn program(&self, pages: u64, limit_fs: u64, seed: u64) -> ProgrammedImage {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7072_6F67);
         let spec = &self.spec;
@@ -211,6 +212,13 @@ impl NandArray {
                 low
             })
             .collect();
+        // A program that the end of the time interrupts has not failed.
+        let has_failed = |failure: &ProgramFailure| {
+            let (lane, step) = (failure.position % lanes, failure.position / lanes);
+            let die = (lane / planes) as usize;
+            self.first_try_fs(die, step, &retries[die]) <= limit_fs
+        };
+        failures.retain(has_failed);
         let time_fs = needed_fs.min(limit_fs);
         ProgrammedImage { pages, failures, time_fs, needed_fs, lanes, planes, complete, exhausted }
     }
@@ -255,19 +263,27 @@ impl NandArray {
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// The time at which the die with the index `die` has completed `count` steps, fs. A step in
-    /// `retries` takes the time of two programs, because the first program failed.
+    /// The time at which the die with the index `die` has programmed the pages of `step` for the
+    /// first time, fs, before any retry of this step. `retries` is that of [`Self::finish_fs`].
+    fn first_try_fs(&self, die: usize, step: u64, retries: &[u64]) -> u64 {
+        let before = retries.partition_point(|at| *at < step);
+        self.finish_fs(die, step + 1, &retries[..before])
+    }
+
+    /// The time at which the die with the index `die` has completed `count` steps, fs. `retries`
+    /// has, in ascending order, the steps of the pages whose first program failed; each adds the
+    /// time of another program.
     fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
         if count == 0 {
             return 0;
         }
         let spec = &self.spec;
         let (transfer, step) = (spec.transfer_fs(), spec.program_step_fs());
-        let again = retries.iter().filter(|at| **at < count).count() as u64;
+        let again = retries.partition_point(|at| *at < count) as u64;
         let place = die as u64 % u64::from(spec.dies);
         let first = place * transfer + transfer + spec.program_fs;
         let steps = (count - 1).saturating_mul(step);
-        first.saturating_add(steps).saturating_add(again.saturating_mul(transfer + spec.program_fs))
+        first.saturating_add(steps).saturating_add(again.saturating_mul(spec.retry_fs()))
     }
 
     /// The index of the plane of `address` among the planes of all dies.

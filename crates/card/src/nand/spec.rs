@@ -86,6 +86,11 @@ impl NandSpec {
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
     }
 
+    /// Time that a failed program adds to a save, fs: the transfer and tPROG of the retry.
+    pub fn retry_fs(&self) -> u64 {
+        self.transfer_fs() + self.program_fs
+    }
+
     /// Time from the start of one read of a die to the start of its next, fs: the transfer and tR,
     /// or the transfers of all dies of the channel if these take longer.
     pub fn read_step_fs(&self) -> u64 {

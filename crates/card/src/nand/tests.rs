@@ -106,6 +106,20 @@ fn a_failed_program_costs_time_and_the_rest_of_its_block() {
 }
 
 #[test]
+fn a_program_that_the_end_of_the_time_interrupts_has_not_failed() {
+    let spec = NandSpec { program_failure: 1.0, ..small() };
+    let array = NandArray::new(&spec, 1);
+    let first = spec.transfer_fs() + spec.program_fs;
+    let failed = |limit| -> Vec<u64> {
+        array.program(80, limit, 1).failures.iter().map(|failure| failure.position).collect()
+    };
+    assert!(failed(first - 1).is_empty());
+    // The first die of each of the two channels has two planes.
+    assert_eq!(failed(first), [0, 1, 4, 5]);
+    assert_eq!(failed(first + spec.transfer_fs()), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
 fn the_energy_limits_the_pages_by_time() {
     let array = NandArray::new(&small(), 1);
     let spec = small();
