@@ -211,10 +211,10 @@ impl Cache {
             // Do not evict, because write-back would fail, and no thread waits for a frame.
             return;
         }
-        let max = self.reserve_max(node);
+        let (max, backlog) = (self.reserve_max(node), self.release_backlog(node));
         let of_node = self.reclaim.node_mut(node);
         of_node.reserve = of_node.reserve.min(max);
-        let reserve = of_node.reserve + self.release_backlog(node);
+        let (reserve, max) = (of_node.reserve + backlog, max + backlog);
         while self.residency.reclaimable_frames(node) < reserve {
             if let Some(id) = self.stale_prefetch(node) {
                 self.drop_prefetched(id);
@@ -230,6 +230,8 @@ impl Cache {
         }
     }
 
+    /// Maximum of the reserve of a node, without the frames that the node must still release
+    /// ([`Cache::release_backlog`]).
     fn reserve_max(&self, node: Node) -> u32 {
         let is_long = self.reclaim.loop_detector.is_long_loop();
         let divisor = if is_long { LONG_RESERVE_DIVISOR } else { RESERVE_DIVISOR };
@@ -237,7 +239,7 @@ impl Cache {
         let reserve = (frames / divisor).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
         let inactive = f64::from(frames / INACTIVE_DIVISOR) * early;
-        (reserve + inactive as u32).max(2 << self.settings.order) + self.release_backlog(node)
+        (reserve + inactive as u32).max(2 << self.settings.order)
     }
 
     /// Grows the reserve of a node for frames that are being allocated.
@@ -302,7 +304,8 @@ impl Cache {
         if !self.reclaim.loop_detector.is_long_loop() {
             return false;
         }
-        let max = self.protected_max(node, self.reserve_max(node));
+        let reserve = self.reserve_max(node) + self.release_backlog(node);
+        let max = self.protected_max(node, reserve);
         self.residency.protected_frames(node) + PROTECT_SLACK * frames <= max
             && !self.reclaim.loop_detector.is_releasing_protected()
     }

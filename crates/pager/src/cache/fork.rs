@@ -22,7 +22,7 @@ impl Cache {
         self.is_frozen
             && !self.residency.is_evicting()
             && self.durability.is_discard_idle()
-            && self.residency.in_flight() == 0
+            && !self.residency.is_in_flight()
     }
 
     /// Resumes the cache of the parent after a fork. Wakes all threads that wait for pages; these

@@ -38,6 +38,8 @@ struct NodeFrames {
     prefetched: ExtentQueue,
     /// Number of frames of the extents that are being unmapped or written back.
     evicting_frames: u32,
+    /// Number of extents that are being filled or mapped.
+    in_flight: u32,
 }
 
 impl NodeFrames {
@@ -52,6 +54,7 @@ impl NodeFrames {
             inactive_frames: 0,
             prefetched: ExtentQueue::new(),
             evicting_frames: 0,
+            in_flight: 0,
         }
     }
 }
@@ -67,8 +70,6 @@ pub(super) struct Residency {
     free_ids: Vec<ExtentId>,
     owners: FrameOwners,
     links: Links,
-    /// Number of extents that are being filled or mapped.
-    in_flight: u32,
     /// Number of pages loaded so far: the clock of fault-around and prefetch.
     loaded_pages: u64,
 }
@@ -84,7 +85,6 @@ impl Residency {
             free_ids: vec![],
             owners: FrameOwners::new(division.frames()),
             links: Links::default(),
-            in_flight: 0,
             loaded_pages: 0,
             division,
         }
@@ -315,11 +315,19 @@ impl Residency {
     }
 
     /// True if an extent on a node can be evicted now, or perhaps later because evictions, loads or
-    /// moves are in progress.
+    /// moves of extents of this node are in progress.
     pub(super) fn has_victims(&self, node: Node) -> bool {
-        let NodeFrames { protected, probationary, inactive, prefetched, .. } = self.node(node);
+        let NodeFrames {
+            protected,
+            probationary,
+            inactive,
+            prefetched,
+            evicting_frames,
+            in_flight,
+            ..
+        } = self.node(node);
         let mut queues = [protected, probationary, inactive, prefetched].into_iter();
-        queues.any(|queue| queue.first().is_some()) || self.is_evicting() || self.in_flight > 0
+        queues.any(|queue| queue.first().is_some()) || *evicting_frames > 0 || *in_flight > 0
     }
 
     /// Counts the frames of an extent whose unmap or write-back begins.
@@ -334,20 +342,21 @@ impl Residency {
         node.evicting_frames -= extent.frames();
     }
 
-    /// Number of extents that are being filled or mapped.
-    pub(super) const fn in_flight(&self) -> u32 {
-        self.in_flight
+    /// True if an extent is being filled or mapped.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.nodes.iter().any(|node| node.in_flight > 0)
     }
 
     /// Counts an extent that begins to be filled or mapped.
-    pub(super) const fn begin_flight(&mut self) {
-        self.in_flight += 1;
+    pub(super) fn begin_flight(&mut self, id: ExtentId) {
+        let (node, ..) = self.queues(id);
+        node.in_flight += 1;
     }
 
-    /// Decrements [`Self::in_flight`]: the fill of an extent has ended or failed, or the extent is
-    /// now mapped.
-    pub(super) const fn end_flight(&mut self) {
-        self.in_flight -= 1;
+    /// Ends the count of an extent: its fill has ended or failed, or the extent is now mapped.
+    pub(super) fn end_flight(&mut self, id: ExtentId) {
+        let (node, ..) = self.queues(id);
+        node.in_flight -= 1;
     }
 
     pub(super) const fn loaded_pages(&self) -> u64 {

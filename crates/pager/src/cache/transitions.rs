@@ -25,10 +25,10 @@ impl Cache {
         let order_max = self.largest_loadable_order(page, order);
         let (frame, order) = self.allocate(node, order_max)?;
         let span = Span { page: page >> order << order, frame, order };
-        self.residency.begin_flight();
         self.residency.count_loaded(1 << order);
         self.shares.count_demand(node, 1 << order);
         let id = self.residency.add(Extent::new(span, ExtentState::Filling, stream));
+        self.residency.begin_flight(id);
         let unstored = self.durability.unstored_in(span.pages());
         let is_stored = unstored < 1 << order;
         self.pages_with_content += unstored;
@@ -50,7 +50,7 @@ impl Cache {
         result: Result<(), Failed>,
         actions: &mut Vec<Action>,
     ) {
-        self.residency.end_flight();
+        self.residency.end_flight(id);
         if result.is_err() {
             self.on_failed_read(id, actions);
             return;
@@ -116,22 +116,22 @@ impl Cache {
         let node = self.node_of(extent.span().frame);
         let has_room = self.has_room_to_protect(node, extent.frames());
         let (page, frames) = (extent.span().page, extent.frames());
-        let is_victim = self.reclaim.on_map(extent, node, self.settings.frames, has_room);
-        let is_probationary = is_victim && !self.displace_protected(page, node, frames);
+        let is_probationary = self.reclaim.on_map(extent, node, self.settings.frames, has_room)
+            && !self.displace_protected(page, node, frames);
         let extent = self.residency.extent_mut(id);
         extent.is_probationary = is_probationary;
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
         extent.is_dirty |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));
-        self.residency.begin_flight();
+        self.residency.begin_flight(id);
         self.count_prefetch_hit(id);
     }
 
     /// Transition from Mapping to Mapped. While the process forks, the extent is unmapped again at
     /// once, unless the fork must be refused anyway (`Durability::has_unstored`).
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
-        self.residency.end_flight();
+        self.residency.end_flight(id);
         self.residency.extent_mut(id).state = ExtentState::Mapped;
         self.push_mapped(id);
         if self.is_frozen && !self.durability.has_unstored() {

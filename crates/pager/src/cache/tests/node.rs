@@ -151,3 +151,26 @@ fn a_fault_is_served_when_the_frames_of_its_node_are_pinned() {
     }
     assert!(simulation.resident(0)[1] > 0);
 }
+
+#[test]
+fn a_fault_on_a_pinned_node_does_not_wait_for_fills_on_another_node() {
+    let mut simulation = Simulation::on_two_nodes(Division::fixed(&[768, 256]), 5);
+    let pinned = 256;
+    simulation.on(Event::Advised(0..pinned as Page, Advice::Pin, 1));
+    for page in 0..pinned {
+        simulation.touch(1, page as Page, true);
+        simulation.settle();
+    }
+    assert_eq!(simulation.resident(0)[1], pinned);
+    let is_filling = |simulation: &Simulation, page: Page| {
+        simulation.todo.iter().any(|action| {
+            matches!(action, Action::Zero(_, span) | Action::Read(_, span)
+                if span.pages().contains(&page))
+        })
+    };
+    let (first, second) = (ARRAY as Page, ARRAY as Page + 512);
+    simulation.touch(0, first, true);
+    simulation.touch(1, second, true);
+    assert!(is_filling(&simulation, first) && is_filling(&simulation, second));
+    simulation.settle();
+}
