@@ -143,14 +143,7 @@ pub enum Action {
     /// for these pages.
     MoveIn(ExtentId, Span),
     /// Unmap an extent: move its pages from the region to the frames, and report the dirty pages.
-    MoveOut {
-        id: ExtentId,
-        /// The pages and frames of the extent.
-        span: Span,
-        /// True if the extent is known to be dirty: the extent was mapped for a write, was pinned
-        /// by a device or a system call, or has dirty pages whose write-back failed or was skipped.
-        is_dirty: bool,
-    },
+    MoveOut(ExtentId, Span),
     /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
     /// Write the dirty pages of an extent from its frames back to the store.

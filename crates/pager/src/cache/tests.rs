@@ -220,7 +220,7 @@ impl Simulation {
                 self.wake(span.pages());
                 self.on(Event::MovedIn(id));
             }
-            Action::MoveOut { id, .. }
+            Action::MoveOut(id, _)
                 if self.pins_one_in > 0
                     && self.random.next_u64().is_multiple_of(self.pins_one_in) =>
             {
@@ -233,7 +233,7 @@ impl Simulation {
                 }
                 self.on(Event::MovedOut(id, DirtyPages::all(1 << span.order)));
             }
-            Action::MoveOut { id, span, .. } => self.move_out(id, span),
+            Action::MoveOut(id, span) => self.move_out(id, span),
             Action::Write(id, span, dirty) if self.fails_to_write(span, &dirty) => {
                 self.on(Event::Wrote(id, Err(Failed)));
             }

@@ -145,9 +145,9 @@ impl Cache {
         self.remove_mapped(id);
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Unmapping;
-        let (span, is_dirty) = (extent.span(), extent.is_dirty);
+        let span = extent.span();
         self.residency.begin_eviction(id);
-        actions.push(Action::MoveOut { id, span, is_dirty });
+        actions.push(Action::MoveOut(id, span));
     }
 
     /// Transition from Filling or Ready to absent: frees the frames of an extent that is in no

@@ -15,9 +15,6 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// If an extent of at most 2^2 pages is known to be dirty, all of its pages count as dirty.
-const COARSE_ORDER: u8 = 2;
-
 /// Stands for the hash of a page whose content in the store is unknown. Such a page counts as
 /// dirty.
 const UNKNOWN: u64 = 0;
@@ -100,15 +97,13 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// Finds the dirty pages of a span that was unmapped. `is_dirty` is true if the extent is known
-    /// to be dirty ([`COARSE_ORDER`]).
-    pub(crate) fn find(&mut self, memory: &Frames, span: Span, is_dirty: bool) -> DirtyPages {
+    /// Finds the dirty pages of a span that was unmapped.
+    pub(crate) fn find(&mut self, memory: &Frames, span: Span) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
-        let is_known = is_dirty && span.order <= COARSE_ORDER;
         let mut dirty = DirtyPages::EMPTY;
         let before = self.stored_mut(span);
         for (page, (before, now)) in before.iter().zip(&unsaved).enumerate() {
-            if is_known || *before == UNKNOWN || before != now {
+            if *before == UNKNOWN || before != now {
                 dirty.insert(page);
             }
         }
@@ -147,34 +142,33 @@ mod tests {
         memory
     }
 
-    fn dirty(tracker: &mut DirtyTracker, memory: &Frames, is_dirty: bool) -> Vec<usize> {
-        let dirty = tracker.find(memory, SPAN, is_dirty);
+    fn dirty(tracker: &mut DirtyTracker, memory: &Frames) -> Vec<usize> {
+        let dirty = tracker.find(memory, SPAN);
         (0..2).filter(|page| dirty.contains(*page)).collect()
     }
 
     #[test]
     fn pages_are_dirty_whose_content_differs_from_the_store() {
         let (mut tracker, mut memory) = (DirtyTracker::new(), frames_of(1));
-        assert_eq!(dirty(&mut tracker, &memory, false), [0, 1], "the store's content is unknown");
+        assert_eq!(dirty(&mut tracker, &memory), [0, 1], "the store's content is unknown");
         tracker.record_read(&memory, SPAN);
-        assert!(dirty(&mut tracker, &memory, false).is_empty());
-        assert_eq!(dirty(&mut tracker, &memory, true), [0, 1], "known to be dirty");
+        assert!(dirty(&mut tracker, &memory).is_empty());
         memory.part_mut(PAGE_BYTES..2 * PAGE_BYTES)[7] = 2;
-        assert_eq!(dirty(&mut tracker, &memory, false), [1]);
+        assert_eq!(dirty(&mut tracker, &memory), [1]);
         tracker.record_written(SPAN);
-        assert!(dirty(&mut tracker, &memory, false).is_empty());
+        assert!(dirty(&mut tracker, &memory).is_empty());
         tracker.record_zeros(SPAN);
-        assert_eq!(dirty(&mut tracker, &memory, false), [0, 1]);
-        assert!(dirty(&mut tracker, &frames_of(0), false).is_empty());
+        assert_eq!(dirty(&mut tracker, &memory), [0, 1]);
+        assert!(dirty(&mut tracker, &frames_of(0)).is_empty());
     }
 
     #[test]
     fn a_page_that_is_read_back_is_not_hashed_again() {
         let (mut tracker, memory) = (DirtyTracker::new(), frames_of(1));
-        dirty(&mut tracker, &memory, false);
+        dirty(&mut tracker, &memory);
         tracker.record_written(SPAN);
         tracker.record_read(&frames_of(2), SPAN);
-        assert!(dirty(&mut tracker, &memory, false).is_empty());
+        assert!(dirty(&mut tracker, &memory).is_empty());
     }
 
     #[test]
@@ -184,9 +178,9 @@ mod tests {
             tracker.record_read(&memory, SPAN);
             tracker.forget(pages.clone());
             let first = usize::from(pages.start == 511);
-            assert_eq!(dirty(&mut tracker, &memory, false)[0], first, "{pages:?}");
+            assert_eq!(dirty(&mut tracker, &memory)[0], first, "{pages:?}");
             tracker.record_read(&memory, SPAN);
-            assert!(dirty(&mut tracker, &memory, false).is_empty(), "{pages:?}");
+            assert!(dirty(&mut tracker, &memory).is_empty(), "{pages:?}");
         }
     }
 }

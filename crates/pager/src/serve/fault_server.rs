@@ -154,8 +154,8 @@ pub(crate) struct FaultServer {
     cache: Cache,
     dirty: DirtyTracker,
     transfers: Transfers,
-    /// Extents to unmap, and whether they are known to be dirty.
-    moving_out: VecDeque<(ExtentId, Span, bool)>,
+    /// Extents to unmap.
+    moving_out: VecDeque<(ExtentId, Span)>,
     /// Pages that raise SIGBUS at an access.
     poisoned: BTreeSet<Page>,
     error_log: ErrorLog,
@@ -402,8 +402,8 @@ impl FaultServer {
     /// sleeps between two calls. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
-        while let Some((id, span, is_dirty)) = self.moving_out.pop_front() {
-            self.move_out(id, span, is_dirty, actions);
+        while let Some((id, span)) = self.moving_out.pop_front() {
+            self.move_out(id, span, actions);
             self.execute(actions)?;
             pages += 1 << span.order;
             if pages >= MOVED_OUT_AT_ONCE && !self.has_pinned {
@@ -588,9 +588,7 @@ impl FaultServer {
                     self.end_waits(span.pages(), true);
                     self.cache.react(Event::MovedIn(id), actions);
                 }
-                Action::MoveOut { id, span, is_dirty } => {
-                    self.moving_out.push_back((id, span, is_dirty));
-                }
+                Action::MoveOut(id, span) => self.moving_out.push_back((id, span)),
                 Action::Drop(id, span) => {
                     let page = self.context.address(span.page);
                     self.space.drop_pinned(&mut self.frames, &bytes(span), page);
@@ -646,7 +644,7 @@ impl FaultServer {
         }
     }
 
-    fn move_out(&mut self, id: ExtentId, span: Span, is_dirty: bool, to: &mut Vec<Action>) {
+    fn move_out(&mut self, id: ExtentId, span: Span, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
             // Some pages were missing. It is unknown which pages, so all pages of the extent count
@@ -655,7 +653,7 @@ impl FaultServer {
                 self.dirty.forget(span.pages());
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))
             }
-            Ok(false) => Event::MovedOut(id, self.dirty.find(&self.frames, span, is_dirty)),
+            Ok(false) => Event::MovedOut(id, self.dirty.find(&self.frames, span)),
             Err(Pinned) => {
                 self.has_pinned = true;
                 Event::Pinned(id)

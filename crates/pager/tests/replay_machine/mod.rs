@@ -142,7 +142,7 @@ impl ReplayMachine {
                 self.is_mapped[pages(span)].fill(true);
                 self.on(Event::MovedIn(id));
             }
-            Action::MoveOut { id, span, .. } => {
+            Action::MoveOut(id, span) => {
                 let mut dirty = DirtyPages::EMPTY;
                 for (at, page) in pages(span).enumerate() {
                     self.is_mapped[page] = false;
