@@ -206,6 +206,7 @@ fn an_input_is_not_overwritten() {
     fs::copy(document(), at("in.json")).unwrap();
     symlink("in.toml", at("link.toml")).unwrap();
     let predict = ["predict", "--platform", "xeon6-cz122"];
+    let dimm = ["simulate", "dimm", "--device", "ddr4-3200-2r", "--channels", "1"];
     for args in [
         &[&predict[..], &["--demand", "in.toml", "-o", "in.toml"]].concat()[..],
         &[&predict[..], &["--demand=in.toml", "--output=./in.toml"]].concat(),
@@ -222,10 +223,57 @@ fn an_input_is_not_overwritten() {
             "in.toml",
         ],
         &["report", "in.json", "--format", "csv", "-o", "in.json"],
+        &["simulate", "card", "--card", "in.toml", "--rw", "read", "--curves", "in.toml"],
+        &[&dimm[..], &["--trace", "in.json", "--trace-out", "in.json"]].concat(),
+        &[&dimm[..], &["--trace", "in.json", "--command-trace", "in.json"]].concat(),
     ] {
         let before = ["in.toml", "in.json"].map(|name| fs::read(at(name)).unwrap());
         let message = message(&run(folder.path(), args));
         assert!(message.contains(" is an input, and would be overwritten"), "{args:?}: {message}");
         assert_eq!(["in.toml", "in.json"].map(|name| fs::read(at(name)).unwrap()), before);
+    }
+}
+
+/// Two outputs of a command are two files, even if the command has not made them yet.
+#[test]
+fn two_outputs_are_not_written_to_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = ["simulate", "card", "--card", "all-mram", "--rw", "read"];
+    let dimm = ["simulate", "dimm", "--device", "ddr4-3200-2r", "--channels", "1"];
+    for args in [
+        &[&card[..], &["--curves", "a.html", "--report", "a.html"]].concat()[..],
+        &[&dimm[..], &["--curves", "a.csv", "-o", "./a.csv"]].concat(),
+        &["compare", "--a", "plain", "--b", "threads=2", "-o", "a", "--log", "a", "--", "true"],
+        &["measure", "app", "--demand", "a.toml", "--record", "a.toml", "--", "true"],
+    ] {
+        let message = message(&run(folder.path(), args));
+        assert!(message.contains(" is to be written twice"), "{args:?}: {message}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{args:?}");
+    }
+}
+
+/// An option that would be of no effect is refused, with what to do instead.
+#[test]
+fn options_without_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let dimm = ["simulate", "dimm", "--device", "ddr4-3200-2r", "--channels", "1"];
+    for (args, problem) in [
+        (&["reproduce", "cz122", "--quick"][..], "--quick is an option of imdt, not of cz122"),
+        (
+            &[&dimm[..], &["--requests", "40000", "--trace-out", "a"]].concat(),
+            "--trace-out needs a trace",
+        ),
+        (
+            &[&dimm[..], &["--mix", "R/random"]].concat(),
+            "the order of the lines is that of the pattern",
+        ),
+        (&[&dimm[..], &["--mix", "R,0", "--curves", "a.csv"]].concat(), "mix 0 has no reads"),
+        (
+            &["show", "--platform", "xeon6-cz122:cxl.count=4,cxl.count=5"],
+            "cxl.count is there twice",
+        ),
+    ] {
+        let message = message(&run(folder.path(), args));
+        assert!(message.contains(problem), "{args:?}: {message}");
     }
 }

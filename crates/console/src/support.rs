@@ -1,7 +1,11 @@
 //! Writes the result of a command to stdout and to a file, as JSON, CSV or text.
 
 use crate::{Failure, output};
-use std::{fs, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, absolute},
+};
 
 /// The output options of a command.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,23 +18,55 @@ pub struct OutputOptions<'a> {
     pub output: Option<&'a Path>,
 }
 
-/// Checks before long work that the record (`options.output`) and the HTML page (`report`) can be
-/// written.
+/// Checks before long work that the record (`output`), the HTML page (`report`) and the files
+/// `others` can be written.
 ///
 /// # Errors
-/// When one of the files cannot be written, when both are the same file, when one of them is an
-/// input of this command line, or when `report` cannot be the name of an HTML page.
-pub fn check_outputs(options: OutputOptions<'_>, report: Option<&Path>) -> Result<(), Failure> {
-    for target in [options.output, report].into_iter().flatten() {
+/// When one of the files cannot be written, when two of them are the same file, when one of them is
+/// an input of this command line, or when `report` cannot be the name of an HTML page.
+pub fn check_outputs(
+    output: Option<&Path>,
+    report: Option<&Path>,
+    others: &[Option<&Path>],
+) -> Result<(), Failure> {
+    check_report(output, report)?;
+    let targets: Vec<&Path> = [output, report].iter().chain(others).copied().flatten().collect();
+    for (at, target) in targets.iter().enumerate() {
+        if targets[..at].iter().any(|other| is_same_file(target, other)) {
+            return Err(Failure::new(
+                format!("{}: is to be written twice", target.display()),
+                "name a file for each output",
+            ));
+        }
         check_no_input(target)?;
         output::check_writable(Some(target))?;
     }
+    Ok(())
+}
+
+/// True if two names are of the same file, which need not be there yet. Several outputs may go to
+/// stdout.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_equal = one != Path::new("-")
+        && absolute(one).is_ok_and(|one| absolute(other).is_ok_and(|other| one == other));
+    is_equal || identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+/// The device and the inode of a regular file; `None` for stdout and for what is no regular file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found =
+        fs::metadata(path).ok().filter(|found| found.is_file() && path != Path::new("-"))?;
+    Some((found.dev(), found.ino()))
+}
+
+/// Checks that the HTML page `report` can have its name, and is not the record `output`.
+fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
     let (problem, hint) = match report {
         Some(report) if report == Path::new("-") => (
             "--report -: a page would follow what is printed on stdout".to_string(),
             "name a file, such as --report page.html",
         ),
-        Some(report) if Some(report) == options.output => (
+        Some(report) if output.is_some_and(|output| is_same_file(report, output)) => (
             format!("--report would overwrite {}, which -o writes", report.display()),
             "name two files: the document is JSON, the report HTML",
         ),
@@ -64,11 +100,6 @@ pub fn check_no_input(target: &Path) -> Result<(), Failure> {
 /// `--option=NAME`, `-oNAME`, a list of names separated by commas, or a name with a suffix
 /// (`NAME:PARAMETERS`, `NAME=SHARE`). Links to the file count too.
 fn names_of(target: &Path, words: &[String]) -> usize {
-    let identity = |path: &Path| {
-        let is_stdout = path == Path::new("-");
-        let found = fs::metadata(path).ok().filter(|found| found.is_file() && !is_stdout)?;
-        Some((found.dev(), found.ino()))
-    };
     let Some(own) = identity(target) else { return 0 };
     let is_own = |name: &&str| identity(Path::new(name)) == Some(own);
     let names = words.iter().flat_map(|word| {

@@ -4,7 +4,7 @@
 mod monitor;
 
 use crate::args::BalanceArgs;
-use interleaf_console::{Failure, output, system};
+use interleaf_console::{Failure, output, support, system};
 use interleaf_daemon::{
     Config, EXAMPLE, Options, Overrides, advise,
     config::SourceChoice,
@@ -27,7 +27,7 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     }
     let config = config(args)?;
     let command = policy_command(args)?;
-    output::check_writable(args.output.as_deref())?;
+    support::check_outputs(args.output.as_deref(), None, &[])?;
     let options = Options { duration: args.duration, json: args.json, output: args.output.clone() };
     if let Some(platform) = &args.platform {
         let workload = args.workload.as_deref();

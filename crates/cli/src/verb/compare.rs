@@ -17,7 +17,7 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
 
 /// Compares two records.
 fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
-    support::check_outputs(args.output.options(), args.runs.report.as_deref())?;
+    support::check_outputs(args.output.output.as_deref(), args.runs.report.as_deref(), &[])?;
     let [first, second] = [record(paths[0])?, record(paths[1])?];
     let [a, b] = paths.map(|path| path.display().to_string());
     let document = CompareDocument::of_measure((&a, &first), (&b, &second));

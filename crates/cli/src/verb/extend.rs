@@ -5,7 +5,7 @@ mod monitor;
 
 use super::page;
 use crate::args::{EXTEND_EXAMPLE, ExtendArgs};
-use interleaf_console::{Failure, output};
+use interleaf_console::{Failure, output, support};
 use interleaf_launch::extend::{self, Dram, ExtendOptions, ForecastOptions, Job, Prepared};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
@@ -34,8 +34,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
-    output::check_writable(args.stats.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(None, args.report.as_deref(), &[args.stats.as_deref()])?;
     let options = options(args);
     let prepared = extend::prepare(&options, job)?;
     if args.dry_run || args.estimate {
@@ -80,8 +79,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
 
 /// Prints the forecast for other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
-    output::check_writable(args.planning.plot.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(None, args.report.as_deref(), &[args.planning.plot.as_deref()])?;
     let document = extend::forecast(&ForecastOptions {
         files: args.planning.plan.clone(),
         drives: args.planning.drive.clone(),

@@ -10,7 +10,7 @@ use interleaf_campaign::{
     CampaignEnd, ChaseOptions, InterleaveOptions, LoadOptions, Measurement, Options, TrafficOptions,
 };
 use interleaf_console::{
-    Failure, output,
+    Failure,
     support::{self, OutputOptions},
     system,
 };
@@ -31,9 +31,9 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let root = system::open_root(root)?;
     let subject = subject(args);
     let common = subject.common;
-    output::check_writable(common.output.as_deref())?;
-    output::check_writable(common.report.as_deref())?;
-    export::check("--export-curves", common.export_curves.as_deref())?;
+    let export = common.export_curves.as_deref();
+    support::check_outputs(common.output.as_deref(), common.report.as_deref(), &[export])?;
+    export::check("--export-curves", export)?;
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
             "nothing can be measured on a captured machine",

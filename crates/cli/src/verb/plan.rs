@@ -8,7 +8,7 @@ use interleaf_job::plan::{PlanJob, Planned, configurations, demand_shares};
 use interleaf_record::Document;
 
 pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
+    support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     let demands = demand_shares(&args.demand)?;
     let planned = args.mix.map_or(Planned::Demands(&demands), Planned::Mix);
     let parts = interleaf_catalog::parts(args.prices.as_deref())?;

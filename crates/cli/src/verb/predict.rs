@@ -9,7 +9,7 @@ use interleaf_model::demand::Demand;
 use interleaf_record::Document;
 
 pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
+    support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     let platform = interleaf_catalog::platform(&args.platform)?;
     let demand: Demand;
     let traffic = match (&args.mix, &args.workload, &args.demand) {

@@ -11,8 +11,27 @@ use interleaf_record::{
 };
 use std::process::ExitCode;
 
+/// Rejects options that only the study of IMDT has.
+fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
+    let options = [
+        (args.predicted && args.study != "all", "--predicted"),
+        (args.quick, "--quick"),
+        (args.dram.is_some(), "--dram"),
+        (!args.workload.is_empty(), "--workload"),
+    ];
+    let imdt = interleaf_study::imdt::NAME;
+    match options.iter().find(|(is_given, _)| *is_given && args.study != imdt) {
+        Some((_, option)) => Err(Failure::new(
+            format!("{option} is an option of {imdt}, not of {}", args.study),
+            format!("leave {option} out, or reproduce {imdt}"),
+        )),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
+    support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
+    check_options(args)?;
     let mut signal = None;
     let mut studies = interleaf_study::reproduce(&args.study)?;
     if args.study == interleaf_study::imdt::NAME && !args.predicted {

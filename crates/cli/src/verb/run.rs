@@ -2,7 +2,7 @@
 
 use super::page;
 use crate::args::RunArgs;
-use interleaf_console::{Failure, output, system};
+use interleaf_console::{Failure, output, support, system};
 use interleaf_daemon::SteerOptions;
 use interleaf_launch::{
     placed::{self, PlacedCommand, settings},
@@ -28,8 +28,7 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     if args.restore {
         return restore::restore(args.dry_run, args.json, &root).map(|()| ExitCode::SUCCESS);
     }
-    output::check_writable(args.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
     let Some(weights) = &args.weights else { return by_policy(args, root) };
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     let allowed = allowed_nodes(&root, "self").map_err(system::read_failure)?;

@@ -23,7 +23,6 @@ use std::process::ExitCode;
 use sweep::Outputs;
 
 pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         let outputs = Outputs {
             rows: args.output.output.as_deref(),
@@ -33,6 +32,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         sweep::run(file, &mut MachineSweep::read(file)?.checked()?, &outputs)?;
         return Ok(ExitCode::SUCCESS);
     }
+    support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     let command = policy_process::command(args)?;
     let (scenario, own_duration) = scenario(args)?;
     let job = MachineJob {

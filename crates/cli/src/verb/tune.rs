@@ -3,7 +3,7 @@
 use super::page;
 use crate::args::TuneArgs;
 use interleaf_console::{
-    Failure, output,
+    Failure,
     support::{self, OutputOptions},
     system,
 };
@@ -16,9 +16,8 @@ use std::{path::Path, process::ExitCode};
 
 pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = system::open_root(root)?;
-    output::check_writable(args.output.as_deref())?;
-    output::check_writable(args.log.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    let (output, report) = (args.output.as_deref(), args.report.as_deref());
+    support::check_outputs(output, report, &[args.log.as_deref()])?;
     let (document, end) = tune::tune(&options(args), &root)?;
     let output = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::tune::text(&document);

@@ -24,8 +24,7 @@ use series::{OOM_KILLED, Series};
 use std::{process::ExitCode, time::Instant};
 
 pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
-    output::check_writable(args.output.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     drive::check(args)?;
     let root = Root::live();
     let held = Signals::hold();

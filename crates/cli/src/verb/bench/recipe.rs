@@ -2,7 +2,7 @@
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
-use interleaf_console::{Failure, output};
+use interleaf_console::{Failure, output, support};
 use interleaf_launch::counters::{Counters, Drive};
 use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
 use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
@@ -131,8 +131,7 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
 /// Runs an application. If its result is a time, the measured time is this result, which excludes
 /// the start of the application. Otherwise the measured time is the run time of its command.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
-    output::check_writable(args.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
     if let Some(what) = missing(recipe) {
         let hint = format!("interleaf bench install {}", args.workload);
         return Err(Failure::new(format!("{}: {what}", recipe.name), hint));

@@ -4,7 +4,7 @@ use crate::{
     args::{ArrayMemory, BenchRunArgs},
     verb::page,
 };
-use interleaf_console::{Failure, output, system};
+use interleaf_console::{Failure, output, support, system};
 use interleaf_extend_forecast::access::Trace;
 use interleaf_launch::counters::{Counters, Drive, PagedProcess};
 use interleaf_linux::{
@@ -32,8 +32,7 @@ use interleaf_workload::{
 use std::{env, path::Path, process::ExitCode, time::Duration};
 
 pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
-    output::check_writable(args.output.as_deref())?;
-    output::check_writable(args.report.as_deref())?;
+    support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     fits(args, &root)?;

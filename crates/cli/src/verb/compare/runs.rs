@@ -4,7 +4,7 @@ use crate::{
     args::{CompareArgs, QuantityChoice},
     verb::{bench, page},
 };
-use interleaf_console::{Failure, output, support, system};
+use interleaf_console::{Failure, support, system};
 use interleaf_launch::{
     RunsEnd,
     compare::{self, CompareOptions, Compared, Quantity},
@@ -27,8 +27,8 @@ const FOOTPRINT: Bytes = Bytes::new(512 << 20);
 
 pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
     let root = system::open_root(root)?;
-    support::check_outputs(args.output.options(), args.runs.report.as_deref())?;
-    output::check_writable(args.runs.log.as_deref())?;
+    let (output, report) = (args.output.output.as_deref(), args.runs.report.as_deref());
+    support::check_outputs(output, report, &[args.runs.log.as_deref()])?;
     let (document, end) = compare::compare(&options(args)?, &root)?;
     let text = || match args.markdown {
         true => interleaf_report::compare_runs::markdown(&document),

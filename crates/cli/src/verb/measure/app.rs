@@ -5,7 +5,7 @@ mod sources;
 mod watch;
 
 use crate::{args::AppArgs, verb::page};
-use interleaf_console::{Failure, output, system};
+use interleaf_console::{Failure, output, support, system};
 use interleaf_launch::Ended;
 use interleaf_linux::{
     launch::command::Signals,
@@ -88,17 +88,9 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
                 "name a file; --json prints the document, and the command writes to stderr then",
             ));
         }
-        output::check_writable(target.as_deref())?;
     }
-    let named: Vec<&Path> = targets.iter().filter_map(|(_, target)| target.as_deref()).collect();
-    for (at, target) in named.iter().enumerate() {
-        if named[..at].contains(target) {
-            return Err(Failure::new(
-                format!("{}: is to be written twice", target.display()),
-                "name a file for each of -o, --demand and --record",
-            ));
-        }
-    }
+    let others = [args.demand.as_deref(), args.record.as_deref()];
+    support::check_outputs(args.output.as_deref(), args.report.as_deref(), &others)?;
     if let Some(name) = &args.platform {
         interleaf_catalog::platform(name)?;
     }

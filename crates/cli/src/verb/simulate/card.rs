@@ -42,8 +42,8 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
             return Err(Failure::new(format!("{option} is that of a served card"), hint));
         }
     }
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
-    output::check_writable(args.curves.as_deref())?;
+    let (output, report) = (args.output.output.as_deref(), args.report.as_deref());
+    support::check_outputs(output, report, &[args.curves.as_deref()])?;
     let job = job(args)?;
     if args.curves.is_some() {
         curves::check(job.cards.len())?;

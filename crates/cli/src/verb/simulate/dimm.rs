@@ -31,7 +31,6 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
             return output::data(&(names.join("\n") + "\n"));
         }
     }
-    support::check_outputs(args.output.options(), args.report.as_deref())?;
     if let Some(file) = &args.sweep {
         let outputs = Outputs {
             rows: args.output.output.as_deref(),
@@ -40,8 +39,23 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         };
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
-    for target in [&args.curves, &args.command_trace, &args.trace_out] {
-        output::check_writable(target.as_deref())?;
+    // clap does not report a missing --trace if another given option conflicts with --trace.
+    for (is_given, option) in
+        [(args.trace_out.is_some(), "--trace-out"), (args.trace_format.is_some(), "--trace-format")]
+    {
+        if is_given && args.trace.is_none() {
+            let hint = format!("leave {option} out, or give --trace FILE");
+            return Err(Failure::new(format!("{option} needs a trace"), hint));
+        }
+    }
+    let (output, report) = (args.output.output.as_deref(), args.report.as_deref());
+    let others = [&args.curves, &args.command_trace, &args.trace_out].map(|it| it.as_deref());
+    support::check_outputs(output, report, &others)?;
+    if args.curves.is_some() && args.mix.iter().any(|mix| mix.read_share() == 0.0) {
+        return Err(Failure::new(
+            "--curves: the curves have the latency of reads, and the mix 0 has no reads",
+            "leave the mix out of --mix, or leave --curves out",
+        ));
     }
     let setup = setup(args)?;
     let begun = Instant::now();

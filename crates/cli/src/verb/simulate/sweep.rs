@@ -8,7 +8,7 @@
 mod progress;
 
 use crate::verb::page;
-use interleaf_console::{Failure, output};
+use interleaf_console::{Failure, output, support};
 use interleaf_job::sweep::{Cases, Record, parquet};
 use progress::Progress;
 use rayon::prelude::*;
@@ -28,7 +28,7 @@ pub(super) fn run(
     cases: &mut dyn Cases,
     outputs: &Outputs<'_>,
 ) -> Result<(), Failure> {
-    output::check_writable(outputs.parquet)?;
+    support::check_outputs(outputs.rows, outputs.report, &[outputs.parquet])?;
     // Continue only a regular file: a device has no rows, and reading from a device might not end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));

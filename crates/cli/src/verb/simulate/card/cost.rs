@@ -15,7 +15,7 @@ pub(super) fn run(args: &CardCostArgs) -> Result<ExitCode, Failure> {
         output::data(EXAMPLE)?;
         return Ok(ExitCode::SUCCESS);
     }
-    support::check_outputs(args.output.options(), None)?;
+    support::check_outputs(args.output.output.as_deref(), None, &[])?;
     let cards: Vec<CostInputs> = cards(&args.card)?.iter().map(CostInputs::of).collect();
     let prices = match &args.prices {
         None => None,

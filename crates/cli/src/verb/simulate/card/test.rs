@@ -12,7 +12,7 @@ use interleaf_record::card_test::CardTestDocument;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
-    support::check_outputs(args.output.options(), None)?;
+    support::check_outputs(args.output.output.as_deref(), None, &[])?;
     let test = MemoryTest {
         algorithm: args.algorithm,
         cycles: args.cycles,
