@@ -43,15 +43,26 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The platform with the parameters of `text`, applied in their order. The parameters are added to
-/// the name of the platform.
+/// The platform with the parameters of `text`. Their order is of no effect: a given capacity is not
+/// scaled by a count. The parameters are added to the name of the platform.
 ///
 /// # Errors
-/// A tier that the platform does not have, an unknown parameter, or a value out of range.
+/// A tier that the platform does not have, an unknown parameter, a parameter that is there twice,
+/// or a value out of range.
 pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError> {
     let mut changed = platform.clone();
     changed.name = format!("{}:{text}", platform.name);
-    for parameter in text.split(',') {
+    let key = |parameter: &'_ str| parameter.split('=').next().unwrap_or_default().to_string();
+    let mut parameters: Vec<&str> = text.split(',').collect();
+    for (at, parameter) in parameters.iter().enumerate() {
+        if parameters[..at].iter().any(|other| key(other) == key(parameter)) {
+            let problem = format!("{parameter}: {} is there twice", key(parameter));
+            return Err(ParameterError::new(problem, "leave one of the two out"));
+        }
+    }
+    // A count scales the capacity of its tier, so a given capacity is set after all counts.
+    parameters.sort_by_key(|parameter| !key(parameter).ends_with(".count"));
+    for parameter in parameters {
         change(&mut changed, parameter)?;
     }
     Ok(changed)
@@ -157,6 +168,9 @@ mod tests {
         assert!((max(&half) / max(&platform) - 0.5).abs() < 1e-9);
         assert_eq!(half.tiers[0].capacity.get(), 64 << 30);
         assert_eq!(half.tiers[0].curves, platform.tiers[0].curves);
+        let other_order = apply(&platform, "far.capacity=64GiB,far.count=4").unwrap();
+        assert_eq!(other_order.tiers[1].capacity.get(), 64 << 30);
+        assert_eq!(other_order.tiers[1].curves, half.tiers[1].curves);
         // The platform has eight expanders, so a count of 8 changes only its name.
         let all = apply(&platform, "far.count=8").unwrap();
         assert_eq!(all.tiers, platform.tiers);
@@ -171,6 +185,7 @@ mod tests {
             ("near.count=4", "near has no count in the platform file", "add count = NUMBER"),
             ("fra.count=4", "has no tier \"fra\"", "did you mean far? the tiers are near, far"),
             ("far.capacty=1GiB", "no parameter \"capacty\"", "did you mean capacity?"),
+            ("far.count=4,far.count=4", "far.count is there twice", "leave one of the two out"),
             ("far.capacity=0GiB", "0GiB is not a size above 0", "512GiB"),
             ("far.capacity=999999999TiB", "number of bytes below 8 EiB", "512GiB"),
             ("far.capacity=512", "\"512\" is not a size: it has no unit", "512GiB"),
