@@ -24,16 +24,22 @@ impl<'a> Table<'a> {
         required: &[&str],
         optional: Option<&[&str]>,
     ) -> Result<Self, FileError> {
+        // A quoted field that does not end contains the comment after the last line.
+        let ended = format!("{text}\n#\n");
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))
             .trim(csv::Trim::All)
-            .from_reader(text.as_bytes());
+            .from_reader(ended.as_bytes());
         let error = |line: Option<usize>, problem: String, hint: String| FileError {
             file: file.into(),
             line,
             field: None,
             problem,
             hint,
+        };
+        let unended = |line: usize| {
+            let problem = "a quoted field does not end on its line".into();
+            error(Some(line), problem, "end the field with a quote".into())
         };
         let lines: Vec<&str> = text.lines().collect();
         let top = Some(row_line(&lines, 1));
@@ -45,6 +51,9 @@ impl<'a> Table<'a> {
             Ok(header) => header.iter().map(String::from).collect(),
             Err(why) => return Err(error(top, why.to_string(), columns())),
         };
+        if header.iter().any(|name| name.contains('\n')) {
+            return Err(unended(row_line(&lines, 1)));
+        }
         if header.iter().all(String::is_empty) {
             return Err(error(None, "the table is empty".into(), columns()));
         }
@@ -65,12 +74,14 @@ impl<'a> Table<'a> {
         let mut rows = vec![];
         for record in reader.records() {
             match record {
-                Ok(record) => rows.push(TableRow {
-                    line: record
-                        .position()
-                        .map_or(0, |position| row_line(&lines, position.line() as usize)),
-                    fields: record.iter().map(String::from).collect(),
-                }),
+                Ok(record) => {
+                    let line = record.position().map_or(0, |position| position.line() as usize);
+                    let line = row_line(&lines, line);
+                    if record.iter().any(|field| field.contains('\n')) {
+                        return Err(unended(line));
+                    }
+                    rows.push(TableRow { line, fields: record.iter().map(String::from).collect() });
+                }
                 Err(why) => {
                     let line =
                         why.position().map(|position| row_line(&lines, position.line() as usize));
@@ -134,4 +145,22 @@ impl<'a> Table<'a> {
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_field_ends_on_its_line() {
+        let read = |text: &str| Table::read("a.csv", text, &["a", "b"], None);
+        let table = read("a,b\n1,\"x, y\"\n# comment\n2,\"z\"").unwrap();
+        let rows = table.rows().iter();
+        let found: Vec<_> = rows.map(|row| (row.line, table.text(row, "b"))).collect();
+        assert_eq!(found, [(2, "x, y"), (4, "z")]);
+        for (text, line) in [("a,b\n1,\"x\n2,y", 2), ("a,b\n1,x\n2,\"y", 3), ("a,\"b\n1,x", 1)] {
+            let Err(error) = read(text) else { panic!("{text} is refused") };
+            assert_eq!(error.line, Some(line), "{error}");
+        }
+    }
 }
