@@ -124,19 +124,26 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks that the number of requests suffices to measure a bandwidth. Returns notes on loads
-    /// whose bandwidth will be inaccurate, each with the number of requests that would be enough.
+    /// Checks that the number of requests suffices to measure a bandwidth, and that no mix names an
+    /// order of the lines, which is that of the pattern. Returns notes on loads whose bandwidth will
+    /// be inaccurate, each with the number of requests that would be enough.
     ///
     /// # Errors
-    /// Fewer requests than a measurement of bandwidth needs.
+    /// Fewer requests than a measurement of bandwidth needs, or a mix with an order.
     pub(crate) fn check(&self) -> Result<Vec<(u64, String)>, Failure> {
+        if let Some(mix) = self.mixes.iter().find(|mix| mix.random()) {
+            return Err(Failure::new(
+                format!("mix {mix}: the order of the lines is that of the pattern"),
+                "leave /random out of the mix, and choose the pattern random",
+            ));
+        }
         self.short_runs(&self.points())
     }
 
     /// Simulates each point.
     ///
     /// # Errors
-    /// Fewer requests than a measurement of bandwidth needs, or a stop by `progress`.
+    /// As [`Self::check`], or a stop by `progress`.
     pub fn run(&self, progress: &dyn Progress) -> Result<DimmDocument, Failure> {
         let points = self.points();
         let pattern = PATTERNS.iter().find(|(_, pattern)| *pattern == self.setup.pattern);
@@ -146,7 +153,7 @@ impl DimmJob {
             document.command = command_of_server(server, &self.setup, pattern);
         }
         document.command += &self.load_options();
-        document.notes.extend(self.short_runs(&points)?.into_iter().map(|(_, note)| note));
+        document.notes.extend(self.check()?.into_iter().map(|(_, note)| note));
         for (point, (part, energy)) in points.iter().zip(self.simulated(&points, progress)?) {
             document.point(&point.mix.to_string(), point.offered_gbps, &part, energy);
         }

@@ -204,7 +204,8 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
     document.outstanding / u64::from(document.channels.max(1))
 }
 
-/// The points as a file of curves for a tier of a platform.
+/// The points as a file of curves for a tier of a platform. The curves of the random pattern are
+/// those of mixes in random order.
 pub fn curves_csv(document: &DimmDocument) -> String {
     let mut file = CurveFile::new();
     let mut mix = "";
@@ -214,7 +215,13 @@ pub fn curves_csv(document: &DimmDocument) -> String {
             mix = &point.mix;
         }
         let latency_ns = point.latency_ns.mean;
-        file.add(point.mix.clone(), point.bandwidth_gbps, latency_ns, document.command.clone());
+        let order = if document.pattern == "random" { "/random" } else { "" };
+        file.add(
+            format!("{}{order}", point.mix),
+            point.bandwidth_gbps,
+            latency_ns,
+            document.command.clone(),
+        );
     }
     file.csv()
 }
