@@ -447,13 +447,21 @@ impl Comparer<'_> {
             }
         };
         let has_failed = |at: &usize| failed.iter().any(|(failed, _)| failed == at);
-        let others: Vec<String> =
-            (0..self.prefixes.len()).filter(|at| !has_failed(at)).map(name).collect();
+        // Without warm-up, a configuration may have had no run yet.
+        let runs = &document.workloads[workload].runs;
+        let has_run = |at: &usize| {
+            self.options.warm_up > 0 || runs.iter().any(|run| run.configuration == *at)
+        };
+        let succeeded = (0..self.prefixes.len()).filter(|at| has_run(at) && !has_failed(at));
+        let others: Vec<String> = succeeded.map(name).collect();
         let (at, how) = &failed[0];
         let names: Vec<String> = failed.iter().map(|(at, _)| name(*at)).collect();
-        let under = match others.is_empty() {
-            true => "every configuration".into(),
-            false => format!("{}, and not under {}", names.join(", "), others.join(", ")),
+        let under = if failed.len() == self.prefixes.len() {
+            "every configuration".into()
+        } else if others.is_empty() {
+            names.join(", ")
+        } else {
+            format!("{}, and not under {}", names.join(", "), others.join(", "))
         };
         let program = self.options.workloads[workload].name();
         let problem = format!("{program} failed {when} under {under}: {how}");
