@@ -38,7 +38,7 @@ struct PlatformFile {
     domain: Vec<DomainFile>,
     /// Tiers of memory, the fastest first.
     tier: Vec<TierFile>,
-    /// Links through which all traffic to some tiers passes.
+    /// Links, each of which limits the traffic to some tiers, of all domains or of some.
     #[serde(default)]
     link: Vec<LinkFile>,
     /// Couplings: traffic on a tier that reduces the bandwidth of another tier.
