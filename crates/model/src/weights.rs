@@ -27,7 +27,10 @@ pub enum WeightsError {
     #[error("\"{0}\" puts no page anywhere: all weights are zero")]
     AllZero(String),
     /// A number of weights other than the number of tiers.
-    #[error("\"{weights}\" has {given} weights, but there are {tiers} tiers: {names}")]
+    #[error(
+        "\"{weights}\" has {given} weight{}, but there are {tiers} tiers: {names}",
+        if *given == 1 { "" } else { "s" }
+    )]
     Count {
         /// The weights as written.
         weights: String,

@@ -5,7 +5,9 @@ mod latency;
 use super::{
     chart,
     curve_file::CurveFile,
-    number, signed_percent,
+    number,
+    page::counted,
+    signed_percent,
     table::{Table, escaped},
 };
 use interleaf_model::units::Bytes;
@@ -64,13 +66,16 @@ pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {
         0 => format!(
-            "no write was lost or torn in {} power failures; {}",
-            sum.failures,
+            "no write was lost or torn in {}; {}",
+            counted(sum.failures, "power failure"),
             comparison(document)
         ),
         _ => format!(
-            "{} of {} acknowledged writes were lost and {} torn, summed over {} power failures",
-            sum.lost_writes, sum.acknowledged_writes, sum.torn_writes, sum.failures
+            "{} of {} acknowledged writes were lost and {} torn, summed over {}",
+            sum.lost_writes,
+            sum.acknowledged_writes,
+            sum.torn_writes,
+            counted(sum.failures, "power failure")
         ),
     }
 }

@@ -78,6 +78,11 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// A number of threads, which may be a fraction, with its noun: `1 thread`, `2.5 threads`.
+pub fn threads(count: &str) -> String {
+    format!("{count} thread{}", if count == "1" { "" } else { "s" })
+}
+
 /// The lines of a text as sentences. An indented line, which is a hint, is appended to the line
 /// before it.
 pub fn sentences(text: &str) -> Vec<String> {

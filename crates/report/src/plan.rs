@@ -1,7 +1,7 @@
 //! A comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and HTML.
 
 use super::{
-    chart, number,
+    chart, number, page,
     predict::provenance_lists,
     screen::{Meaning, painted},
     short_number,
@@ -21,8 +21,8 @@ const ALONE: &str = "Each demand alone, with its own best weights";
 pub fn title(document: &PlanDocument) -> String {
     let configurations = document.rows.len();
     let threads = document.threads();
-    let threads =
-        threads.map_or(String::new(), |count| format!(" with {} threads", short_number(count)));
+    let threads = threads.map(|count| page::threads(&short_number(count)));
+    let threads = threads.map_or(String::new(), |threads| format!(" with {threads}"));
     format!("{}{threads} on {configurations} configurations", document.demand)
 }
 

@@ -2,7 +2,7 @@
 //! HTML and CSV.
 
 use super::{
-    chart, number,
+    chart, number, page,
     screen::{Meaning, painted},
     table::{Table, csv_number, escaped},
 };
@@ -86,9 +86,10 @@ fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
         domains.map(|own| format!("{} in {}", own.threads, own.domain)).collect();
+    let threads = page::threads(&document.threads.to_string());
     match domains.is_empty() {
-        true => format!("{} threads", document.threads),
-        false => format!("{} threads: {}", document.threads, domains.join(", ")),
+        true => threads,
+        false => format!("{threads}: {}", domains.join(", ")),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{
     chart, number,
+    page::counted,
     screen::{Meaning, painted},
     short_number, signed_percent,
     table::Table,
@@ -139,7 +140,8 @@ fn setting(document: &SimulateDocument) -> String {
         .iter()
         .map(|workload| {
             let footprint = Bytes::new(workload.footprint_bytes);
-            format!("{}: {} threads, {footprint}", workload.name, workload.threads)
+            let threads = counted(workload.threads.into(), "thread");
+            format!("{}: {threads}, {footprint}", workload.name)
         })
         .collect();
     let held = setting.held_bytes.iter().zip(&document.tiers).filter(|(held, _)| **held > 0);
