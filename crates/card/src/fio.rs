@@ -99,14 +99,14 @@ impl FromStr for Access {
 
 /// An I/O engine of fio, with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum IoEngine {
     /// The engine submits requests without waiting for earlier ones.
     Asynchronous(&'static str),
     /// The engine waits for each request before it submits the next.
     Synchronous(&'static str),
 }
 
-impl FromStr for Engine {
+impl FromStr for IoEngine {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
@@ -148,7 +148,7 @@ pub struct FioOptions {
     /// Seed of all randomness.
     pub seed: Option<u64>,
     /// The I/O engine (`ioengine`).
-    pub engine: Option<Engine>,
+    pub engine: Option<IoEngine>,
 }
 
 impl FioOptions {
@@ -224,7 +224,7 @@ impl FioOptions {
             ));
         }
         let iodepth = self.iodepth.unwrap_or(1);
-        if let Some(Engine::Synchronous(engine)) = self.engine.filter(|_| iodepth > 1) {
+        if let Some(IoEngine::Synchronous(engine)) = self.engine.filter(|_| iodepth > 1) {
             return Err(wrong(
                 "iodepth",
                 format!("the I/O engine {engine} has one outstanding request, not {iodepth}"),

@@ -85,16 +85,9 @@ impl<'a> Table<'a> {
                 Err(why) => {
                     let line =
                         why.position().map(|position| row_line(&lines, position.line() as usize));
-                    let problem = match why.kind() {
-                        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-                            format!("the row has {len} fields, the header has {expected_len}")
-                        }
-                        csv::ErrorKind::Utf8 { .. } => "the row is not valid UTF-8".into(),
-                        _ => why.to_string(),
-                    };
                     let hint = "write one field for each column, and quote a field that has a \
                                 comma in it";
-                    return Err(error(line, problem, hint.into()));
+                    return Err(error(line, row_problem(&why), hint.into()));
                 }
             }
         }
@@ -136,6 +129,17 @@ impl<'a> Table<'a> {
             problem,
             hint,
         }
+    }
+}
+
+/// The problem of a row that cannot be read.
+fn row_problem(why: &csv::Error) -> String {
+    match why.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("the row has {len} fields, the header has {expected_len}")
+        }
+        csv::ErrorKind::Utf8 { .. } => "the row is not valid UTF-8".into(),
+        _ => why.to_string(),
     }
 }
 
