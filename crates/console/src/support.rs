@@ -45,9 +45,11 @@ pub fn check_outputs(
 }
 
 /// True if two names are of the same file, which need not be there yet. Several outputs may go to
-/// stdout.
+/// stdout, or to a device such as /dev/null.
 fn is_same_file(one: &Path, other: &Path) -> bool {
+    let is_device = fs::metadata(one).is_ok_and(|found| !found.is_file());
     let is_equal = one != Path::new("-")
+        && !is_device
         && absolute(one).is_ok_and(|one| absolute(other).is_ok_and(|other| one == other));
     is_equal || identity(one).is_some_and(|one| identity(other) == Some(one))
 }

@@ -52,7 +52,6 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
 pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError> {
     let mut changed = platform.clone();
     changed.name = format!("{}:{text}", platform.name);
-    let key = |parameter: &'_ str| parameter.split('=').next().unwrap_or_default().to_string();
     let mut parameters: Vec<&str> = text.split(',').collect();
     for (at, parameter) in parameters.iter().enumerate() {
         if parameters[..at].iter().any(|other| key(other) == key(parameter)) {
@@ -66,6 +65,11 @@ pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError
         change(&mut changed, parameter)?;
     }
     Ok(changed)
+}
+
+/// The part of a parameter before its value: `cxl.count` of `cxl.count=4`.
+fn key(parameter: &str) -> &str {
+    parameter.split_once('=').map_or(parameter, |(key, _)| key)
 }
 
 fn change(platform: &mut Platform, parameter: &str) -> Result<(), ParameterError> {
