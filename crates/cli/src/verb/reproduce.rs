@@ -11,10 +11,9 @@ use interleaf_record::{
 };
 use std::process::ExitCode;
 
-/// Rejects options that only the study of IMDT has.
+/// Rejects options that only the study of IMDT has. `--predicted` is true of every other study.
 fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
     let options = [
-        (args.predicted && args.study != "all", "--predicted"),
         (args.quick, "--quick"),
         (args.dram.is_some(), "--dram"),
         (!args.workload.is_empty(), "--workload"),
