@@ -44,6 +44,21 @@ pub fn check_outputs(
     Ok(())
 }
 
+/// Rejects the first of `options` that is given (`true`). `why` continues a sentence that begins
+/// with the name of the option, and `instead` one that begins with "leave it out, or".
+///
+/// # Errors
+/// When one of the options is given.
+pub fn reject_given(options: &[(bool, &str)], why: &str, instead: &str) -> Result<(), Failure> {
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(Failure::new(
+            format!("{option} {why}"),
+            format!("leave {option} out, or {instead}"),
+        )),
+        None => Ok(()),
+    }
+}
+
 /// True if two names are of the same file, which need not be there yet. Several outputs may go to
 /// stdout, or to a device such as /dev/null.
 fn is_same_file(one: &Path, other: &Path) -> bool {

@@ -207,7 +207,7 @@ pub fn page(log: &BalanceLog) -> Page {
     let mut facts: Vec<String> = lines.collect();
     let earlier = log.periods.len() - periods.len();
     if earlier > 0 {
-        facts.push(format!("{} of earlier runs left out", counted(earlier as u64, "period")));
+        facts.push(format!("{} of earlier runs left out", counted(earlier, "period")));
     }
     for advice in &log.advice {
         facts.extend(summary(advice).lines().map(|line| line.trim().to_string()));
@@ -228,7 +228,7 @@ pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
     let lines = domains.iter().map(|last| {
         let counts = periods.iter().filter(|it| it.domain == last.domain);
         let moves = counts.clone().filter(|it| it.migrated_bytes > 0).count();
-        let periods = counted(counts.count() as u64, "period");
+        let periods = counted(counts.count(), "period");
         let target = target(last);
         format!("{}: target {target} after {periods}; pages migrated in {moves}", last.domain)
     });

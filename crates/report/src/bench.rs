@@ -27,7 +27,7 @@ pub fn text(document: &BenchDocument) -> String {
 fn setting(document: &BenchDocument) -> String {
     let BenchDocument { workload, threads, memory, .. } = document;
     let footprint = size_text(document.footprint_bytes);
-    format!("{workload}, {footprint} ({memory}), {}", counted((*threads).into(), "thread"))
+    format!("{workload}, {footprint} ({memory}), {}", counted(threads, "thread"))
 }
 
 /// The rates of the workload and of its loops.
@@ -46,7 +46,7 @@ fn rates(document: &BenchDocument) -> Table {
 
 /// Time, arithmetic intensity and traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
-    let rounds = counted(document.round_seconds.len() as u64, "round");
+    let rounds = counted(document.round_seconds.len(), "round");
     // `cpu_s` is 0 for an application of a recipe, whose processor time is not measured.
     let cpu = match document.cpu_s > 0.0 {
         true => format!(", {} s of processor time", number(document.cpu_s)),

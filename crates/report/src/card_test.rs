@@ -40,7 +40,7 @@ pub fn page(document: &CardTestDocument) -> Page {
     let failed: Vec<&str> =
         document.cards.iter().filter(|it| !it.passed).map(|it| it.card.as_str()).collect();
     let answer = match failed[..] {
-        [] => format!("{} passed", counted(document.cards.len() as u64, "card")),
+        [] => format!("{} passed", counted(document.cards.len(), "card")),
         _ => format!("failed: {}", failed.join(", ")),
     };
     let (title, facts) = ("Memory test of cards".into(), settings(document));

@@ -2,6 +2,7 @@
 //! made from these parts.
 
 use super::table::{Table, escaped};
+use core::fmt::Display;
 
 /// Tables with more rows than this are folded in HTML.
 const ROWS_MAX: usize = 40;
@@ -74,13 +75,9 @@ impl Page {
 }
 
 /// `count` with its noun: `1 fault`, `2 faults`.
-pub fn counted(count: u64, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A number of threads, which may be a fraction, with its noun: `1 thread`, `2.5 threads`.
-pub fn threads(count: &str) -> String {
-    format!("{count} thread{}", if count == "1" { "" } else { "s" })
+pub fn counted(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
 }
 
 /// The lines of a text as sentences. An indented line, which is a hint, is appended to the line

@@ -1,7 +1,8 @@
 //! A comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and HTML.
 
 use super::{
-    chart, number, page,
+    chart, number,
+    page::counted,
     predict::provenance_lists,
     screen::{Meaning, painted},
     short_number,
@@ -21,7 +22,7 @@ const ALONE: &str = "Each demand alone, with its own best weights";
 pub fn title(document: &PlanDocument) -> String {
     let configurations = document.rows.len();
     let threads = document.threads();
-    let threads = threads.map(|count| page::threads(&short_number(count)));
+    let threads = threads.map(|count| counted(short_number(count), "thread"));
     let threads = threads.map_or(String::new(), |threads| format!(" with {threads}"));
     format!("{}{threads} on {configurations} configurations", document.demand)
 }

@@ -2,7 +2,8 @@
 //! HTML and CSV.
 
 use super::{
-    chart, number, page,
+    chart, number,
+    page::counted,
     screen::{Meaning, painted},
     table::{Table, csv_number, escaped},
 };
@@ -86,7 +87,7 @@ fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
         domains.map(|own| format!("{} in {}", own.threads, own.domain)).collect();
-    let threads = page::threads(&document.threads.to_string());
+    let threads = counted(document.threads, "thread");
     match domains.is_empty() {
         true => threads,
         false => format!("{threads}: {}", domains.join(", ")),

@@ -105,7 +105,7 @@ fn nodes(document: &MachineDocument) -> Table {
 pub fn page(document: &MachineDocument) -> Page {
     let capacity = document.nodes.iter().map(|node| node.capacity_bytes);
     let capacity = Bytes::new(capacity.fold(0, u64::saturating_add));
-    let count = counted(document.nodes.len() as u64, "NUMA node");
+    let count = counted(document.nodes.len(), "NUMA node");
     let facts = [sockets(document), switches(document)].into_iter().chain(huge_pages(document));
     let facts = facts.filter(|fact| !fact.is_empty()).collect();
     let answer = format!("{count} with {capacity} in all");

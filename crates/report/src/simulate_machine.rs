@@ -140,7 +140,7 @@ fn setting(document: &SimulateDocument) -> String {
         .iter()
         .map(|workload| {
             let footprint = Bytes::new(workload.footprint_bytes);
-            let threads = counted(workload.threads.into(), "thread");
+            let threads = counted(workload.threads, "thread");
             format!("{}: {threads}, {footprint}", workload.name)
         })
         .collect();

@@ -13,8 +13,8 @@ use interleaf_record::{
 
 /// The sweep as a report.
 pub fn page(document: &SweepDocument) -> Page {
-    let cases = counted(document.cases() as u64, "case");
-    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len() as u64, "row"))];
+    let cases = counted(document.cases(), "case");
+    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
     facts.extend(document.varied().iter().map(|(varied, values)| {
         let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
         format!("{}: {}", varied.label(), shortened(&values))
@@ -45,7 +45,7 @@ pub fn page(document: &SweepDocument) -> Page {
         format!(
             "{} without a complete run: the simulation ended before, and the figures are those of \
              the work done until then.",
-            counted(unfinished as u64, "row")
+            counted(unfinished, "row")
         )
     });
     let notes = [

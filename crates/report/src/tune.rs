@@ -40,7 +40,7 @@ pub fn text(document: &TuneDocument) -> String {
 }
 
 fn runs(count: usize) -> String {
-    counted(count as u64, "run")
+    counted(count, "run")
 }
 
 /// The plan of a dry run.
@@ -98,7 +98,7 @@ pub fn page(document: &TuneDocument) -> Page {
         None => format!("nothing is known: {}", document.stopped_because),
     };
     let proposal = &document.proposal;
-    let count = counted(document.runs.len() as u64, "run");
+    let count = counted(document.runs.len(), "run");
     let mut facts = vec![
         format!("proposed: {}, by {}", weights_text(&proposal.weights), proposal.source),
         format!("{count}, at most {}: {}", document.runs_max, document.stopped_because),

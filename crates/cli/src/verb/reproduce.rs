@@ -19,13 +19,11 @@ fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
         (!args.workload.is_empty(), "--workload"),
     ];
     let imdt = interleaf_study::imdt::NAME;
-    match options.iter().find(|(is_given, _)| *is_given && args.study != imdt) {
-        Some((_, option)) => Err(Failure::new(
-            format!("{option} is an option of {imdt}, not of {}", args.study),
-            format!("leave {option} out, or reproduce {imdt}"),
-        )),
-        None => Ok(()),
+    if args.study == imdt {
+        return Ok(());
     }
+    let why = format!("is an option of {imdt}, not of {}", args.study);
+    support::reject_given(&options, &why, &format!("reproduce {imdt}"))
 }
 
 pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode, Failure> {

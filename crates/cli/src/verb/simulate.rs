@@ -97,16 +97,11 @@ fn scenario(args: &MachineArgs) -> Result<(Scenario, Option<Time>), Failure> {
 }
 
 fn of_file(args: &MachineArgs, name: &str) -> Result<(Scenario, Option<Time>), Failure> {
-    for (given, option) in
-        [(args.threads.is_some(), "--threads"), (args.footprint.is_some(), "--footprint")]
-    {
-        if given {
-            return Err(Failure::new(
-                format!("{option} goes with --workload: a scenario has its own workloads"),
-                format!("leave {option} out, or change it in the scenario file"),
-            ));
-        }
-    }
+    support::reject_given(
+        &[(args.threads.is_some(), "--threads"), (args.footprint.is_some(), "--footprint")],
+        "goes with --workload: a scenario has its own workloads",
+        "change it in the scenario file",
+    )?;
     let platform = args.platform.as_deref().map(interleaf_catalog::platform).transpose()?;
     interleaf_catalog::scenario(name, platform)
 }

@@ -317,17 +317,11 @@ impl Residency {
     /// True if an extent on a node can be evicted now, or perhaps later because evictions, loads or
     /// moves of extents of this node are in progress.
     pub(super) fn has_victims(&self, node: Node) -> bool {
-        let NodeFrames {
-            protected,
-            probationary,
-            inactive,
-            prefetched,
-            evicting_frames,
-            in_flight,
-            ..
-        } = self.node(node);
-        let mut queues = [protected, probationary, inactive, prefetched].into_iter();
-        queues.any(|queue| queue.first().is_some()) || *evicting_frames > 0 || *in_flight > 0
+        let node = self.node(node);
+        let queues = [&node.protected, &node.probationary, &node.inactive, &node.prefetched];
+        queues.iter().any(|queue| queue.first().is_some())
+            || node.evicting_frames > 0
+            || node.in_flight > 0
     }
 
     /// Counts the frames of an extent whose unmap or write-back begins.

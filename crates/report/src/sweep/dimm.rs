@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 
 /// The sweep as a report.
 pub fn page(document: &DimmSweepDocument) -> Page {
-    let cases = counted(document.cases() as u64, "case");
-    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len() as u64, "row"))];
+    let cases = counted(document.cases(), "case");
+    let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
     facts.extend(document.varied().iter().map(|(axis, values)| {
         let values: Vec<String> = values.iter().map(|value| rounded(*value).to_string()).collect();
         format!("{}: {}", axis.label, shortened(&values))

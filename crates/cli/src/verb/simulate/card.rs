@@ -32,16 +32,12 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     }
     // These options need --serve. clap does not report a missing --serve if another given option
     // conflicts with --serve.
-    for (given, option) in [
+    let of_served = [
         (args.latency.is_some(), "--latency"),
         (args.slow_down.is_some(), "--slow-down"),
         (args.contents.is_some(), "--contents"),
-    ] {
-        if given {
-            let hint = format!("leave {option} out, or give --serve SOCKET");
-            return Err(Failure::new(format!("{option} is that of a served card"), hint));
-        }
-    }
+    ];
+    support::reject_given(&of_served, "is that of a served card", "give --serve SOCKET")?;
     let (output, report) = (args.output.output.as_deref(), args.report.as_deref());
     support::check_outputs(output, report, &[args.curves.as_deref()])?;
     let job = job(args)?;

@@ -40,13 +40,12 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
     // clap does not report a missing --trace if another given option conflicts with --trace.
-    for (is_given, option) in
-        [(args.trace_out.is_some(), "--trace-out"), (args.trace_format.is_some(), "--trace-format")]
-    {
-        if is_given && args.trace.is_none() {
-            let hint = format!("leave {option} out, or give --trace FILE");
-            return Err(Failure::new(format!("{option} needs a trace"), hint));
-        }
+    let of_trace = [
+        (args.trace_out.is_some(), "--trace-out"),
+        (args.trace_format.is_some(), "--trace-format"),
+    ];
+    if args.trace.is_none() {
+        support::reject_given(&of_trace, "needs a trace", "give --trace FILE")?;
     }
     let (output, report) = (args.output.output.as_deref(), args.report.as_deref());
     let others = [&args.curves, &args.command_trace, &args.trace_out].map(|it| it.as_deref());

@@ -2,7 +2,7 @@
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;
-use interleaf_console::{Failure, output, system};
+use interleaf_console::{Failure, output, support, system};
 use interleaf_job::{
     Progress,
     machine::{MachineJob, OwnPolicy},
@@ -30,9 +30,8 @@ pub(super) enum SimulationEnd {
 pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Failure> {
     let command = PolicyCommand::parse(&args.policy).transpose().map_err(failure)?;
     let only = |given: bool, option: &str, policy: &str| {
-        let problem = format!("{option} goes with --policy {policy}, not {}", args.policy);
-        let hint = format!("leave {option} out, or ask for --policy {policy}");
-        if given { Err(Failure::new(problem, hint)) } else { Ok(()) }
+        let why = format!("goes with --policy {policy}, not {}", args.policy);
+        support::reject_given(&[(given, option)], &why, &format!("ask for --policy {policy}"))
     };
     let Some(command) = command else {
         only(args.policy_limit.is_some(), "--policy-limit", "exec:COMMAND")?;
