@@ -369,7 +369,7 @@ pub fn demand(path: &Path) -> Result<Demand, Failure> {
     if let Some(name) = &demand.platform {
         let place = demand_toml::platform_place(&source.label, &source.text).unwrap_or_default();
         let measured_on = platform(name).map_err(|why| why.within(&place))?;
-        demand_toml::check_bandwidths(&source.label, &source.text, &demand, &measured_on)?;
+        demand_toml::check_runs(&source.label, &source.text, &demand, &measured_on)?;
     }
     Ok(demand)
 }
@@ -537,7 +537,7 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
             TextError::Unread(why) => why,
             TextError::NotUtf8 { line } => return encoding_failure(path, line),
         };
-        let is_name = path.components().count() == 1 && path.extension().is_none();
+        let is_name = path.components().count() <= 1 && path.extension().is_none();
         let problem = if is_name && why.kind() == io::ErrorKind::NotFound {
             format!("there is no {what} \"{}\"", path.display())
         } else {
@@ -609,7 +609,7 @@ mod tests {
             let demand = source.parse().expect("it is valid");
             let Some(on) = &demand.platform else { continue };
             let on = platform(on).expect("it is built in");
-            let found = demand_toml::check_bandwidths(&name, &source.text, &demand, &on);
+            let found = demand_toml::check_runs(&name, &source.text, &demand, &on);
             assert_eq!(found, Ok(()));
         }
     }
@@ -621,7 +621,7 @@ mod tests {
         let on = platform("gnr120-cz122").expect("it is built in");
         for (gbps, hint) in [("365300.0", "not MB/s: 365.3"), ("900.0", "correct it")] {
             let text = source.text.replace("= 365.3", &format!("= {gbps}"));
-            let why = demand_toml::check_bandwidths("lbm.toml", &text, &demand, &on);
+            let why = demand_toml::check_runs("lbm.toml", &text, &demand, &on);
             let why = why.expect_err("it is too high");
             assert_eq!(why.line, Some(19));
             assert!(why.hint.contains(hint), "{why:?}");

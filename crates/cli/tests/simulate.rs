@@ -142,6 +142,20 @@ fn the_minimum_of_requests_depends_on_the_load() {
     assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
 }
 
+/// Power, bandwidth and energy per bit of a point are of the same time, although the sub-channels
+/// are measured for different times, after a warm-up with another load.
+#[test]
+fn power_and_energy_of_a_point_agree() {
+    let words = ["--device", "rdimm-6400-2r", "--channels", "2", "--requests", "40000"];
+    let load = ["--mix", "R,W2", "--load", "sweep", "--pattern", "hot-bank"];
+    let document = document(&[&words[..], &load].concat());
+    for point in document["points"].as_array().unwrap() {
+        let number = |field: &str| point[field].as_f64().unwrap();
+        let watts = 8e-3 * number("energy_pj_per_bit") * number("bandwidth_gbps");
+        assert!((watts / number("power_w") - 1.0).abs() < 1e-4, "{watts} W: {point}");
+    }
+}
+
 #[test]
 fn a_short_run_has_a_note_and_no_null_numbers() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W6"];

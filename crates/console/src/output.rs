@@ -20,7 +20,7 @@ pub fn data(text: &str) -> Result<(), Failure> {
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|why| match why.kind() {
         ErrorKind::BrokenPipe => Failure::BrokenPipe,
-        _ => Failure::new(format!("stdout: {why}"), "write to a file with -o FILE instead"),
+        _ => Failure::new(format!("stdout: {why}"), "make room there, or redirect stdout"),
     })
 }
 

@@ -15,7 +15,7 @@ use interleaf_linux::{
         mempolicy::Policy,
     },
     root::Root,
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use interleaf_model::{
     control::Controller,

@@ -15,7 +15,7 @@ use interleaf_linux::{
         journal::Journal,
     },
     root::Root,
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use interleaf_record::balance::{BalancePlanDocument, WriteDocument};
 use std::{cell::RefCell, rc::Rc};

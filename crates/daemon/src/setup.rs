@@ -27,7 +27,7 @@ use interleaf_linux::{
         numa_maps::NodeBytes,
     },
     root::Root,
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use interleaf_model::{
     control::{Controller, Settings},

@@ -233,7 +233,12 @@ impl DimmJob {
                 Ok((part, energy.energy(end)))
             };
             let pieces: Result<Vec<_>, Failure> = (0..parts).into_par_iter().map(of_part).collect();
-            pieces.map(together)
+            let mut pieces = pieces?;
+            // The bandwidth of each sub-channel is that of its own measurement, whose length
+            // differs a little. So is its power.
+            let seconds = 1e-9 * pieces.iter().map(|it| it.0.simulated_ns).fold(0.0, f64::max);
+            pieces.iter_mut().for_each(|it| it.1 = it.1.map(|energy| energy.lasting(seconds)));
+            Ok(together(pieces))
         };
         let results = points.par_iter().map(of_point).collect();
         progress.end();

@@ -178,7 +178,7 @@ pub fn time(text: &str) -> Result<Time, String> {
     Err(format!("{text} is not between 1ms and 24h: write a time such as 600s"))
 }
 
-/// Parses a footprint with its unit, above 0.
+/// Parses a size with its unit, above 0.
 ///
 /// # Errors
 /// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
@@ -187,7 +187,7 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     if size.get() > 0 {
         return Ok(size);
     }
-    Err("a workload touches at least a byte: write a size such as 48GiB".into())
+    Err(format!("{text} is not a size above 0: write a size such as 48GiB"))
 }
 
 /// Parses a migration rate with its unit, above 0.

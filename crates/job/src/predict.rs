@@ -13,10 +13,14 @@ use interleaf_model::{
         Forecast, ForecastAt, LoadPoint, MixLoad, MixLoadAt, Prediction, Row, RunFit,
         best_of_each_set, load_steps, saturating_load,
     },
+    units::LINE_BYTES,
     weights::Weights,
 };
 use interleaf_record::predict::{PredictDocument, Subject, missed_runs, no_platform, not_counted};
 use rayon::prelude::*;
+
+/// Relative error of a bandwidth that counts as rounding.
+const ROUNDING: f64 = 1e-6;
 
 /// Maximum number of combinations of weights that a prediction tries. Weights from 0 to 10 fit for
 /// four tiers (11^4 = 14,641 combinations); for five tiers the weights end at 6.
@@ -161,6 +165,10 @@ impl PredictJob<'_> {
     fn choice(&self) -> Result<Vec<Weights>, Failure> {
         let names = self.platform.tier_names();
         if let Some(WeightsChoice::List(list)) = &self.weights {
+            if let Some(twice) = (1..list.len()).find(|at| list[..*at].contains(&list[*at])) {
+                let problem = format!("the weights {} are there twice", list[twice]);
+                return Err(Failure::new(problem, "leave one of the two out"));
+            }
             return list.iter().map(|weights| for_tiers(weights, &names)).collect();
         }
         let ratios = |limit: u64| (limit + 1).saturating_pow(names.len() as u32);
@@ -187,11 +195,23 @@ impl PredictJob<'_> {
         let LoadChoice::At(bandwidth) = self.load else { return Ok(most) };
         let answer = self.platform.answer(0, &self.platform.spread(), mix);
         let most_gbps = answer.response.max_bandwidth_gbps();
+        let first = &self.platform.tiers[0].name;
         if bandwidth.gbps() > most_gbps {
-            let first = &self.platform.tiers[0].name;
             return Err(Failure::new(
                 format!("{first} alone carries {most_gbps:.0} GB/s of {mix}, not {bandwidth}"),
                 "ask for less, or for all there is with --load max",
+            ));
+        }
+        let lines = most.threads * self.platform.cpu.outstanding_lines_per_core;
+        let reached_gbps = answer.response.at(lines * LINE_BYTES).bandwidth_gbps;
+        if bandwidth.gbps() > reached_gbps * (1.0 + ROUNDING) {
+            return Err(Failure::new(
+                format!(
+                    "{} threads load {first} with at most {reached_gbps:.0} GB/s of {mix}, not \
+                     {bandwidth}",
+                    most.threads
+                ),
+                "ask for less, or for more --threads",
             ));
         }
         Ok(most.at_bandwidth(self.platform, bandwidth.gbps()))

@@ -117,6 +117,7 @@ pub fn compare(
     let prefixes: Vec<Vec<OsString>> =
         options.configurations.iter().map(prefix).collect::<Result<_, _>>()?;
     let mut document = document(options, machine, &prefixes, &interleaf);
+    check_names(&document.configurations)?;
     if options.dry_run {
         document.stop(RunsStop::DryRun, "nothing was run");
         return Ok((document, RunsEnd::DryRun));
@@ -137,6 +138,18 @@ pub fn compare(
     let end = comparer.compare(&mut document);
     comparer.bar.finish_and_clear();
     Ok((document, end?))
+}
+
+/// Rejects configurations of the same name. The name of a configuration without one is its letter.
+fn check_names(configurations: &[ConfigurationDocument]) -> Result<(), Failure> {
+    let names: Vec<&str> = configurations.iter().map(|it| it.name.as_str()).collect();
+    match (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+        Some(twice) => Err(Failure::new(
+            format!("two configurations have the name {}", names[twice]),
+            "give each its own name: name=LABEL",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Returns the document of a comparison before its first run: the machine, the configurations and

@@ -22,7 +22,7 @@ pub mod input;
 pub mod replace;
 pub mod root;
 
-pub mod stop;
+pub mod stop_flag;
 
 pub mod machine;
 

@@ -22,6 +22,10 @@ pub struct Count {
 }
 
 impl Count {
+    /// The highest count, as a multiple of the count that the platform describes. Beyond this
+    /// multiple the figures of other components, such as the cores, would no longer fit.
+    pub const FACTOR_MAX: u32 = 16;
+
     fn share(self) -> f64 {
         f64::from(self.used) / f64::from(self.of)
     }
@@ -36,6 +40,8 @@ pub struct Expanders {
     pub tier: String,
     /// The number of expanders in the configuration, and the number that the tier describes.
     pub count: Count,
+    /// The file and the line of the expanders, for error messages.
+    pub place: String,
 }
 
 /// A drive for pages that do not fit into memory: DRAM is a cache of the drive.
@@ -45,6 +51,8 @@ pub struct CacheDrive {
     pub drive: String,
     /// The capacity of the drive.
     pub capacity: Bytes,
+    /// The file and the line of the drive, for error messages.
+    pub place: String,
 }
 
 /// A number of equal parts.
@@ -67,6 +75,8 @@ pub struct Configuration {
     pub is_future: bool,
     /// The platform: a name, or a file.
     pub platform: String,
+    /// The file and the line that name the platform, for error messages.
+    pub platform_place: String,
     /// Populated channels; `None` for all channels of the platform.
     pub channels: Option<Count>,
     /// The capacity of the first tier; `None` for the platform's capacity, scaled to the populated

@@ -12,10 +12,6 @@ use crate::{
     units::Bytes,
 };
 
-/// The highest count, as a multiple of the count of the platform. Beyond this multiple the figures
-/// of other components, such as the cores, would no longer fit.
-const FACTOR_MAX: u32 = 16;
-
 const EXAMPLE: &str = "write TIER.count=NUMBER or TIER.capacity=SIZE, such as cxl.count=4";
 
 /// A parameter that cannot be used.
@@ -78,7 +74,11 @@ fn change(platform: &mut Platform, parameter: &str) -> Result<(), ParameterError
         Some((tier, field, value))
     });
     let Some((name, field, value)) = parts else {
-        return Err(ParameterError::new(format!("{parameter}: no parameter"), EXAMPLE));
+        let problem = match parameter.trim() {
+            "" => "a parameter beside a comma is empty".into(),
+            _ => format!("{parameter}: no parameter"),
+        };
+        return Err(ParameterError::new(problem, EXAMPLE));
     };
     let names: Vec<&str> = platform.tiers.iter().map(|tier| tier.name.as_str()).collect();
     let Some(at) = names.iter().position(|own| *own == name) else {
@@ -95,7 +95,7 @@ fn change(platform: &mut Platform, parameter: &str) -> Result<(), ParameterError
                             curves and capacity are of";
                 return Err(ParameterError::new(problem, hint));
             };
-            let most = of.saturating_mul(FACTOR_MAX);
+            let most = of.saturating_mul(Count::FACTOR_MAX);
             let used = value.parse().ok().filter(|used| (1..=most).contains(used));
             let used = used.ok_or_else(|| {
                 let problem =
@@ -194,6 +194,7 @@ mod tests {
             ("far.capacity=999999999TiB", "number of bytes below 8 EiB", "512GiB"),
             ("far.capacity=512", "\"512\" is not a size: it has no unit", "512GiB"),
             ("count=4", "count=4: no parameter", "TIER.count"),
+            ("far.count=4,", "a parameter beside a comma is empty", "TIER.count"),
         ] {
             let why = apply(&platform, text).unwrap_err();
             assert!(why.problem.contains(problem) && why.hint.contains(hint), "{text}: {why:?}");

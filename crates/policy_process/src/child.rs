@@ -1,7 +1,7 @@
 //! The process of a policy: its messages, the time limit of its answers, and its end.
 
 use crate::{PolicyProcessError, message::Answer};
-use interleaf_linux::{process::is_exiting, root::Root, stop::StopFlag};
+use interleaf_linux::{process::is_exiting, root::Root, stop_flag::StopFlag};
 use rustix::{
     fs::{OFlags, fcntl_setfl},
     io::Errno,

@@ -22,7 +22,7 @@ mod message;
 
 use child::Child;
 use core::time::Duration;
-use interleaf_linux::stop::StopFlag;
+use interleaf_linux::stop_flag::StopFlag;
 use interleaf_model::{
     machine::TierLayout,
     policy::{Observation, Policy, Verdict},

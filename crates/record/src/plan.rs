@@ -316,9 +316,13 @@ impl Check for PlanDocument {
                 in_order(format!("{field}[{of}].speed_interval"), own.speed_interval)?;
             }
         }
-        match self.recommended.as_ref().filter(|name| !known(name)) {
-            Some(name) => invalid("recommended", format!("there is no row {name:?}")),
-            None => Ok(()),
+        let named =
+            [("baseline", Some(&self.baseline)), ("recommended", self.recommended.as_ref())];
+        for (field, name) in named {
+            if let Some(name) = name.filter(|name| !known(name)) {
+                return invalid(field, format!("there is no row {name:?}"));
+            }
         }
+        Ok(())
     }
 }

@@ -3,12 +3,12 @@
 mod latency;
 
 use super::{
-    chart,
     curve_file::CurveFile,
     number,
     page::counted,
     signed_percent,
     table::{Table, escaped},
+    terminal_chart,
 };
 use interleaf_model::units::Bytes;
 use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
@@ -35,7 +35,7 @@ pub fn text(document: &CardDocument) -> String {
         text += &document.points.iter().map(latency::text).collect::<String>();
     } else {
         let charts = document.figures();
-        let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+        let charts = charts.iter().map(terminal_chart::text).filter(|chart| !chart.is_empty());
         text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
     }
     if !document.power_failures.is_empty() {

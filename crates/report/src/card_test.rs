@@ -21,11 +21,11 @@ pub fn text(document: &CardTestDocument) -> String {
 /// The algorithm of the memory test with its addresses and cycles, and the injected faults.
 fn settings(document: &CardTestDocument) -> Vec<String> {
     let mut lines = vec![format!(
-        "{} from {} to {}, {} cycles{}",
+        "{} from {} to {}, {}{}",
         document.algorithm,
         document.start,
         document.stop,
-        document.cycles,
+        counted(document.cycles, "cycle"),
         if document.init { ", all words 0 at first" } else { "" },
     )];
     if document.algorithm == "pattern" {

@@ -2,11 +2,11 @@
 //! the curves of a platform.
 
 use super::{
-    chart,
     curve_file::CurveFile,
     number,
     screen::{Meaning, painted},
     table::{Table, csv_number, escaped},
+    terminal_chart,
 };
 use interleaf_record::dimm::DimmDocument;
 
@@ -17,7 +17,7 @@ pub fn text(document: &DimmDocument) -> String {
     text += &remarks(document).iter().map(|remark| format!("{remark}\n")).collect::<String>();
     if document.points.iter().any(|point| point.offered_gbps.is_some()) {
         let charts = document.figures();
-        let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+        let charts = charts.iter().map(terminal_chart::text).filter(|chart| !chart.is_empty());
         text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
     }
     if let Some(timing) = &document.timing {

@@ -2,7 +2,7 @@
 //!
 //! Each module renders the documents of one command (from `interleaf_record`), and uses nothing but
 //! the document. A record of another machine, or an old record, is therefore rendered like a new
-//! record. All modules share [`table`], [`chart`] and [`screen`] (terminal), [`svg`] and [`html`].
+//! record. All modules share [`table`], [`terminal_chart`] and [`screen`] (terminal), [`svg`] and [`html`].
 //! `interleaf_record` decides which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
@@ -13,7 +13,6 @@ pub mod bench_compare;
 pub mod card;
 pub mod card_cost;
 pub mod card_test;
-pub mod chart;
 pub mod compare_records;
 pub mod compare_runs;
 mod curve_file;
@@ -36,6 +35,7 @@ pub mod simulate_machine;
 pub mod svg;
 pub mod sweep;
 pub mod table;
+pub mod terminal_chart;
 pub mod tune;
 
 /// Colours of groups of series, distinguishable with any colour vision (Okabe and Ito 2008, without

@@ -1,8 +1,9 @@
 //! A measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
 
 use super::{
-    chart, number, signed_percent,
+    number, signed_percent,
     table::{Table, escaped},
+    terminal_chart,
 };
 use interleaf_record::measure::{
     MeasureDocument, MeasureStop, MeasuredPoint, PointKind, SpreadDocument, size_text, weights_text,
@@ -22,7 +23,7 @@ pub fn text(document: &MeasureDocument) -> String {
         // Only these figures are drawn. The other figures have bars or many lines, so their tables
         // are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
-            let drawn = chart::text(&figure);
+            let drawn = terminal_chart::text(&figure);
             if !drawn.is_empty() {
                 text += &format!("\n{}: {drawn}", figure.title);
             }

@@ -1,12 +1,13 @@
 //! A comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and HTML.
 
 use super::{
-    chart, number,
+    number,
     page::counted,
     predict::provenance_lists,
     screen::{Meaning, painted},
     short_number,
     table::{Table, csv_number, escaped},
+    terminal_chart,
 };
 use interleaf_record::{
     plan::{Goal, PlanDemandRow, PlanDocument, PlanRow, SensitivityRow, task_of},
@@ -50,7 +51,7 @@ pub fn text(document: &PlanDocument) -> String {
     }
     text += &format!("{}\n", provenance_lists(&document.provenance));
     for figure in document.figures() {
-        text += &format!("\n{}", chart::text(&figure));
+        text += &format!("\n{}", terminal_chart::text(&figure));
     }
     text
 }
@@ -441,7 +442,7 @@ fn legend(document: &PlanDocument) -> String {
     let mut text = format!(
         "speed: with its 90 % interval, without the error of the curves of other modules \
          (docs/plan.md, how far to trust it); J: energy of {}; {cost}; {work}; front: no other \
-         has more speed for at most the same cost ($) or energy (J)",
+         is as good in speed and cost ($), or speed and energy (J), and better in one of the two",
         document.task()
     );
     if !document.demands.is_empty() {

@@ -2,10 +2,11 @@
 //! HTML and CSV.
 
 use super::{
-    chart, number,
+    number,
     page::counted,
     screen::{Meaning, painted},
     table::{Table, csv_number, escaped},
+    terminal_chart,
 };
 use interleaf_model::weights::Weights;
 use interleaf_record::{
@@ -53,7 +54,7 @@ pub fn text(document: &PredictDocument, every_row: bool) -> String {
         );
     }
     let charts = document.figures();
-    let charts = charts.iter().map(chart::text).filter(|chart| !chart.is_empty());
+    let charts = charts.iter().map(terminal_chart::text).filter(|chart| !chart.is_empty());
     text += &charts.map(|chart| format!("\n{chart}")).collect::<String>();
     text
 }

@@ -2,11 +2,12 @@
 //! CSV.
 
 use super::{
-    chart, number,
+    number,
     page::counted,
     screen::{Meaning, painted},
     short_number, signed_percent,
     table::Table,
+    terminal_chart,
 };
 use interleaf_model::units::Bytes;
 use interleaf_record::{
@@ -31,7 +32,7 @@ pub fn text(document: &SimulateDocument) -> String {
     text += &format!("\n{}", periods(document, false).text());
     let until_s = searched_until(document);
     for figure in document.shares() {
-        let chart = chart::text(&cut(figure, until_s));
+        let chart = terminal_chart::text(&cut(figure, until_s));
         if !chart.is_empty() {
             text += &format!("\nthe first {} s: {chart}", short_number(until_s));
         }

@@ -99,7 +99,9 @@ fn heap(bytes: usize) -> Block {
 }
 
 fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
-    let file = tempfile::tempfile_in(folder)?;
+    let file = tempfile::tempfile_in(folder).map_err(|why| {
+        io::Error::new(why.kind(), format!("a file in {}: {why}", folder.display()))
+    })?;
     file.set_len(bytes as u64)?;
     // SAFETY: the file has no name, so no other process can open it, and thus change it or make it
     // shorter.

@@ -170,10 +170,10 @@ pub(crate) struct FioArgs {
 
 fn bytes(text: &str) -> Result<u32, String> {
     value::size(text).map_err(|why| why.to_string())?;
-    value::access(text).map_err(|why| {
+    value::access(text).map_err(|_| {
         let allowed = "a multiple of 512 from 512 to 1m, or for a load or store a power of two \
                        from 8 to 4096";
-        format!("{}: write {allowed}", why.problem)
+        format!("{text} is the size of neither an I/O nor a load or store: write {allowed}")
     })
 }
 

@@ -165,6 +165,7 @@ mod tests {
             does: "a test".into(),
             is_future: future,
             platform: "p".into(),
+            platform_place: "c.toml:1".into(),
             channels: None,
             capacity: None,
             expanders: None,

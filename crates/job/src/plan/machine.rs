@@ -15,22 +15,23 @@ pub(super) struct Candidate {
 impl Candidate {
     /// Loads the platforms and the drive that `configuration` names.
     pub(super) fn load(configuration: &Configuration) -> Result<Self, Failure> {
-        let file = configuration.parts_place.split(':').next().unwrap_or_default();
-        let place = format!("{file}: configuration {}", configuration.name);
-        let within = |why: Failure| why.within(&place);
-        let platform = interleaf_catalog::platform(&configuration.platform).map_err(within)?;
-        let other = match &configuration.expanders {
-            Some(own) => Some(interleaf_catalog::platform(&own.platform).map_err(within)?),
-            None => None,
-        };
-        let machine = configuration.machine(&platform, other.as_ref()).map_err(|why| {
-            let hint = "`interleaf show --platform NAME` lists the tiers of a platform";
-            Failure::new(why.to_string(), hint).within(&place)
-        })?;
-        let drive = match &configuration.drive {
-            Some(own) => Some(interleaf_catalog::drive(&own.drive).map_err(within)?),
-            None => None,
-        };
+        let platform = interleaf_catalog::platform(&configuration.platform)
+            .map_err(|why| why.within(&configuration.platform_place))?;
+        let expanders = configuration.expanders.as_ref();
+        let other = expanders.map(|own| {
+            interleaf_catalog::platform(&own.platform).map_err(|why| why.within(&own.place))
+        });
+        let machine =
+            configuration.machine(&platform, other.transpose()?.as_ref()).map_err(|why| {
+                let hint = "`interleaf show --platform NAME` lists the tiers of a platform";
+                let place = expanders.map_or(&configuration.platform_place, |own| &own.place);
+                Failure::new(why.to_string(), hint).within(place)
+            })?;
+        let drive = configuration
+            .drive
+            .as_ref()
+            .map(|own| interleaf_catalog::drive(&own.drive).map_err(|why| why.within(&own.place)));
+        let drive = drive.transpose()?;
         Ok(Self { configuration: configuration.clone(), machine, drive })
     }
 }

@@ -334,8 +334,20 @@ impl Performance {
             watts.memory = static_w + part * (watts.memory - static_w);
         }
         self.tier_gbps.iter_mut().for_each(|gbps| *gbps *= part);
+        self.latency_ns = self.latency_ns.min(self.loaded_latency_ns(&candidate.machine, demand));
         self.fits = true;
         self
+    }
+
+    /// The mean latency of a line, ns, on tiers that are loaded with the bandwidths of this
+    /// performance.
+    fn loaded_latency_ns(&self, machine: &Platform, demand: &Demand) -> f64 {
+        let latency_ns = |(tier, gbps): (usize, &f64)| {
+            let response = machine.answer(tier, &machine.spread(), demand.mix).response;
+            gbps * response.at_bandwidth(*gbps).latency_ns
+        };
+        let weighted: f64 = self.tier_gbps.iter().enumerate().map(latency_ns).sum();
+        weighted / self.bandwidth_gbps()
     }
 
     pub(super) fn bandwidth_gbps(&self) -> f64 {

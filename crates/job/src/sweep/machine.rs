@@ -382,9 +382,16 @@ fn platforms(
     for (tier, lists) in &read.tier {
         distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
         distinct(toml, &format!("tier.{tier}.capacity"), &lists.capacity)?;
-        let counts = lists.count.iter().map(|count| count.get_ref().to_string()).collect();
-        let capacities = lists.capacity.iter().map(|size| size.get_ref().clone()).collect();
-        let lists: [(&str, Vec<String>); 2] = [("count", counts), ("capacity", capacities)];
+        // The highest count depends on the platform, and is checked when the platform is loaded.
+        let count_of = |count: &Spanned<i64>| {
+            toml.whole(&format!("tier.{tier}.count"), count, 1..=u32::MAX).map(|it| it.to_string())
+        };
+        let size_of = |size: &Spanned<String>| {
+            toml.size(&format!("tier.{tier}.capacity"), size).map(|_| size.get_ref().clone())
+        };
+        let counts = lists.count.iter().map(count_of).collect::<Result<Vec<_>, _>>()?;
+        let capacities = lists.capacity.iter().map(size_of).collect::<Result<Vec<_>, _>>()?;
+        let lists = [("count", counts), ("capacity", capacities)];
         for (field, values) in lists.iter().filter(|(_, values)| !values.is_empty()) {
             let one = |before: &String| {
                 let separator = if before.is_empty() { "" } else { "," };

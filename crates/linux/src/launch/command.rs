@@ -12,7 +12,7 @@
 //! with. SIGCHLD is the exception: the command starts with the default disposition, because wait(2)
 //! does not report how a command ended while SIGCHLD is ignored.
 
-use crate::{place::mempolicy::Policy, process, root::Root, stop::StopFlag, syscall};
+use crate::{place::mempolicy::Policy, process, root::Root, stop_flag::StopFlag, syscall};
 use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
     thread::disable_transparent_huge_pages,

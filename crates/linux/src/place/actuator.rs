@@ -54,7 +54,7 @@ use crate::{
     },
     process::{Process, Snapshot, numa_maps::NodeBytes},
     root::{Root, RootError},
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use interleaf_model::machine::Order;
 use std::{

@@ -22,9 +22,9 @@ mod batch;
 mod memory;
 mod outcome;
 mod pace;
+mod pass;
 pub mod plan;
 mod sequence;
-mod work;
 
 #[cfg(test)]
 mod fake;
@@ -36,8 +36,8 @@ pub use self::outcome::{MigrateError, Outcome, ProcessOutcome, Reason, Refusal, 
 use self::{
     memory::{Live, Memory},
     pace::Pace,
+    pass::{Halt, Memo, PassState, ProcessPass, Tally},
     plan::{Planner, Target, TargetError},
-    work::{Halt, Memo, PassState, ProcessPass, Tally},
 };
 use crate::{
     machine::id_list::IdList,

@@ -9,7 +9,7 @@ use crate::{
         placement_sample,
     },
     root::{Root, RootError},
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,7 +3,7 @@
 use crate::{
     machine::{id_list::IdList, node::size},
     root::{Root, RootError},
-    stop::StopFlag,
+    stop_flag::StopFlag,
 };
 use interleaf_procfs::{stat::Stat, status};
 use std::{

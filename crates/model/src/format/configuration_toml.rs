@@ -129,11 +129,12 @@ fn configuration(text: &TomlText<'_>, own: &ConfigurationToml) -> Result<Configu
         does: text.said("configuration.does", &own.does)?,
         is_future: own.future,
         platform: text.said("configuration.platform", &own.platform)?,
+        platform_place: text.place("configuration.platform", &own.platform),
         channels: channels.map(|it| count(text, "channels", &it.count, &it.of)).transpose()?,
         capacity: own
             .capacity
             .as_ref()
-            .map(|own| text.quantity("configuration.capacity", own))
+            .map(|own| text.size("configuration.capacity", own))
             .transpose()?,
         expanders: match expanders {
             None => None,
@@ -141,13 +142,15 @@ fn configuration(text: &TomlText<'_>, own: &ConfigurationToml) -> Result<Configu
                 platform: text.said("expanders.platform", &it.platform)?,
                 tier: text.said("expanders.tier", &it.tier)?,
                 count: count(text, "expanders", &it.count, &it.of)?,
+                place: text.place("expanders", &it.platform),
             }),
         },
         drive: match drive {
             None => None,
             Some(it) => Some(CacheDrive {
                 drive: text.said("drive.name", &it.name)?,
-                capacity: text.quantity("drive.capacity", &it.capacity)?,
+                capacity: text.size("drive.capacity", &it.capacity)?,
+                place: text.place("drive", &it.name),
             }),
         },
         parts: parts(text, own.parts.get_ref())?,
@@ -162,7 +165,8 @@ fn count(
     of: &Spanned<i64>,
 ) -> Result<Count, FileError> {
     let of = text.whole(&format!("{field}.of"), of, 1..=COUNT_MAX)?;
-    let used = text.whole(&format!("{field}.count"), used, 1..=COUNT_MAX)?;
+    let most = COUNT_MAX.min(of.saturating_mul(Count::FACTOR_MAX));
+    let used = text.whole(&format!("{field}.count"), used, 1..=most)?;
     Ok(Count { used, of })
 }
 
@@ -204,7 +208,9 @@ mod tests {
             ("\"a\"", "\"a b\"", 3, "configuration.name"),
             ("\"a\"", "\"b\"", 12, "configuration.name"),
             ("of = 12", "of = 0", 6, "channels.of"),
+            ("count = 8, of = 12", "count = 17, of = 1", 6, "channels.count"),
             ("512GiB", "512", 7, "configuration.capacity"),
+            ("512GiB", "0GiB", 7, "configuration.capacity"),
             ("count = 4", "count = -4", 8, "expanders.count"),
             ("1TB", "many", 9, "drive.capacity"),
             ("module = 8", "module = 0", 10, "parts.module"),

@@ -8,7 +8,6 @@ use crate::{
     platform::Platform,
     provenance::Figure,
     tier::Tier,
-    units::Bytes,
     weights::Weights,
 };
 use serde::Deserialize;
@@ -158,7 +157,7 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
         (None, None) => Figure::assumed("the demand file does not say"),
     };
     let (mix, read_share_range) = mix(&toml, &read.mix)?;
-    let footprint = read.footprint.as_ref().map(|size| footprint(&toml, size)).transpose()?;
+    let footprint = read.footprint.as_ref().map(|size| toml.size("footprint", size)).transpose()?;
     let outstanding_lines_per_thread = match &read.outstanding_lines_per_thread {
         Some(lines) => {
             let field = "outstanding_lines_per_thread";
@@ -199,12 +198,12 @@ const BANDWIDTH_TOLERANCE: f64 = 1.1;
 /// a figure 1000 times as large.
 const PROBABLY_MBPS: f64 = 20.0;
 
-/// Checks that `platform` can carry each bandwidth in `text`, the file of `demand`. The runs were
-/// measured on `platform`.
+/// Checks the runs in `text`, the file of `demand`, which were measured on `platform`: each has one
+/// weight for each tier, and `platform` can carry its bandwidth.
 ///
 /// # Errors
-/// The first bandwidth that `platform` cannot carry.
-pub fn check_bandwidths(
+/// The first run or phase that does not fit `platform`.
+pub fn check_runs(
     file: &str,
     text: &str,
     demand: &Demand,
@@ -212,6 +211,13 @@ pub fn check_bandwidths(
 ) -> Result<(), FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile = toml.read()?;
+    let weights = read.interleaved.iter().filter_map(|run| run.weights.as_ref());
+    for (run, text) in demand.interleaved.iter().zip(weights) {
+        run.weights.clone().for_tiers(&platform.tier_names()).map_err(|why| {
+            let hint = format!("write one weight for each tier of {}", platform.name);
+            toml.error("interleaved.weights", text, why, hint)
+        })?;
+    }
     let local = read.local.iter().filter_map(|run| run.bandwidth_gbps.as_ref());
     let phases = read.phase.iter().map(|phase| &phase.bandwidth_gbps);
     let local = local.map(|value| ("local.bandwidth_gbps", value));
@@ -312,15 +318,6 @@ pub fn text(demand: &Demand) -> String {
         text += &format!("bandwidth_gbps = {bandwidth_gbps:?}\n");
     }
     text
-}
-
-fn footprint(toml: &TomlText<'_>, read: &Spanned<String>) -> Result<Bytes, FileError> {
-    let size: Bytes = toml.quantity("footprint", read)?;
-    if size.get() > 0 {
-        return Ok(size);
-    }
-    let problem = "a workload touches at least a byte";
-    Err(toml.error("footprint", read, problem, "write a size such as 48GiB"))
 }
 
 fn mix_text(demand: &Demand) -> String {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     provenance::{Figure, Provenance},
-    units::UnitError,
+    units::{Bytes, UnitError},
 };
 use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -289,6 +289,19 @@ impl<'a> TomlText<'a> {
             let hint = format!("write a number and {one_of} {}", why.allowed);
             self.error(field, value, why, hint)
         })
+    }
+
+    /// Parses the size `value` of `field`, above 0.
+    ///
+    /// # Errors
+    /// If the value is no size, or 0.
+    pub fn size(&self, field: &str, value: &Spanned<String>) -> Result<Bytes, FileError> {
+        let size: Bytes = self.quantity(field, value)?;
+        if size.get() > 0 {
+            return Ok(size);
+        }
+        let problem = format!("{} is not above 0", value.get_ref());
+        Err(self.error(field, value, problem, "write a size such as 48GiB"))
     }
 
     /// Returns the value of `field` if it is in `range`.

@@ -1,7 +1,7 @@
 //! Latencies of I/O as fio reports them.
 
 use crate::{
-    check::{Checked, in_order},
+    check::{Checked, invalid},
     rounded,
 };
 use interleaf_card::load::Latencies;
@@ -109,10 +109,24 @@ impl IoLatencyDocument {
     pub(super) fn check(&self, field: &str) -> Checked {
         let mut low = self.min;
         for (name, value) in self.percentiles().chain([("max", self.max)]) {
-            in_order(format!("{field}.{name}"), [low, value])?;
+            if value < low || value.is_nan() {
+                let problem = format!("{value} is below {low}, the percentile before it");
+                return invalid(format!("{field}.{}", key(name)), problem);
+            }
             low = value;
         }
         Ok(())
+    }
+}
+
+/// The key of a percentile in a document: `p99_9` for `99.90`, `max` for itself.
+fn key(name: &str) -> String {
+    match name.split_once('.') {
+        None => name.into(),
+        Some((whole, part)) => match part.trim_end_matches('0') {
+            "" => format!("p{whole}"),
+            part => format!("p{whole}_{part}"),
+        },
     }
 }
 

@@ -88,6 +88,11 @@ pub trait Observer {
         let _ = command;
     }
 
+    /// Called at the end of the warm-up, with the clock of the host.
+    fn start_counting(&mut self, clock: u64) {
+        let _ = clock;
+    }
+
     /// Returns false if the observer ignores all commands. The caller may then skip the calls.
     fn observes(&self) -> bool {
         true
@@ -108,6 +113,11 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.1.command(command);
     }
 
+    fn start_counting(&mut self, clock: u64) {
+        self.0.start_counting(clock);
+        self.1.start_counting(clock);
+    }
+
     #[inline]
     fn observes(&self) -> bool {
         self.0.observes() || self.1.observes()
@@ -118,6 +128,10 @@ impl<O: Observer> Observer for &mut O {
     #[inline]
     fn command(&mut self, command: &Command) {
         (**self).command(command);
+    }
+
+    fn start_counting(&mut self, clock: u64) {
+        (**self).start_counting(clock);
     }
 
     #[inline]

@@ -31,6 +31,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct CommandCounts {
     device: Device,
+    /// The clock of the host since which commands are counted.
+    start: u64,
     /// For each bank, the clock of the host at which its row was opened; `None` if it is closed.
     opened: Vec<Option<u64>>,
     /// Clocks of the host during which banks were open, summed over all banks.
@@ -80,6 +82,22 @@ impl Energy {
     /// Energy per bit that programs transferred, pJ; 0 if they transferred no bits.
     pub fn pj_per_bit(&self) -> f64 {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
+    }
+
+    /// The energy of a run of `seconds` with the same power.
+    pub fn lasting(self, seconds: f64) -> Self {
+        let factor = if self.seconds > 0.0 { seconds / self.seconds } else { 1.0 };
+        Self {
+            seconds: factor * self.seconds,
+            bits: factor * self.bits,
+            background: factor * self.background,
+            activate: factor * self.activate,
+            read: factor * self.read,
+            write: factor * self.write,
+            refresh: factor * self.refresh,
+            pins: factor * self.pins,
+            buffers: factor * self.buffers,
+        }
     }
 
     /// Adds the energy of another sub-channel of the same run. The time of the sum is the longer of
@@ -145,6 +163,7 @@ impl CommandCounts {
         let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
         Self {
             device: device.clone(),
+            start: 0,
             opened: vec![None; banks as usize],
             open_clocks: 0,
             activations: 0,
@@ -155,7 +174,7 @@ impl CommandCounts {
         }
     }
 
-    /// The energy until clock `end` of the host; `None` for devices with unknown currents. The
+    /// The energy from the start of the count until clock `end` of the host; `None` for devices with unknown currents. The
     /// power of the module's register is divided among its sub-channels.
     pub fn energy(&self, end: u64) -> Option<Energy> {
         let device = &self.device;
@@ -163,7 +182,7 @@ impl CommandCounts {
         let per_device = PerDevice::new(device, &currents);
         let rate = device.kilotransfers as f64 * device.host_clocks as f64;
         let seconds_of = |clocks: u64| clocks as f64 * 2e-3 / rate;
-        let seconds = seconds_of(end);
+        let seconds = seconds_of(end.saturating_sub(self.start));
         let still_open: u64 = self.opened.iter().flatten().map(|at| end.saturating_sub(*at)).sum();
         let open = seconds_of(self.open_clocks + still_open) / f64::from(device.banks_of_rank());
         let of_rank = f64::from((device.data_bits + device.ecc_bits) / device.width);
@@ -216,6 +235,13 @@ impl CommandCounts {
 }
 
 impl Observer for CommandCounts {
+    /// Forgets the commands so far. Banks that are open stay open.
+    fn start_counting(&mut self, clock: u64) {
+        let mut opened = core::mem::take(&mut self.opened);
+        opened.iter_mut().flatten().for_each(|at| *at = clock);
+        *self = Self { start: clock, opened, ..Self::new(&self.device) };
+    }
+
     fn command(&mut self, command: &Command) {
         let t = &self.device.timing;
         let host = |clocks: u32| u64::from(clocks) * self.device.host_clocks;

@@ -176,6 +176,7 @@ impl Setup {
         let mut channel = SubChannel::new(&self.device, &self.controller, phase);
         channel.run(&mut source, observer, accesses / 10 + 4 * self.outstanding as u64);
         source.start_counting();
+        observer.start_counting(channel.clock() * self.device.host_clocks);
         let (before, start) = (*channel.counts(), channel.clock());
         const STEP: u64 = 1 << 16;
         let mut left = accesses;

@@ -82,6 +82,11 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
 /// The compared command, or the named workloads.
 fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     if !args.command.is_empty() {
+        support::reject_given(
+            &[(args.runs.footprint.is_some(), "--footprint")],
+            "is of a workload, and a command has its own",
+            "name workloads with --workload",
+        )?;
         return Ok(vec![Compared::Command(args.command.clone())]);
     }
     if args.runs.workload.is_empty() {

@@ -61,8 +61,8 @@ pub(super) fn run(
     let text = record.finish()?;
     match to_file {
         Some(target) => {
-            let rows = text.lines().count() - 1;
-            output::message(&format!("{rows} rows are in {}", target.display()));
+            let rows = interleaf_report::page::counted(text.lines().count() - 1, "row");
+            output::message(&format!("{rows} in {}", target.display()));
         }
         None => output::file(outputs.rows.unwrap_or(Path::new("-")), &text)?,
     }

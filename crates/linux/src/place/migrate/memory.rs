@@ -6,7 +6,7 @@ use crate::{
     machine::{id_list::IdList, node},
     process::{self, Process, Snapshot, numa_maps},
     root::{Root, RootError},
-    stop::StopFlag,
+    stop_flag::StopFlag,
     syscall,
 };
 use interleaf_procfs::{

@@ -33,7 +33,8 @@ pub(super) fn document(
             writer.push(request?);
         }
         output::bytes(target, &writer.into_bytes())?;
-        output::message(&format!("{requests} requests are in {}", target.display()));
+        let written = interleaf_report::page::counted(requests, "request");
+        output::message(&format!("{written} in {}", target.display()));
     }
     let progress = output::progress(requests, &name);
     let of_part = |number: u32| {
