@@ -2,8 +2,8 @@
 //!
 //! Each module renders the documents of one command (from `interleaf_record`), and uses nothing but
 //! the document. A record of another machine, or an old record, is therefore rendered like a new
-//! record. All modules share [`table`], [`terminal_chart`] and [`screen`] (terminal), [`svg`] and [`html`].
-//! `interleaf_record` decides which figures a document has; this crate draws them.
+//! record. All modules share [`table`], [`terminal_chart`] and [`screen`] (terminal), [`svg`] and
+//! [`html`]. `interleaf_record` decides which figures a document has; this crate draws them.
 
 #![forbid(unsafe_code)]
 

@@ -174,8 +174,8 @@ impl CommandCounts {
         }
     }
 
-    /// The energy from the start of the count until clock `end` of the host; `None` for devices with unknown currents. The
-    /// power of the module's register is divided among its sub-channels.
+    /// The energy from the start of the count until clock `end` of the host; `None` for devices
+    /// with unknown currents. The power of the module's register is divided among its sub-channels.
     pub fn energy(&self, end: u64) -> Option<Energy> {
         let device = &self.device;
         let currents = device.currents?;
