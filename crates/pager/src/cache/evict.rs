@@ -91,10 +91,11 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 /// of the frames of the cache.
 const BIMODAL_ROUND: u64 = 4;
 
-/// Minimum number of frames that a node allocates between two compactions: a huge page. A compaction
-/// evicts less than a huge page of frames, and may find no contiguous frames, because pinned and
-/// prefetched pages stay. New pages often are in the huge page that is emptied. If each of them were
-/// evicted at the next allocation, a thread that needs two of them at once would fault for ever.
+/// Minimum number of frames that a node allocates between two compactions: a huge page. A
+/// compaction evicts less than a huge page of frames, and may find no contiguous frames, because
+/// pinned and prefetched pages stay. New pages often are in the huge page that is emptied. If each
+/// of them were evicted at the next allocation, a thread that needs two of them at once would fault
+/// for ever. Longer intervals read more pages (`benches/replay`).
 const COMPACTION_INTERVAL: u32 = 1 << ORDER_MAX;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
