@@ -91,13 +91,6 @@ const LONG_BIMODAL_ONE_IN: u64 = 64;
 /// of the frames of the cache.
 const BIMODAL_ROUND: u64 = 4;
 
-/// Minimum number of frames that a node allocates between two compactions: a huge page. A
-/// compaction evicts less than a huge page of frames, and may find no contiguous frames, because
-/// pinned and prefetched pages stay. New pages often are in the huge page that is emptied. If each
-/// of them were evicted at the next allocation, a thread that needs two of them at once would fault
-/// for ever. Longer intervals read more pages (`benches/replay`).
-const COMPACTION_INTERVAL: u32 = 1 << ORDER_MAX;
-
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
 /// the same result. If only some of them were protected, the gaps between the protected pages would
 /// be too short for long transfers.
@@ -132,8 +125,6 @@ struct ReclaimOfNode {
     /// True if an allocation of at least 2^[`CONTIGUOUS_ORDER_MIN`] contiguous frames has failed.
     /// The next reclaim of frames then begins with compaction.
     is_fragmented: bool,
-    /// Number of frames allocated since the last compaction.
-    allocated_frames: u32,
 }
 
 impl Reclaim {
@@ -213,11 +204,7 @@ impl Cache {
     }
 
     fn reclaim_frames_of(&mut self, node: Node, actions: &mut Vec<Action>) {
-        let of_node = self.reclaim.node_mut(node);
-        if std::mem::take(&mut of_node.is_fragmented)
-            && of_node.allocated_frames >= COMPACTION_INTERVAL
-        {
-            of_node.allocated_frames = 0;
+        if std::mem::take(&mut self.reclaim.node_mut(node).is_fragmented) {
             self.compact(node, actions);
         }
         if self.is_store_stuck() && self.waiting.is_empty() {
@@ -270,14 +257,14 @@ impl Cache {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
             while self.residency.free_frames(node) < FRAGMENTED_FACTOR << order {
-                if let Some(frame) = self.allocate_block(node, order) {
+                if let Some(frame) = self.residency.allocate(node, order) {
                     return Some((frame, order));
                 }
                 if self.drop_oldest_inactive(node).is_none() {
                     break;
                 }
             }
-            if let Some(frame) = self.allocate_block(node, order) {
+            if let Some(frame) = self.residency.allocate(node, order) {
                 return Some((frame, order));
             }
             let are_evicting = self.residency.evicting_frames(node) >= 1 << order;
@@ -290,14 +277,6 @@ impl Cache {
             self.reclaim.node_mut(node).is_fragmented |= order >= CONTIGUOUS_ORDER_MIN;
         }
         None
-    }
-
-    /// Allocates 2^`order` contiguous frames of a node, if they are free.
-    fn allocate_block(&mut self, node: Node, order: u8) -> Option<Frame> {
-        let frame = self.residency.allocate(node, order)?;
-        let of_node = self.reclaim.node_mut(node);
-        of_node.allocated_frames = of_node.allocated_frames.saturating_add(1 << order);
-        Some(frame)
     }
 
     /// Maximum number of frames of a node that protected extents fill in a loop. The other frames

@@ -29,39 +29,3 @@ fn dropped_prefetches_serve_waiting_faults() {
         assert!(simulation.cache.counts().prefetch_wasted > before, "prefetches were dropped");
     }
 }
-
-/// Pinned pages keep the first frame of each 128 frames, so no 128 contiguous frames are free, and
-/// compaction cannot change that. New pages come into the huge page with the most free frames,
-/// which compaction empties. It must not evict each new page at the next fault: a thread that needs
-/// two pages at once, or runs late, would fault for ever.
-#[test]
-fn compaction_leaves_new_pages_mapped() {
-    let settings = Settings { frames: 1024, order: 2, prefetch: Limits { initial: 16, max: 64 } };
-    let mut simulation = Simulation::new(settings, 1 << 13, 1, 1);
-    simulation.on(Event::Advised(0..1024, Advice::Random, 0));
-    for page in 0..900 {
-        simulation.touch(0, page, false);
-        simulation.settle();
-    }
-    for page in 0..900 {
-        let residency = &simulation.cache.residency;
-        let frame = residency.find(page).map(|id| residency.extent(id).span().frame);
-        if frame.is_some_and(|frame| frame < 512 && frame % 128 < 48) {
-            continue;
-        } else if frame.is_some_and(|frame| frame.is_multiple_of(128)) {
-            simulation.on(Event::Advised(page..page + 1, Advice::Pin, 0));
-        } else {
-            simulation.discarding = Some(page..page + 1);
-            simulation.expected[page as usize] = 0;
-            simulation.on(Event::Discarded(page..page + 1));
-        }
-        simulation.settle();
-    }
-    let pages: Vec<Page> = (2048..5120).step_by(512).collect();
-    for page in &pages {
-        simulation.touch(0, *page, false);
-        simulation.settle();
-    }
-    let stay = pages.iter().filter(|page| simulation.mapped[**page as usize].is_some()).count();
-    assert!(stay >= 4, "of {} pages, {stay} are mapped", pages.len());
-}
