@@ -12,6 +12,10 @@ use interleaf_prefetch::Limits;
 /// the dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
+/// The clock of loaded pages makes this number of ticks while the cache loads as many pages as the
+/// budget has frames.
+pub(super) const BUDGET_TICKS: u32 = 1024;
+
 /// For each node, the frames that are released to other processes or nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
@@ -99,6 +103,16 @@ impl Cache {
     /// The current budget, frames.
     pub fn budget(&self) -> u32 {
         self.shares.budget()
+    }
+
+    /// Number of loaded pages in one tick of the clock of loaded pages.
+    pub(super) fn pages_per_tick(&self) -> u32 {
+        (self.budget() / BUDGET_TICKS).max(1)
+    }
+
+    /// The time of the clock of loaded pages, ticks. The time wraps around.
+    pub(super) fn time(&self) -> u16 {
+        (self.residency.loaded_pages() / u64::from(self.pages_per_tick())) as u16
     }
 
     /// The current share of a node, frames.

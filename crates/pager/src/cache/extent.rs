@@ -37,9 +37,9 @@ pub(super) struct Extent {
     /// The page that a thread waits for, as its index in the extent; [`NO_WAITER`] if no thread
     /// waits.
     waiting_page: u16,
-    /// Time of the prefetch in ticks of the prefetch clock, which counts loaded pages
-    /// (`prefetch_queue.rs`).
-    pub(super) prefetched_at: u16,
+    /// Time of the prefetch or, once the extent was mapped, of the last map: in ticks of the clock
+    /// of loaded pages ([`Cache::time`](super::Cache::time)).
+    pub(super) since: u16,
     order: u8,
     pub(super) state: ExtentState,
     /// True if the waiting thread wants to write.
@@ -71,7 +71,7 @@ impl Extent {
             frame: span.frame,
             stream,
             waiting_page: NO_WAITER,
-            prefetched_at: 0,
+            since: 0,
             order: span.order,
             state,
             is_wait_for_write: false,

@@ -7,7 +7,10 @@
 //! of pages in each turn. ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the
 //! confidence from which it prefetches.)
 
-use super::{Action, Cache, Extent, PageFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node};
+use super::{
+    Action, Cache, Extent, PageFault, budget::BUDGET_TICKS, frame_pool::ORDER_MAX, index::ExtentId,
+    node::Node,
+};
 use interleaf_prefetch::{
     ADVISED_STREAM, FaultContext, Limits, Prefetch, Prefetcher, advice::Advice, is_history_stream,
     page::Page,
@@ -62,10 +65,10 @@ const FAULT_ORDER_MAX: u8 = 7;
 /// least this number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// The prefetch clock makes `BUDGET_TICKS` ticks while the cache loads as many pages as the budget
-/// has frames. A prefetched extent is stale after more than `STALE_AFTER` ticks without a touch.
-const BUDGET_TICKS: u32 = 1024;
-const STALE_AFTER: u16 = 512;
+/// A prefetched extent is stale after more than `STALE_AFTER` ticks of the clock of loaded pages
+/// without a touch, which is half of the time in which the cache loads as many pages as the budget
+/// has frames.
+const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. The number
 /// bounds the time of the search.
@@ -388,9 +391,9 @@ impl Cache {
     }
 
     fn count_prefetch(&mut self, id: ExtentId) {
-        let now = self.prefetch_time();
+        let now = self.time();
         let extent = self.residency.extent_mut(id);
-        extent.prefetched_at = now;
+        extent.since = now;
         let (stream, frames, frame) = (extent.stream, extent.frames(), extent.span().frame);
         self.prefetch.add_frames(stream, self.node_of(frame), frames);
         let frames = u64::from(frames);
@@ -523,16 +526,9 @@ impl Cache {
     /// ago and its stream no longer expects its pages. A slow thread may still touch an extent that
     /// was prefetched recently.
     pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
-        let since = self.residency.extent(self.residency.oldest_prefetched(node)?).prefetched_at;
-        let is_stale = self.prefetch_time().wrapping_sub(since) > STALE_AFTER;
+        let since = self.residency.extent(self.residency.oldest_prefetched(node)?).since;
+        let is_stale = self.time().wrapping_sub(since) > STALE_AFTER;
         is_stale.then(|| self.unexpected_prefetch(node)).flatten()
-    }
-
-    /// The time of the prefetch clock: the number of loaded pages divided by the pages of a tick,
-    /// which are the budget divided by [`BUDGET_TICKS`].
-    fn prefetch_time(&self) -> u16 {
-        let tick = u64::from(self.budget() / BUDGET_TICKS).max(1);
-        (self.residency.loaded_pages() / tick) as u16
     }
 }
 

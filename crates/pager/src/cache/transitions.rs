@@ -118,8 +118,10 @@ impl Cache {
         let (page, frames) = (extent.span().page, extent.frames());
         let is_probationary = self.reclaim.on_map(extent, node, self.settings.frames, has_room)
             && !self.displace_protected(page, node, frames);
+        let now = self.time();
         let extent = self.residency.extent_mut(id);
         extent.is_probationary = is_probationary;
+        extent.since = now;
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
         extent.is_dirty |= is_write;
