@@ -123,6 +123,8 @@ def dimm(
     width: str | None = None,
     outstanding: int | str | None = None,
     uncore_ns: float | str | None = None,
+    row_policy: str | None = None,
+    refresh: str | None = None,
     seed: int | str = 1,
     progress: Progress | None = None,
 ) -> DimmOutcome:
@@ -140,6 +142,9 @@ def dimm(
         width: Width of the devices: ``x4`` or ``x8``.
         outstanding: The most outstanding lines of each channel, 1 to 65536.
         uncore_ns: Round trip between core and controller, 0 to 10000 ns. Default: 65.
+        row_policy: When the controller closes a row that no request waits for: ``open``,
+            ``closed`` or ``adaptive``. Default: ``adaptive``.
+        refresh: ``all-bank``, ``same-bank`` (DDR5) or ``none``. Default: ``all-bank``.
         seed: The seed of all randomness.
         progress: A function as that of :func:`machine`.
 
@@ -162,6 +167,8 @@ def dimm(
         width=width,
         outstanding=outstanding,
         uncore_ns=uncore_ns,
+        row_policy=row_policy,
+        refresh=refresh,
         seed=seed,
     )
     return DimmOutcome(_core.simulate_dimm(options, progress))

@@ -83,6 +83,7 @@ def test_machines_of_random_inputs(command):
 
 def test_dimms(command):
     options = {"device": "rdimm-6400-2r", "channels": 2, "requests": 20000, "pattern": "random"}
+    options |= {"row_policy": "open", "refresh": "same-bank"}
     said = command("simulate", "dimm", "--mix", "R,W2", "--json", *arguments(options))
     assert interleaf.simulate.dimm(mix=["R", "W2"], **options).to_json() == said
 

@@ -49,6 +49,7 @@ CASES = [
     (lambda: interleaf.plan("hpcg", goal="fast"), 'no goal "fast"'),
     (lambda: interleaf.plan({"hpcg": 1.5}), "1.5"),
     (lambda: interleaf.plan("hpcg", configuration="nope"), "nope"),
+    (lambda: simulate.dimm("rdimm-6400-2r", refresh="always"), "refresh"),
     (simulate.dimm, "neither device nor server"),
     (lambda: simulate.dimm(server="nope"), "nope"),
     (lambda: simulate.dimm(server="sapphire-rapids-2r", channels=1), "channels cannot be used"),

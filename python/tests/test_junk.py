@@ -95,6 +95,8 @@ CALLS = {
             "width",
             "outstanding",
             "uncore_ns",
+            "row_policy",
+            "refresh",
             "seed",
             "server",
             "progress",

@@ -156,6 +156,46 @@ fn power_and_energy_of_a_point_agree() {
     }
 }
 
+/// Without refresh no time is lost, a same-bank refresh is shorter and more frequent than an
+/// all-bank refresh, and closed rows have no hits in a random order. The command in a document
+/// repeats the run.
+#[test]
+fn refresh_and_row_policy_are_options() {
+    let words = ["--device", "rdimm-6400-2r", "--channels", "1", "--requests", "20000"];
+    let run = |more: &[&str]| document(&[&words[..], more].concat());
+    let number = |document: &Value, pointer: &str| {
+        document.pointer(&format!("/points/0/{pointer}")).and_then(Value::as_f64).unwrap()
+    };
+    let all_bank = run(&[]);
+    assert_eq!((&all_bank["refresh"], &all_bank["row_policy"]), (&Value::Null, &Value::Null));
+    assert_eq!(all_bank, run(&["--refresh", "all-bank", "--row-policy", "adaptive"]));
+    let (none, same_bank) = (run(&["--refresh", "none"]), run(&["--refresh", "same-bank"]));
+    let refreshes = |document| number(document, "commands/refreshes");
+    assert_eq!((refreshes(&none), &none["refresh"]), (0.0, &"none".into()));
+    assert!(refreshes(&same_bank) > 2.0 * refreshes(&all_bank), "{same_bank}");
+    let bandwidth = |document| number(document, "bandwidth_gbps");
+    assert!(bandwidth(&none) > 1.03 * bandwidth(&all_bank), "{none}");
+    let order = ["--pattern", "random", "--mix", "W2", "--row-policy"];
+    let rows = |policy| run(&[&order[..], &[policy]].concat());
+    let (open, closed) = (rows("open"), rows("closed"));
+    assert!(number(&closed, "commands/precharges") < number(&open, "commands/precharges"));
+    for document in [&none, &same_bank, &open, &closed] {
+        let command = document["command"].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).chain(["--json"]).collect();
+        let repeated: Value = serde_json::from_slice(&interleaf(&words).stdout).unwrap();
+        assert_eq!(&repeated, document, "{command}");
+    }
+    for (words, expected) in [
+        (["--device", "ddr4-3200-2r", "--refresh", "same-bank"], "ddr4-3200-2r has no such command"),
+        (["--device", "rdimm-6400-2r", "--refresh", "always"], "there is no refresh mode"),
+        (["--device", "rdimm-6400-2r", "--row-policy", "never"], "write one of open, closed"),
+    ] {
+        let output = dimm(&words);
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && why.contains(expected), "{why}");
+    }
+}
+
 #[test]
 fn a_short_run_has_a_note_and_no_null_numbers() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W6"];

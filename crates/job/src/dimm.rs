@@ -9,6 +9,7 @@ use interleaf_model::mix::Mix;
 use interleaf_record::dimm::{DimmDocument, command_of_server};
 use interleaf_sim::dimm::{
     closed_loop::{Pattern, SLOTS_MAX},
+    config::{Refresh, RowPolicy},
     device::{self, Device, DeviceError, Options},
     energy::{self, Energy},
     run::{ChannelResult, LeastRequests, Setup},
@@ -39,6 +40,34 @@ pub const UNCORE_NS: f64 = 65.0;
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
+/// Choices of the memory controller; `None` leaves the default, or a server's own choice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ControllerChoice {
+    /// The rule that closes a row without queued requests.
+    pub row_policy: Option<RowPolicy>,
+    /// The refresh command.
+    pub refresh: Option<Refresh>,
+}
+
+impl ControllerChoice {
+    /// Changes the controller of a memory system.
+    ///
+    /// # Errors
+    /// Same-bank refresh of a module without this command.
+    fn apply(self, setup: &mut Setup) -> Result<(), Failure> {
+        if self.refresh == Some(Refresh::SameBank) && setup.device.timing.t_refi_sb == 0 {
+            return Err(Failure::new(
+                format!("refresh same-bank: {} has no such command", setup.device.name),
+                "choose all-bank; modules of DDR5 have same-bank refresh",
+            ));
+        }
+        let controller = &mut setup.controller;
+        controller.row_policy = self.row_policy.unwrap_or(controller.row_policy);
+        controller.refresh = self.refresh.unwrap_or(controller.refresh);
+        Ok(())
+    }
+}
+
 /// A memory system with its modules.
 #[derive(Clone, Debug)]
 pub struct DimmSystem {
@@ -52,13 +81,18 @@ pub struct DimmSystem {
     pub outstanding: Option<u32>,
     /// Round-trip latency between a core and the controller, ns.
     pub uncore_ns: f64,
+    /// The choices of the memory controllers.
+    pub controller: ControllerChoice,
     /// The seed of all randomness.
     pub seed: u64,
 }
 
 impl DimmSystem {
     /// Converts the memory system to a setup of the simulator.
-    pub fn setup(self) -> Setup {
+    ///
+    /// # Errors
+    /// Same-bank refresh of a module without this command.
+    pub fn setup(self) -> Result<Setup, Failure> {
         let mut setup = Setup::new(self.device, self.channels);
         setup.pattern = self.pattern;
         if let Some(outstanding) = self.outstanding {
@@ -67,17 +101,25 @@ impl DimmSystem {
         }
         setup.uncore_ps = (self.uncore_ns * 1e3) as u64;
         setup.seed = self.seed;
-        setup
+        self.controller.apply(&mut setup)?;
+        Ok(setup)
     }
 }
 
 /// The setup of a built-in server: its modules, channels, cores and fabric.
 ///
 /// # Errors
-/// If no server has this name.
-pub fn server(name: &str, pattern: Pattern, seed: u64) -> Result<Setup, Failure> {
+/// If no server has this name, or for same-bank refresh of modules without this command.
+pub fn server(
+    name: &str,
+    pattern: Pattern,
+    controller: ControllerChoice,
+    seed: u64,
+) -> Result<Setup, Failure> {
     let server = Server::by_name(name).map_err(of_device)?;
-    Ok(Setup { pattern, seed, ..server.setup() })
+    let mut setup = Setup { pattern, seed, ..server.setup() };
+    controller.apply(&mut setup)?;
+    Ok(setup)
 }
 
 /// A memory system, and the loads that are simulated on it.

@@ -9,7 +9,10 @@ use interleaf_model::{
     weights::{Weights, WeightsError},
 };
 use interleaf_sim::{
-    dimm::closed_loop::Pattern,
+    dimm::{
+        closed_loop::Pattern,
+        config::{Refresh, RowPolicy},
+    },
     machine::scenario::{BANDWIDTH_MAX_GBPS, DURATION_S, NOISE_MAX},
 };
 use std::{fmt::Display, str::FromStr};
@@ -239,10 +242,31 @@ pub fn vary(text: &str) -> Result<f64, String> {
 /// # Errors
 /// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
-    let known = PATTERNS.iter().find(|(name, _)| *name == text);
-    known.map(|(_, pattern)| *pattern).ok_or_else(|| {
-        let names: Vec<&str> = PATTERNS.iter().map(|(name, _)| *name).collect();
-        format!("there is no pattern \"{text}\": write one of {}", names.join(", "))
+    named("pattern", text, &PATTERNS)
+}
+
+/// Parses the name of a row policy.
+///
+/// # Errors
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+pub fn row_policy(text: &str) -> Result<RowPolicy, String> {
+    named("row policy", text, &RowPolicy::ALL.map(|policy| (policy.name(), policy)))
+}
+
+/// Parses the name of a refresh mode.
+///
+/// # Errors
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+pub fn refresh(text: &str) -> Result<Refresh, String> {
+    named("refresh mode", text, &Refresh::ALL.map(|refresh| (refresh.name(), refresh)))
+}
+
+/// The value with the name `text` among `values`, which are of the kind `kind`.
+fn named<T: Copy>(kind: &str, text: &str, values: &[(&str, T)]) -> Result<T, String> {
+    let known = values.iter().find(|(name, _)| *name == text);
+    known.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+        format!("there is no {kind} \"{text}\": write one of {}", names.join(", "))
     })
 }
 

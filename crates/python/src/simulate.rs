@@ -17,7 +17,7 @@ use interleaf_card::{
 use interleaf_console::Failure;
 use interleaf_job::{
     card::{CardJob, Moments},
-    dimm::{self, DimmJob, DimmSystem},
+    dimm::{self, ControllerChoice, DimmJob, DimmSystem},
     machine::{self, MachineJob, OwnPolicy, ScenarioChanges},
     option::{self, LoadChoice},
 };
@@ -251,9 +251,10 @@ fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
         pattern: pattern(texts)?,
         outstanding: parsed(texts, "outstanding", whole(1, dimm::OUTSTANDING_MAX))?,
         uncore_ns: parsed(texts, "uncore_ns", option::uncore)?.unwrap_or(dimm::UNCORE_NS),
+        controller: controller(texts)?,
         seed: seed(texts)?,
     };
-    Ok(system.setup())
+    system.setup()
 }
 
 /// The setup of a built-in server, which has its own modules and channels.
@@ -263,7 +264,14 @@ fn server_setup(texts: &Texts, server: &str) -> Result<Setup, Failure> {
         let problem = format!("{name} cannot be used with server");
         return Err(Failure::new(problem, "leave one of them out: a server has its own modules"));
     }
-    dimm::server(server, pattern(texts)?, seed(texts)?)
+    dimm::server(server, pattern(texts)?, controller(texts)?, seed(texts)?)
+}
+
+fn controller(texts: &Texts) -> Result<ControllerChoice, Failure> {
+    Ok(ControllerChoice {
+        row_policy: parsed(texts, "row_policy", option::row_policy)?,
+        refresh: parsed(texts, "refresh", option::refresh)?,
+    })
 }
 
 fn pattern(texts: &Texts) -> Result<Pattern, Failure> {

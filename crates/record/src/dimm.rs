@@ -11,6 +11,7 @@ use super::{
 };
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
+    config::Controller,
     device::{Device, TimingOrigins},
     energy::{Energy, PowerLine},
     histogram::Histogram,
@@ -39,6 +40,12 @@ pub struct DimmDocument {
     pub uncore_ns: f64,
     /// Maximum number of outstanding lines, over all channels.
     pub outstanding: u64,
+    /// The row policy of the memory controller; left out if adaptive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_policy: Option<String>,
+    /// The refresh mode; left out if all banks are refreshed at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<String>,
     pub seed: u64,
     /// The command line that simulates the same modules under the same loads; empty for a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -182,6 +189,8 @@ impl DimmDocument {
             pattern: pattern.into(),
             uncore_ns: setup.uncore_ps as f64 * 1e-3,
             outstanding,
+            row_policy: row_policy(setup).map(Into::into),
+            refresh: refresh(setup).map(Into::into),
             seed: setup.seed,
             command: command(setup, pattern, device),
             points: vec![],
@@ -272,10 +281,34 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     if setup.uncore_ps != usual.uncore_ps {
         command += &format!(" --uncore-ns {}", setup.uncore_ps as f64 * 1e-3);
     }
-    if setup.seed != usual.seed {
-        command += &format!(" --seed {}", setup.seed);
+    command + &of_controller(setup)
+}
+
+/// The options for the memory controller and the seed, if their values differ from the defaults.
+fn of_controller(setup: &Setup) -> String {
+    let mut options = String::new();
+    if let Some(name) = row_policy(setup) {
+        options += &format!(" --row-policy {name}");
     }
-    command
+    if let Some(name) = refresh(setup) {
+        options += &format!(" --refresh {name}");
+    }
+    if setup.seed != SEED {
+        options += &format!(" --seed {}", setup.seed);
+    }
+    options
+}
+
+/// The name of the row policy, unless it is the default.
+fn row_policy(setup: &Setup) -> Option<&'static str> {
+    let policy = setup.controller.row_policy;
+    (policy != Controller::default().row_policy).then(|| policy.name())
+}
+
+/// The name of the refresh mode, unless it is the default.
+fn refresh(setup: &Setup) -> Option<&'static str> {
+    let refresh = setup.controller.refresh;
+    (refresh != Controller::default().refresh).then(|| refresh.name())
 }
 
 /// The command line that repeats the simulation of a built-in server, without mixes, loads and
@@ -285,10 +318,7 @@ pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
     if setup.pattern != Pattern::Stream {
         command += &format!(" --pattern {pattern}");
     }
-    if setup.seed != SEED {
-        command += &format!(" --seed {}", setup.seed);
-    }
-    command
+    command + &of_controller(setup)
 }
 
 impl PowerPartsDocument {

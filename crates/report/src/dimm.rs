@@ -71,9 +71,15 @@ pub fn verdict(document: &DimmDocument) -> String {
 
 /// The simulated modules and load.
 fn setting(document: &DimmDocument) -> String {
+    let row_policy = document.row_policy.iter().map(|name| format!(", {name} rows"));
+    let refresh = document.refresh.iter().map(|name| match name.as_str() {
+        "none" => ", no refresh".into(),
+        name => format!(", {name} refresh"),
+    });
+    let controller: String = row_policy.chain(refresh).collect();
     format!(
         "{} x {} ({} devices of {}), {} GB/s at most; {} pattern, {} outstanding lines ({} a \
-         channel), uncore {} ns; latency is of reads, from the core's miss to its data",
+         channel), uncore {} ns{controller}; latency is of reads, from the core's miss to its data",
         document.channels,
         document.device,
         document.width,

@@ -4,10 +4,13 @@ use super::{CardArgs, MachineArgs, OutputArgs};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_job::{
     dimm,
-    option::{LoadChoice, load, mix, seed, uncore, within},
+    option::{LoadChoice, load, mix, refresh, row_policy, seed, uncore, within},
 };
 use interleaf_model::mix::Mix;
-use interleaf_sim::dimm::trace::Format;
+use interleaf_sim::dimm::{
+    config::{Refresh, RowPolicy},
+    trace::Format,
+};
 use std::path::PathBuf;
 
 /// Simulates a machine under a policy, memory modules, or NVRAM cards.
@@ -47,7 +50,8 @@ pub(crate) struct DimmArgs {
     /// A sweep file: simulates every combination of its lists of these options, on all cores, and
     /// writes CSV (docs/simulate-dimm.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "server", "density", "width",
-        "mix", "pattern", "load", "channels", "requests", "uncore_ns", "outstanding", "seed",
+        "mix", "pattern", "load", "channels", "requests", "uncore_ns", "outstanding", "row_policy",
+        "refresh", "seed",
         "timing", "trace", "command_trace", "curves", "json", "csv"])]
     pub(crate) sweep: Option<PathBuf>,
     /// With --sweep, also write the rows as Parquet
@@ -86,6 +90,13 @@ pub(crate) struct DimmArgs {
     /// 288 for DDR5, at any rate of the module]
     #[arg(long, value_name = "N", value_parser = within(1, dimm::OUTSTANDING_MAX, 288))]
     pub(crate) outstanding: Option<u32>,
+    /// When the memory controller closes a row that no request waits for [default: adaptive]
+    #[arg(long, value_name = "open|closed|adaptive", value_parser = row_policy)]
+    pub(crate) row_policy: Option<RowPolicy>,
+    /// Refresh of all banks of a rank at once, or of one bank of each group (DDR5), or none, for
+    /// comparison [default: all-bank]
+    #[arg(long, value_name = "all-bank|same-bank|none", value_parser = refresh)]
+    pub(crate) refresh: Option<Refresh>,
     /// The seed of all randomness
     #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
     pub(crate) seed: u64,

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     dimm::{
-        self, CHANNELS, CHANNELS_MAX, DimmJob, DimmSystem, OUTSTANDING_MAX, REQUESTS, REQUESTS_MAX,
-        UNCORE_NS,
+        self, CHANNELS, CHANNELS_MAX, ControllerChoice, DimmJob, DimmSystem, OUTSTANDING_MAX,
+        REQUESTS, REQUESTS_MAX, UNCORE_NS,
     },
     option::{self, LoadChoice, PATTERNS},
 };
@@ -23,6 +23,7 @@ use interleaf_record::{
 };
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
+    config::{Refresh, RowPolicy},
     device::{Device, Options},
 };
 use serde::Deserialize;
@@ -64,6 +65,12 @@ struct DimmSweepFile {
     /// Round-trip latencies between a core and the controller, ns.
     #[serde(default)]
     uncore_ns: Vec<Spanned<f64>>,
+    /// Row policies of the memory controller: "open", "closed" or "adaptive".
+    #[serde(default)]
+    row_policy: Vec<Spanned<String>>,
+    /// Refresh modes: "all-bank", "same-bank" or "none".
+    #[serde(default)]
+    refresh: Vec<Spanned<String>>,
     /// Traffic mixes: "R", "W2", or a read share such as "0.62".
     #[serde(default)]
     mix: Vec<Spanned<String>>,
@@ -90,6 +97,8 @@ pub struct DimmSweep {
     patterns: Vec<Option<Pattern>>,
     outstanding: Vec<Option<u32>>,
     uncore_ns: Vec<Option<f64>>,
+    row_policies: Vec<Option<RowPolicy>>,
+    refreshes: Vec<Option<Spanned<Refresh>>>,
     mixes: Vec<Option<Spanned<Mix>>>,
     loads: Vec<Option<Spanned<LoadChoice>>>,
     requests: Vec<Option<Spanned<u64>>>,
@@ -117,6 +126,8 @@ struct DimmCase<'a> {
     pattern: Option<Pattern>,
     outstanding: Option<u32>,
     uncore_ns: Option<f64>,
+    row_policy: Option<RowPolicy>,
+    refresh: Option<&'a Spanned<Refresh>>,
     mix: Option<&'a Spanned<Mix>>,
     load: Option<&'a Spanned<LoadChoice>>,
     requests: Option<&'a Spanned<u64>>,
@@ -172,6 +183,12 @@ impl DimmSweep {
                     toml.error("uncore_ns", ns, problem, "write a number such as 65.0")
                 })
             })?,
+            row_policies: or_none(&read.row_policy, |name| {
+                parsed(&toml, "row_policy", name, option::row_policy).map(Spanned::into_inner)
+            })?,
+            refreshes: or_none(&read.refresh, |name| {
+                parsed(&toml, "refresh", name, option::refresh)
+            })?,
             mixes: or_none(&read.mix, |mix| parsed(&toml, "mix", mix, option::mix))?,
             loads: or_none(&read.load, |load| parsed(&toml, "load", load, option::load))?,
             requests: or_none(&read.requests, |requests| {
@@ -189,9 +206,10 @@ impl DimmSweep {
     fn count(&self) -> usize {
         let of_system = [self.systems.len(), self.densities.len(), self.widths.len()];
         let of_memory = [self.channels.len(), self.patterns.len(), self.outstanding.len()];
+        let of_controller = [self.row_policies.len(), self.refreshes.len()];
         let of_load = [self.uncore_ns.len(), self.mixes.len(), self.loads.len()];
         let others = [self.requests.len(), self.seeds.len()];
-        product([&of_system[..], &of_memory, &of_load, &others].concat())
+        product([&of_system[..], &of_memory, &of_controller, &of_load, &others].concat())
     }
 
     /// Returns the case with the 0-based index `number`; the seed varies fastest.
@@ -201,6 +219,8 @@ impl DimmSweep {
         let requests = self.requests[pick(self.requests.len())].as_ref();
         let load = self.loads[pick(self.loads.len())].as_ref();
         let mix = self.mixes[pick(self.mixes.len())].as_ref();
+        let refresh = self.refreshes[pick(self.refreshes.len())].as_ref();
+        let row_policy = self.row_policies[pick(self.row_policies.len())];
         let uncore_ns = self.uncore_ns[pick(self.uncore_ns.len())];
         let outstanding = self.outstanding[pick(self.outstanding.len())];
         let pattern = self.patterns[pick(self.patterns.len())];
@@ -216,6 +236,8 @@ impl DimmSweep {
             pattern,
             outstanding,
             uncore_ns,
+            row_policy,
+            refresh,
             mix,
             load,
             requests,
@@ -254,7 +276,11 @@ impl DimmSweep {
                 Some(requests) => cases.sweep.place("requests", requests),
                 None => case.system.place(&cases.sweep),
             };
-            let found = cases.job(&case)?.check().map_err(|why| why.within(&place))?;
+            let job = cases.job(&case).map_err(|why| match case.refresh {
+                Some(refresh) => why.within(&cases.sweep.place("refresh", refresh)),
+                None => why,
+            })?;
+            let found = job.check().map_err(|why| why.within(&place))?;
             for (steady, note) in found {
                 let known = notes.entry(place.clone()).or_insert((0, String::new()));
                 if steady > known.0 {
@@ -295,7 +321,7 @@ impl DimmSweep {
                 of(case.density, case.width).map(Some).map_err(|why| why.within(&place()))
             }
             System::Server(name) => {
-                dimm::server(name.get_ref(), Pattern::Stream, 1)
+                dimm::server(name.get_ref(), Pattern::Stream, ControllerChoice::default(), 1)
                     .map_err(|why| why.within(&case.system.place(self)))?;
                 Ok(None)
             }
@@ -326,10 +352,12 @@ impl System {
 impl DimmCases {
     fn job(&self, case: &DimmCase<'_>) -> Result<DimmJob, Failure> {
         let pattern = case.pattern.unwrap_or(Pattern::Stream);
+        let refresh = case.refresh.map(|refresh| *refresh.get_ref());
+        let controller = ControllerChoice { row_policy: case.row_policy, refresh };
         let (setup, server) = match &self.devices[case.module] {
             None => {
                 let name = case.system.name();
-                (dimm::server(name, pattern, case.seed)?, Some(name.to_string()))
+                (dimm::server(name, pattern, controller, case.seed)?, Some(name.to_string()))
             }
             Some(device) => {
                 let system = DimmSystem {
@@ -338,9 +366,10 @@ impl DimmCases {
                     pattern,
                     outstanding: case.outstanding,
                     uncore_ns: case.uncore_ns.unwrap_or(UNCORE_NS),
+                    controller,
                     seed: case.seed,
                 };
-                (system.setup(), None)
+                (system.setup()?, None)
             }
         };
         Ok(DimmJob {
@@ -414,6 +443,8 @@ fn rows(
             document.pattern.clone(),
             outstanding.to_string(),
             decimal(rounded(document.uncore_ns)),
+            job.setup.controller.row_policy.name().to_string(),
+            job.setup.controller.refresh.name().to_string(),
             job.requests.to_string(),
             document.seed.to_string(),
             point.mix.clone(),
@@ -443,7 +474,7 @@ fn decimal(value: f64) -> String {
 /// case (`None` if the file does not list the argument).
 type Argument = (&'static str, fn(&DimmCase<'_>) -> Option<String>);
 
-const ARGUMENTS: [Argument; 12] = [
+const ARGUMENTS: [Argument; 14] = [
     ("device", |case| match case.system {
         System::Device(name) => Some(name.get_ref().clone()),
         System::Server(_) => None,
@@ -461,6 +492,8 @@ const ARGUMENTS: [Argument; 12] = [
     }),
     ("outstanding", |case| case.outstanding.map(|lines| lines.to_string())),
     ("uncore_ns", |case| case.uncore_ns.map(|ns| ns.to_string())),
+    ("row_policy", |case| case.row_policy.map(|policy| policy.name().into())),
+    ("refresh", |case| case.refresh.map(|refresh| refresh.get_ref().name().into())),
     ("mix", |case| case.mix.map(|mix| mix.get_ref().to_string())),
     ("load", |case| {
         case.load.map(|load| match load.get_ref() {

@@ -92,8 +92,8 @@ mod tests {
     use parquet::{file::reader::SerializedFileReader, record::RowAccessor};
     use std::io::Write as _;
 
-    const ROW: &str = "7,\"a, b\",m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,\
-                       500,0.5,,5.5,23.0,a,b";
+    const ROW: &str = "7,\"a, b\",m,,16Gb,x4,2,stream,288,65.0,adaptive,\
+                       all-bank,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,,5.5,23.0,a,b";
 
     fn file_of(row: &str) -> Result<Vec<u8>, Failure> {
         file(&COLUMNS, &format!("{}\n{row}\n{row}\n", header(&COLUMNS)))

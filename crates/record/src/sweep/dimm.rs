@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The columns of a row. The last two are fingerprints, as in [`super::COLUMNS`].
-pub const COLUMNS: [Column; 26] = [
+pub const COLUMNS: [Column; 28] = [
     Column::whole("case"),
     Column::text("device"),
     Column::text("module"),
@@ -20,6 +20,8 @@ pub const COLUMNS: [Column; 26] = [
     Column::text("pattern"),
     Column::whole("outstanding"),
     Column::number("uncore_ns"),
+    Column::text("row_policy"),
+    Column::text("refresh"),
     Column::whole("requests"),
     Column::whole("seed"),
     Column::text("mix"),
@@ -62,6 +64,9 @@ pub struct DimmSweepRow {
     /// Limit of the outstanding lines of a channel.
     pub outstanding: u64,
     pub uncore_ns: f64,
+    /// The row policy of the memory controller.
+    pub row_policy: String,
+    pub refresh: String,
     pub requests: u64,
     pub seed: u64,
     pub mix: String,
@@ -155,6 +160,15 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
+/// The properties that are texts.
+const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
+    |row| row.label.clone(),
+    |row| row.mix.clone(),
+    |row| row.pattern.clone(),
+    |row| format!("{} rows", row.row_policy),
+    |row| format!("{} refresh", row.refresh),
+];
+
 /// A function that returns the text of a property of a row.
 type Name = Box<dyn Fn(&DimmSweepRow) -> String>;
 
@@ -238,13 +252,13 @@ impl DimmSweepDocument {
     }
 
     /// The distribution of a metric at the maximum load over the seeds of a setting. A setting is a
-    /// combination of module, mix, pattern and numbers. Settings are in the order of the file, each
+    /// combination of module, mix, pattern, row policy, refresh and numbers. Settings are in the order of the file, each
     /// with its first row.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
             let numbers = AXES.map(|axis| (axis.value)(row).to_bits());
-            (row.label.clone(), row.mix.clone(), row.pattern.clone(), numbers)
+            (TEXTS.map(|text| text(row)), numbers)
         };
         let mut places = BTreeMap::new();
         for row in self.loaded() {
@@ -282,17 +296,13 @@ impl DimmSweepDocument {
         figures
     }
 
-    /// The properties that distinguish lines: module, mix, pattern, and the varied numbers. The
+    /// The properties that distinguish lines: module, mix, pattern, row policy, refresh, and the varied numbers. The
     /// first `on_axis` of these numbers are left out.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
         });
-        let texts: [Name; 3] = [
-            Box::new(|row| row.label.clone()),
-            Box::new(|row| row.mix.clone()),
-            Box::new(|row| row.pattern.clone()),
-        ];
+        let texts = TEXTS.map(|text| -> Name { Box::new(move |row| text(row)) });
         texts.into_iter().chain(others).collect()
     }
 }

@@ -25,6 +25,8 @@ pub fn page(document: &DimmSweepDocument) -> Page {
     facts.push(names("modules", rows().map(|row| row.label.clone()).collect()));
     facts.push(names("traffic mixes", rows().map(|row| row.mix.clone()).collect()));
     facts.push(names("patterns", rows().map(|row| row.pattern.clone()).collect()));
+    facts.push(names("row policies", rows().map(|row| row.row_policy.clone()).collect()));
+    facts.push(names("refresh", rows().map(|row| row.refresh.clone()).collect()));
     let title = format!("Sweep {}", document.name);
     let mut page = Page { title, answer: answer(document), facts, ..Page::default() };
     for metric in document.metrics() {
@@ -71,11 +73,13 @@ fn answer(document: &DimmSweepDocument) -> String {
     let mut seen = BTreeSet::new();
     best.retain(|(row, _)| seen.insert(row.label.clone()));
     let (row, mean) = best[0];
-    let setting: String = document
-        .varied()
-        .iter()
-        .map(|(axis, _)| format!("; {}: {}", axis.label, rounded((axis.value)(row))))
-        .collect();
+    let texts = TEXTS.iter().filter(|(_, of)| all.iter().any(|(other, _)| of(other) != of(first)));
+    let texts = texts.filter(|(name, _)| !["mix", "pattern"].contains(name));
+    let texts = texts.map(|(name, of)| format!("; {name}: {}", of(row)));
+    let varied = document.varied().into_iter();
+    let numbers =
+        varied.map(|(axis, _)| format!("; {}: {}", axis.label, rounded((axis.value)(row))));
+    let setting: String = texts.chain(numbers).collect();
     let others = best.iter().skip(1);
     let others: Vec<String> =
         others.map(|(row, mean)| format!("{} {}", row.label.clone(), number(*mean))).collect();
@@ -97,14 +101,21 @@ pub fn csv(document: &DimmSweepDocument) -> String {
 /// A function that returns a text of a row, such as its mix.
 type Text = fn(&DimmSweepRow) -> &str;
 
+/// The settings of a row that are texts, each with its heading.
+const TEXTS: [(&str, Text); 4] = [
+    ("mix", |row| &row.mix),
+    ("pattern", |row| &row.pattern),
+    ("row policy", |row| &row.row_policy),
+    ("refresh", |row| &row.refresh),
+];
+
 /// A row for each combination of the settings that differ between the cases. Means, minima and
 /// maxima are over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
     let all = document.by_setting(metric);
     let first = all.first().map(|(row, _)| *row);
     let differs = |of: Text| all.iter().any(|(row, _)| first.map(of) != Some(of(row)));
-    let texts: [(&str, Text); 2] = [("mix", |row| &row.mix), ("pattern", |row| &row.pattern)];
-    let texts = texts.into_iter().filter(|(_, of)| differs(*of)).collect::<Vec<_>>();
+    let texts = TEXTS.into_iter().filter(|(_, of)| differs(*of)).collect::<Vec<_>>();
     let axes: Vec<DimmAxis> = document.varied().into_iter().map(|(axis, _)| axis).collect();
     let has_spread = all.iter().any(|(_, spread)| spread.count > 1);
     let spread = if has_spread { &["mean", "least", "most", "cases"][..] } else { &["value"] };
@@ -134,10 +145,20 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::{dimm::COLUMNS, header};
 
-    const ROW: &str = "0,m,m,,16Gb,x4,2,stream,288,65.0,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,\
-                       3.5,5.5,23.0,a,b";
-    const TEXTS: [&str; 8] =
-        ["device", "module", "server", "density", "width", "pattern", "mix", "sweep"];
+    const ROW: &str = "0,m,m,,16Gb,x4,2,stream,288,65.0,adaptive,\
+                       all-bank,100000,1,R,,80.5,0.8,200.5,190,400,500,0.5,3.5,5.5,23.0,a,b";
+    const TEXT_COLUMNS: [&str; 10] = [
+        "device",
+        "module",
+        "server",
+        "density",
+        "width",
+        "pattern",
+        "row_policy",
+        "refresh",
+        "mix",
+        "sweep",
+    ];
 
     fn read(rows: &[String]) -> Result<DimmSweepDocument, String> {
         let text = format!("{}\n{}\n", header(&COLUMNS), rows.join("\n"));
@@ -159,7 +180,10 @@ mod tests {
                     Ok(document) => {
                         let html = page(&document).html("");
                         let is_shown = html.contains("NaN") || html.contains("inf");
-                        assert!(TEXTS.contains(&COLUMNS[at].name) || !is_shown, "{odd}: {html}");
+                        assert!(
+                            TEXT_COLUMNS.contains(&COLUMNS[at].name) || !is_shown,
+                            "{odd}: {html}"
+                        );
                         assert!(document.figures().iter().all(|it| it.check("figure").is_ok()));
                         assert!(csv(&document).lines().count() >= 2);
                         rendered += 1;
@@ -194,7 +218,7 @@ mod tests {
             cells[at] = text;
             cells.join(",")
         };
-        let offered = read(&[cell(13, "40.0"), ROW.into()]).unwrap();
+        let offered = read(&[cell(15, "40.0"), ROW.into()]).unwrap();
         let figures = offered.figures();
         assert_eq!((&figures[0].id[..], figures[0].series[0].x.len()), ("loaded-latency", 2));
         let channels = read(&[ROW.into(), cell(6, "4")]).unwrap();
@@ -202,5 +226,7 @@ mod tests {
         assert_eq!(channels.varied()[0].1, [2.0, 4.0]);
         assert!(answer(&channels).ends_with("(stream pattern; channels: 2)"));
         assert_eq!(by_setting(&channels, channels.metrics()[0]).row_count(), 2);
+        let policies = read(&[ROW.into(), cell(10, "open").replace("80.5", "90.5")]).unwrap();
+        assert!(answer(&policies).ends_with("90.50 GB/s of R (stream pattern; row policy: open)"));
     }
 }

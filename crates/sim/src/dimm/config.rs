@@ -15,6 +15,20 @@ pub enum Refresh {
     SameBank,
 }
 
+impl Refresh {
+    /// All refresh modes.
+    pub const ALL: [Self; 3] = [Self::AllBanks, Self::SameBank, Self::Never];
+
+    /// The name of the mode, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Never => "none",
+            Self::AllBanks => "all-bank",
+            Self::SameBank => "same-bank",
+        }
+    }
+}
+
 /// The configuration of the controller of one sub-channel. Times are in picoseconds, and are
 /// rounded up to clocks of the DRAM.
 #[derive(Clone, Debug, PartialEq, Eq)]

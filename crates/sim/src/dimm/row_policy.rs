@@ -23,6 +23,20 @@ pub enum RowPolicy {
     Adaptive,
 }
 
+impl RowPolicy {
+    /// All row policies.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Adaptive];
+
+    /// The name of the policy, as users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
 const COUNTER_MAX: u8 = 3;
 
 /// A row policy, with the history that it keeps of each bank.

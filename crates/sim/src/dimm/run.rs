@@ -7,7 +7,7 @@
 use super::{
     closed_loop::{ClosedLoop, Load, Pattern},
     command::Observer,
-    config::Controller,
+    config::{Controller, Refresh},
     controller::{Counts, SubChannel},
     device::Device,
     histogram::Histogram,
@@ -132,7 +132,10 @@ impl Setup {
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));
-        let refresh_ns = self.device.ns(self.device.timing.t_refi.into());
+        let refresh_ns = match self.controller.refresh {
+            Refresh::Never => 0.0,
+            _ => self.device.ns(self.device.timing.t_refi.into()),
+        };
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
         // 1e-6 is subtracted so that a rounding error cannot add a request.

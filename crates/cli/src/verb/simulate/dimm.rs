@@ -10,7 +10,7 @@ use super::{
 use crate::args::{DimmArgs, PatternChoice};
 use interleaf_console::{Failure, output, support};
 use interleaf_job::{
-    dimm::{self, DimmJob, DimmSystem},
+    dimm::{self, ControllerChoice, DimmJob, DimmSystem},
     sweep::dimm::DimmSweep,
 };
 use interleaf_record::{
@@ -86,8 +86,9 @@ fn setup(args: &DimmArgs) -> Result<Setup, Failure> {
         PatternChoice::Stream => Pattern::Stream,
         PatternChoice::HotBank => Pattern::HotBank,
     };
+    let controller = ControllerChoice { row_policy: args.row_policy, refresh: args.refresh };
     if let Some(name) = &args.server {
-        return dimm::server(name, pattern, args.seed);
+        return dimm::server(name, pattern, controller, args.seed);
     }
     let options = Options { density: args.density.clone(), width: args.width.clone() };
     let system = DimmSystem {
@@ -96,9 +97,10 @@ fn setup(args: &DimmArgs) -> Result<Setup, Failure> {
         pattern,
         outstanding: args.outstanding,
         uncore_ns: args.uncore_ns,
+        controller,
         seed: args.seed,
     };
-    Ok(system.setup())
+    system.setup()
 }
 
 fn document(setup: Setup, args: &DimmArgs) -> Result<DimmDocument, Failure> {
