@@ -424,6 +424,11 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         ("seconds %R", "", "its output has no result (seconds ([0-9.]+))"),
         ("echo \"sum", "echo \"soom", "its output has no checksum (sum ([0-9]+))"),
         ("\"shuf\"]\nprepare", "\"shufl\"]\nprepare", "there is no shufl"),
+        (
+            "prepare =",
+            "modules = [\"math\", \"absent.module\"]\nprepare =",
+            "/usr/bin/python3 has no module absent.module",
+        ),
         ("{threads}", "{cores}", "\"{cores}\" has a placeholder that is none of {n}"),
         ("least = 1000", "least = 10000000", "give --footprint 382MiB or more"),
         ("does =", "did =", "sort.toml:3: did: unknown field `did`"),

@@ -50,6 +50,9 @@ pub struct Recipe {
     /// Programs and files that the application needs, besides Python packages.
     #[serde(default)]
     pub programs: Vec<String>,
+    /// Modules of the system's Python that the application imports.
+    #[serde(default)]
+    pub modules: Vec<String>,
     /// Environment variables of the commands. The values may have the placeholders of `command`.
     #[serde(default)]
     environment: BTreeMap<String, String>,

@@ -37,6 +37,15 @@ fn the_built_in_recipes_are_complete() {
             let is_named = |text: &&String| text.contains(&file.name);
             assert!(words.iter().any(is_named) || texts.iter().any(is_named), "{}", file.name);
         }
+        // Modules of the system's Python are named, so that their absence is found before a run.
+        let imports = texts.iter().flat_map(|text| text.lines());
+        let imports = imports.filter_map(|line| line.strip_prefix("import "));
+        for module in imports.flat_map(|modules| modules.split(", ")) {
+            let module = module.split(' ').next().unwrap_or_default();
+            let is_standard = ["hashlib", "math", "sys", "time"].contains(&module);
+            let is_named = recipe.modules.iter().any(|it| it == module);
+            assert!(recipe.has_environment() || is_standard || is_named, "{name}: {module}");
+        }
         // The default footprint of `bench run` is large enough.
         assert!(recipe.items(512 << 20).is_ok(), "{name}");
     }

@@ -16,7 +16,7 @@ use std::{
     fs::{self, File},
     io::{self, Read as _, Seek as _},
     path::{Path, PathBuf},
-    process::{Command, ExitCode, ExitStatus},
+    process::{Command, ExitCode, ExitStatus, Stdio},
     time::Duration,
 };
 
@@ -43,11 +43,21 @@ fn python(recipe: &Recipe) -> PathBuf {
     }
 }
 
-/// Returns a text about the first program that is missing, or about the Python environment if it is
-/// missing or out of date.
-fn missing(recipe: &Recipe) -> Option<String> {
+/// Returns a text about the first program or module of the system's Python that is missing.
+fn missing_of_system(recipe: &Recipe) -> Option<String> {
     if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
         return Some(format!("there is no {program}"));
+    }
+    let module = recipe.modules.iter().find(|name| !is_module_there(name))?;
+    Some(format!("{SYSTEM_PYTHON} has no module {module}"))
+}
+
+/// Returns a text about the first program or module that is missing, or about the Python
+/// environment if it is missing or out of date.
+fn missing(recipe: &Recipe) -> Option<String> {
+    let of_system = missing_of_system(recipe);
+    if of_system.is_some() {
+        return of_system;
     }
     let environment = environments().join(&recipe.name);
     let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
@@ -106,12 +116,13 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs one command of the installation. System packages are skipped if the programs exist already,
-/// so that a user without privileges can install the Python packages.
+/// Runs one command of the installation. System packages are skipped if their programs and modules
+/// exist already, so that a user without privileges can install the Python packages.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };
     let is_apt = program == "apt-get";
-    if is_apt && !recipe.programs.is_empty() && recipe.programs.iter().all(|name| is_there(name)) {
+    let needs_system = !recipe.programs.is_empty() || !recipe.modules.is_empty();
+    if is_apt && needs_system && missing_of_system(recipe).is_none() {
         return Ok(());
     }
     let hint = match is_apt {
@@ -232,6 +243,16 @@ fn document(
         loops: figures.collect(),
         ..BenchDocument::default()
     }
+}
+
+/// True if the system's Python finds a module. The module is not imported, because its import may
+/// take seconds.
+fn is_module_there(name: &str) -> bool {
+    let find =
+        "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";
+    let mut python = Command::new(SYSTEM_PYTHON);
+    let status = python.args(["-c", find, name]).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
 }
 
 /// True if the program exists: at its path, or in a folder of `PATH`.
