@@ -31,6 +31,7 @@ use crate::{
     nodes::NodeBudget,
     session::ledger::{BudgetLedger, Process},
 };
+use interleaf_store::descriptor::protected_file;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -356,7 +357,7 @@ struct FileLock(File);
 impl FileLock {
     fn take(file: File, operation: FlockOperation) -> io::Result<Self> {
         flock(&file, operation)?;
-        Ok(Self(file))
+        Ok(Self(protected_file(file)))
     }
 }
 

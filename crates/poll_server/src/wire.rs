@@ -43,6 +43,12 @@ impl Wire {
         Ok(Self(socket))
     }
 
+    /// The connection with the descriptor that `renumber` returns, a duplicate of its own.
+    #[must_use]
+    pub fn renumbered(self, renumber: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
+        Self(renumber(self.0))
+    }
+
     /// Accepts the next connection. Returns `None` when no connection is pending, the call was
     /// interrupted, or the client has closed the connection already.
     ///

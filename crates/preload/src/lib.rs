@@ -38,6 +38,10 @@ pub mod mlock;
 
 pub mod process;
 
+pub mod descriptor;
+
+pub mod zero_copy;
+
 mod shared;
 pub mod signal;
 

@@ -118,6 +118,14 @@ pub(crate) fn exit(mask: u64) {
     }
 }
 
+/// Begins a thread of this library, in which these signals are blocked: all its work is the
+/// library's own.
+pub(crate) fn begin_thread(mask: u64) {
+    set_mask(mask);
+    MASK.set(mask);
+    DEPTH.set(1);
+}
+
 /// Runs long work that holds no lock, under the program's own signal mask, so that the program's
 /// signal handlers are not delayed.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {

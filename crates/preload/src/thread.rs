@@ -310,7 +310,7 @@ extern "C" fn run(begin: *mut c_void) -> c_int {
     let begin = unsafe { Box::from_raw(begin.cast::<ThreadStart>()) };
     // SAFETY: the call reads a string that ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, begin.name.as_ptr()) };
-    state::set_mask(!state::SIGSETXID_BIT);
+    state::begin_thread(!state::SIGSETXID_BIT);
     let ThreadStart { name, work } = *begin;
     drop(name);
     work();

@@ -169,6 +169,11 @@ fn advice() {
 }
 
 #[test]
+fn descriptors_that_the_program_closes_and_replaces() {
+    same("descriptors.c", &["file"]);
+}
+
+#[test]
 fn kernel_and_threads() {
     same("access.c", &["file"]);
 }

@@ -1,6 +1,12 @@
 //! The file or device behind a path of a store, and the checks whether it may be used.
 
-use super::{BLOCK, StoreRefused, extents::merge_extents, file_lock::lock, release::Releaser};
+use super::{
+    BLOCK, StoreRefused,
+    descriptor::{self, protected_file},
+    extents::merge_extents,
+    file_lock::lock,
+    release::Releaser,
+};
 use rustix::{
     fs::{AtFlags, FallocateFlags, FileType, StatxFlags, fallocate, ftruncate, statvfs, statx},
     io::Errno,
@@ -84,7 +90,8 @@ impl BackingFile {
         path: &Path,
         refuse: &dyn Fn(String, &str) -> StoreRefused,
     ) -> Result<Self, StoreRefused> {
-        let file = unnamed(path).map_err(|why| match Errno::from_io_error(&why) {
+        let file = unnamed(path).map(protected_file);
+        let file = file.map_err(|why| match Errno::from_io_error(&why) {
             Some(Errno::INVAL) => refuse(
                 "its file system has no direct transfers (O_DIRECT): pages would be kept in \
                  memory twice"
@@ -127,7 +134,8 @@ impl BackingFile {
     ) -> Result<Self, StoreRefused> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_DIRECT | libc::O_EXCL);
-        let file = options.open(path).map_err(|why| match Errno::from_io_error(&why) {
+        let file = options.open(path).map(protected_file);
+        let file = file.map_err(|why| match Errno::from_io_error(&why) {
             Some(Errno::BUSY) => refuse(
                 "the device is mounted, or in use otherwise".into(),
                 "lsblk says by what; it is never taken from who uses it",
@@ -186,7 +194,8 @@ impl BackingFile {
 
     /// A file in memory.
     pub(super) fn memory() -> io::Result<Self> {
-        let file = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC)?);
+        let pages = rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let file = File::from(descriptor::protected(pages));
         ftruncate(&file, FILE_BYTES)?;
         lock(&file, false)?;
         let name = "in memory".into();
@@ -223,7 +232,7 @@ impl BackingFile {
             options.custom_flags(libc::O_DIRECT);
         }
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let file = options.open(path).map_err(fault)?;
+        let file = options.open(path).map(protected_file).map_err(fault)?;
         lock(&file, false).map_err(fault)?;
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }

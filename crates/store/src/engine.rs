@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
 
-use super::{Job, PIECES_MAX, Piece};
+use super::{Job, PIECES_MAX, Piece, descriptor};
 use interleaf_thread::{
     self as thread, Thread,
     channel::{self, Sender},
@@ -15,7 +15,7 @@ use rustix::{
 use std::{
     collections::{HashMap, VecDeque},
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -70,6 +70,16 @@ pub struct Ring {
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
+/// Moves the descriptor of a ring to a protected number.
+fn protected_ring(ring: IoUring) -> io::Result<IoUring> {
+    // SAFETY: the ring owns its descriptor, which is open.
+    let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) }.try_clone_to_owned()?;
+    let (fd, params) = (descriptor::protected(fd), ring.params().clone());
+    drop(ring);
+    // SAFETY: the descriptor is that of the ring with these parameters, which has no requests yet.
+    unsafe { IoUring::from_fd(fd.into_raw_fd(), params) }
+}
+
 /// I/O vectors of a transfer, in the structure that the kernel reads (`iovec`).
 struct IoVectors(Vec<libc::iovec>);
 
@@ -100,7 +110,7 @@ impl Ring {
         let mut cooperative = IoUring::builder();
         cooperative.setup_coop_taskrun().setup_taskrun_flag().setup_cqsize(COMPLETIONS);
         let plain = || IoUring::builder().setup_cqsize(COMPLETIONS).build(DEPTH);
-        let ring = cooperative.build(DEPTH).or_else(|_| plain())?;
+        let ring = protected_ring(cooperative.build(DEPTH).or_else(|_| plain())?)?;
         let (pieces, times) = (HashMap::new(), HashMap::new());
         Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
     }
@@ -248,7 +258,8 @@ impl Threads {
     pub fn new() -> io::Result<Self> {
         let (jobs, todo) = channel::channel::<Task>();
         let done = Arc::new(Mutex::new(vec![]));
-        let ready = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let ready = Arc::new(descriptor::protected(ready));
         let start = |_| {
             let (todo, done, ready) = (todo.clone(), Arc::clone(&done), Arc::clone(&ready));
             let work = move || {

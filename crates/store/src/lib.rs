@@ -10,6 +10,8 @@ pub mod retry;
 
 pub mod engine;
 
+pub mod descriptor;
+
 pub mod fault_injection;
 
 pub mod backing;

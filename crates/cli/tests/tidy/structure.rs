@@ -40,7 +40,7 @@ const LAYERS: [(&str, &str); 34] = [
     ("store", "poll_server procfs thread"),
     ("prefetch", "procfs"),
     ("pager", "poll_server prefetch procfs store thread"),
-    ("preload", "pager prefetch procfs thread"),
+    ("preload", "pager prefetch procfs store thread"),
     ("swap_hints", "prefetch procfs"),
     ("capi", "pager prefetch procfs store"),
     ("console", "linux model"),

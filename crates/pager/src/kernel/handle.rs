@@ -5,6 +5,7 @@ use crate::kernel::{
     frames::Frames,
     uffd::{FaultMode, Userfault},
 };
+use interleaf_store::descriptor;
 use rustix::event::{EventfdFlags, eventfd};
 use std::{io, ops::Range, os::fd::OwnedFd};
 
@@ -26,6 +27,7 @@ impl FaultHandle {
         mode: FaultMode,
     ) -> io::Result<Self> {
         let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let doorbell = descriptor::protected(doorbell);
         let userfault = Userfault::open(mode)?;
         let handle = Self { userfault, frames: frames.addresses(), doorbell };
         addresses.into_iter().try_for_each(|addresses| handle.userfault.register(&addresses))?;

@@ -8,6 +8,7 @@
 
 use crate::kernel::memory::is_resident;
 use interleaf_procfs::page::PAGE_BYTES;
+use interleaf_store::descriptor;
 use rustix::{
     fs::{Mode, OFlags},
     io::{self, Errno},
@@ -217,7 +218,7 @@ impl Userfault {
             Err(Errno::PERM) => open_device(flags).map_err(|_| Errno::PERM)?,
             made => made?,
         };
-        let userfault = Self { fd };
+        let userfault = Self { fd: descriptor::protected(fd) };
         let mut api = Api { api: GROUP.into(), features, ioctls: 0 };
         userfault.call::<API, _>(&mut api)?;
         Ok(userfault)

@@ -20,6 +20,7 @@ use crate::{
     },
     session::ledger::SlotGuard,
 };
+use interleaf_store::descriptor;
 use interleaf_thread::{
     channel::{self, Sender},
     lock,
@@ -140,6 +141,14 @@ impl Fork<'_> {
 
     fn serve_in_child(&mut self) -> io::Result<()> {
         let context = &self.pager.context;
+        // First of all, because the kernel would place the next mapping, such as the stack of a
+        // thread, at free addresses within the range that the pager reserves.
+        for (pages, inherit) in self.inherit.iter() {
+            if inherit == Inherit::Omitted {
+                // SAFETY: the child has no mapping at these addresses, which the pager reserves.
+                unsafe { memory::reserve_again(&context.addresses(&pages)) }?;
+            }
+        }
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {
             // Forget the sender instead of dropping it. A drop takes the lock of the channel, which
@@ -171,6 +180,7 @@ impl Fork<'_> {
         // closed by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
+            descriptor::unprotect(fd);
             // SAFETY: the descriptors belong to the parent's handle, which the child does not use
             // any more.
             unsafe { rustix::io::close(fd) };

@@ -13,6 +13,7 @@ use crate::{
 };
 use interleaf_poll_server::wire::Wire;
 use interleaf_procfs::page::PAGE_BYTES;
+use interleaf_store::descriptor;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -126,6 +127,7 @@ impl Client {
         // A thread of the parent also holds a reference to the connection, which is never dropped
         // in the child. Therefore the descriptor is closed by number.
         std::mem::forget(parents);
+        descriptor::unprotect(fd);
         // SAFETY: the descriptor is that of the parent's connection, which this process does not
         // use any more.
         unsafe { rustix::io::close(fd) };
@@ -189,7 +191,7 @@ impl Client {
 /// Connects to the server, and passes a userfaultfd of this process to the server.
 fn connect(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
     let faults = Userfault::of_shared()?;
-    let wire = Wire::connect(path)?;
+    let wire = Wire::connect(path)?.renumbered(descriptor::protected);
     request(&wire, Message::Hello, Some(faults.as_fd()))?;
     Ok((Arc::new(wire), faults))
 }

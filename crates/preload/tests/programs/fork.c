@@ -119,7 +119,16 @@ static void advice(void) {
     pid_t child = fork();
     if (child == 0) {
         CHECK(is_zero(start, MIB) && *(uint64_t *)(start + MIB) != 0);
-        _exit(3);
+        fill(start, 4 * MIB, 10);
+        CHECK(is_fault(start + 4 * MIB, 0));
+        pid_t grandchild = fork();
+        if (grandchild == 0) {
+            CHECK(is_zero(start, MIB));
+            fill(start, 4 * MIB, 11);
+            _exit(holds(start, 4 * MIB, 11) ? 4 : 1);
+        }
+        CHECK(outcome(grandchild) == 4);
+        _exit(holds(start, 4 * MIB, 10) ? 3 : 1);
     }
     CHECK(outcome(child) == 3);
     CHECK(madvise(start, MIB, MADV_KEEPONFORK) == 0);

@@ -252,8 +252,8 @@ impl DimmSweepDocument {
     }
 
     /// The distribution of a metric at the maximum load over the seeds of a setting. A setting is a
-    /// combination of module, mix, pattern, row policy, refresh and numbers. Settings are in the order of the file, each
-    /// with its first row.
+    /// combination of module, mix, pattern, row policy, refresh and numbers. Settings are in the
+    /// order of the file, each with its first row.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
@@ -296,8 +296,8 @@ impl DimmSweepDocument {
         figures
     }
 
-    /// The properties that distinguish lines: module, mix, pattern, row policy, refresh, and the varied numbers. The
-    /// first `on_axis` of these numbers are left out.
+    /// The properties that distinguish lines: module, mix, pattern, row policy, refresh, and the
+    /// varied numbers. The first `on_axis` of these numbers are left out.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))

@@ -1,0 +1,90 @@
+//! Calls that close or replace file descriptors by number.
+//!
+//! The program must not close or replace the pager's descriptors: it does not know of them, and a
+//! file of the program under such a number would be taken for the store. For these calls, the
+//! pager's descriptors do not exist. Only a call that would replace one fails, with `EBUSY`. Raw
+//! system calls are not replaced.
+//!
+//! All threads share one table of descriptors ([`unshare`]).
+
+use crate::{errno, state};
+use interleaf_store::descriptor::{is_protected, next_protected, unprotect};
+use libc::{c_int, c_long, c_uint};
+
+/// The flag `CLOSE_RANGE_UNSHARE` of [`close_range`].
+const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
+
+/// Makes a system call of up to three arguments, and sets `errno`.
+fn call(number: c_long, first: c_long, second: c_long, third: c_long) -> c_int {
+    // SAFETY: the system calls below act on descriptors that the caller may close or replace.
+    unsafe { libc::syscall(number, first, second, third) as c_int }
+}
+
+/// `close(2)`. Also called for the pager's own descriptors, by the pager's own code.
+#[unsafe(no_mangle)]
+pub extern "C" fn close(fd: c_int) -> c_int {
+    if is_protected(fd) {
+        if !state::is_inside() {
+            return errno::failed(libc::EBADF);
+        }
+        unprotect(fd);
+    }
+    call(libc::SYS_close, fd.into(), 0, 0)
+}
+
+/// `close_range(2)`. `CLOSE_RANGE_UNSHARE` has no effect, as in [`unshare`].
+#[unsafe(no_mangle)]
+pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let flags = if state::pager().is_some() { flags & !UNSHARE } else { flags };
+    let close = |first: c_uint, last: c_uint| {
+        call(libc::SYS_close_range, first.into(), last.into(), flags.into())
+    };
+    // The system call refuses other flags. With `CLOSE_RANGE_CLOEXEC` it closes nothing now, and
+    // the pager's descriptors have this mark anyway.
+    if flags != 0 || first > last {
+        return close(first, last);
+    }
+    let mut from = first;
+    while let Some(own) = next_protected(from).filter(|own| *own <= last) {
+        if own > from && close(from, own - 1) != 0 {
+            return -1;
+        }
+        from = own + 1;
+    }
+    if from > last { 0 } else { close(from, last) }
+}
+
+/// `closefrom(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn closefrom(first: c_int) {
+    close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+/// `dup2(2)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if old == new {
+        // The system call checks that the descriptor is open, and changes nothing.
+        let flags = call(libc::SYS_fcntl, old.into(), libc::F_GETFD.into(), 0);
+        return if flags < 0 { -1 } else { new };
+    }
+    dup3(old, new, 0)
+}
+
+/// `dup3(2)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if is_protected(new) {
+        return errno::failed(libc::EBUSY);
+    }
+    call(libc::SYS_dup3, old.into(), new.into(), flags.into())
+}
+
+/// `unshare(2)`. The threads go on sharing their descriptors (`CLONE_FILES`): the pager's thread
+/// opens the store of a forked child before the fork, and the child has the descriptors of the
+/// thread that forks.
+#[unsafe(no_mangle)]
+pub extern "C" fn unshare(flags: c_int) -> c_int {
+    let kept = if state::pager().is_some() { flags & !libc::CLONE_FILES } else { flags };
+    call(libc::SYS_unshare, kept.into(), 0, 0)
+}

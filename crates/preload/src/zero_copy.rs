@@ -1,0 +1,85 @@
+//! Calls after which the kernel reads memory of the program later. The kernel holds such pages
+//! without pinning them, so the pager could evict a page and use its frame for another page, whose
+//! content would then be sent.
+
+use crate::{errno, state::pager_over};
+use interleaf_procfs::page::PAGE_BYTES;
+use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
+use std::slice;
+
+/// `vmsplice(2)`. Extended memory is copied into the pipe, as by `writev(2)`.
+///
+/// # Safety
+/// The caller must meet the conditions of the function in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vmsplice(
+    fd: c_int,
+    pieces: *const iovec,
+    count: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    // SAFETY: by the contract of this function.
+    let list = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pieces, count) } };
+    let is_extended = list.iter().any(|piece| is_extended(piece.iov_base, piece.iov_len));
+    // SAFETY: by the contract of this function.
+    let access = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if !is_extended || access < 0 || access & libc::O_ACCMODE == libc::O_RDONLY {
+        // SAFETY: by the contract of this function.
+        return unsafe { libc::syscall(libc::SYS_vmsplice, fd, pieces, count, flags) as ssize_t };
+    }
+    copy(fd, list, flags & libc::SPLICE_F_NONBLOCK == 0)
+}
+
+/// Writes as many bytes into a pipe as it has room for. If `waits` is true, waits until the pipe
+/// has room for at least one. Like `vmsplice`, it then does not wait for more room: the same thread
+/// may read the pipe afterwards.
+fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
+    let count = pieces.len().min(libc::UIO_MAXIOV as usize) as c_int;
+    loop {
+        let mut ready = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: the call writes to `ready` only.
+        if waits && unsafe { libc::poll(&raw mut ready, 1, -1) } < 0 {
+            return -1;
+        }
+        // SAFETY: the caller of `vmsplice` passes memory that may be read.
+        let written = unsafe { libc::pwritev2(fd, pieces.as_ptr(), count, -1, libc::RWF_NOWAIT) };
+        match errno::get() {
+            libc::EAGAIN if written < 0 && waits => {}
+            // Named pipes have no `RWF_NOWAIT`. A pipe with room takes `PIPE_BUF` bytes at once.
+            libc::EOPNOTSUPP if written < 0 => return write_first(fd, pieces),
+            _ => return written,
+        }
+    }
+}
+
+/// Writes the first bytes of the pieces, at most `PIPE_BUF`.
+fn write_first(fd: c_int, pieces: &[iovec]) -> ssize_t {
+    let Some(piece) = pieces.iter().find(|piece| piece.iov_len > 0) else { return 0 };
+    // SAFETY: the caller of `vmsplice` passes memory that may be read.
+    unsafe { libc::write(fd, piece.iov_base, piece.iov_len.min(libc::PIPE_BUF)) }
+}
+
+/// True if some of these bytes are in a region of the pager.
+fn is_extended(address: *const c_void, bytes: size_t) -> bool {
+    let start = address as usize / PAGE_BYTES * PAGE_BYTES;
+    pager_over(start, bytes + (address as usize - start)).is_some()
+}
+
+/// `setsockopt(2)`. `SO_ZEROCOPY` is refused, as by a kernel without it, and programs then copy.
+///
+/// # Safety
+/// The caller must meet the conditions of the function in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    bytes: socklen_t,
+) -> c_int {
+    if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY {
+        return errno::failed(libc::EOPNOTSUPP);
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, bytes) as c_int }
+}

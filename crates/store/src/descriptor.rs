@@ -1,0 +1,86 @@
+//! File descriptors of the pager, which runs in the process of a program.
+//!
+//! Programs use descriptors by number: a shell opens files as 3 to 9, and a daemon closes all
+//! numbers. A program that replaced a descriptor of the pager would get its pages written into a
+//! file of its own. The pager's descriptors therefore have high numbers ([`protected`]), and the
+//! preloaded library refuses calls that close or replace them ([`is_protected`]).
+
+use rustix::{
+    io::fcntl_dupfd_cloexec,
+    process::{Resource, getrlimit},
+};
+use std::{
+    fs::File,
+    os::fd::{AsRawFd, OwnedFd, RawFd},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Protected descriptors are below this number. A higher number would enlarge the kernel's table of
+/// descriptors, which has an entry for each number up to the highest.
+const END: usize = 4096;
+
+/// Number of numbers below the limit of descriptors (`RLIMIT_NOFILE`, at most [`END`]) that
+/// protected descriptors use; at most half of the limit.
+const NUMBERS: u64 = 256;
+
+/// One bit for each protected descriptor.
+static PROTECTED: [AtomicU64; END / 64] = [const { AtomicU64::new(0) }; END / 64];
+
+/// Moves a descriptor to a high number, and protects it. The descriptor keeps its number if no high
+/// number is free.
+pub fn protected(fd: OwnedFd) -> OwnedFd {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(END as u64);
+    let first = limit - NUMBERS.min(limit / 2);
+    let fd = fcntl_dupfd_cloexec(&fd, first as RawFd).unwrap_or(fd);
+    if let Some((word, bit)) = place(fd.as_raw_fd()) {
+        word.fetch_or(bit, Relaxed);
+    }
+    fd
+}
+
+/// [`protected`] for a file.
+pub fn protected_file(file: File) -> File {
+    protected(file.into()).into()
+}
+
+/// True if the number is that of a protected descriptor.
+pub fn is_protected(fd: RawFd) -> bool {
+    place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
+}
+
+/// Ends the protection of a descriptor that the pager closes.
+pub fn unprotect(fd: RawFd) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_and(!bit, Relaxed);
+    }
+}
+
+/// The first protected descriptor from `fd` on.
+pub fn next_protected(fd: u32) -> Option<u32> {
+    (fd..END as u32).find(|fd| is_protected(*fd as RawFd))
+}
+
+/// The word and the bit of a descriptor in [`PROTECTED`].
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    Some((PROTECTED.get(fd / 64)?, 1 << (fd % 64)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn a_protected_descriptor_has_a_high_number() {
+        let low = File::open("/dev/null").unwrap();
+        let number = low.as_raw_fd();
+        let high = protected_file(low);
+        let fd = high.as_raw_fd();
+        assert!(fd > 100 && number < 100, "{number} and {fd}");
+        assert!(is_protected(fd) && !is_protected(number));
+        assert_eq!(next_protected(fd as u32), Some(fd as u32));
+        unprotect(fd);
+        assert!(!is_protected(fd) && !is_protected(-1) && !is_protected(RawFd::MAX));
+    }
+}
