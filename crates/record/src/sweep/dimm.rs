@@ -302,7 +302,7 @@ impl DimmSweepDocument {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
         });
-        let texts = TEXTS.map(|text| -> Name { Box::new(move |row| text(row)) });
+        let texts = TEXTS.map(|text| -> Name { Box::new(text) });
         texts.into_iter().chain(others).collect()
     }
 }
