@@ -186,7 +186,10 @@ fn refresh_and_row_policy_are_options() {
         assert_eq!(&repeated, document, "{command}");
     }
     for (words, expected) in [
-        (["--device", "ddr4-3200-2r", "--refresh", "same-bank"], "ddr4-3200-2r has no such"),
+        (
+            ["--device", "ddr4-3200-2r", "--refresh", "same-bank"],
+            "ddr4-3200-2r has no same-bank refresh",
+        ),
         (["--device", "rdimm-6400-2r", "--refresh", "always"], "there is no refresh mode"),
         (["--device", "rdimm-6400-2r", "--row-policy", "never"], "write one of open, closed"),
     ] {

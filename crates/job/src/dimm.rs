@@ -57,7 +57,7 @@ impl ControllerChoice {
     fn apply(self, setup: &mut Setup) -> Result<(), Failure> {
         if self.refresh == Some(Refresh::SameBank) && setup.device.timing.t_refi_sb == 0 {
             return Err(Failure::new(
-                format!("refresh same-bank: {} has no such command", setup.device.name),
+                format!("{} has no same-bank refresh", setup.device.name),
                 "choose all-bank; modules of DDR5 have same-bank refresh",
             ));
         }
