@@ -8,7 +8,10 @@ use crate::{
     shared,
     state::{inside, pager_over},
 };
-use interleaf_pager::{pager::Pager, serve::context::Inherit};
+use interleaf_pager::{
+    pager::Pager,
+    serve::{arena::Owner, context::Inherit},
+};
 use interleaf_prefetch::advice::Advice;
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
@@ -34,19 +37,27 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
         return answer.unwrap_or_else(|| kernel(address as usize, bytes));
     };
     let [before, within, behind] = mapping::split(pager, &pages);
-    for rest in [before, behind] {
-        if !rest.is_empty() && kernel(rest.start, rest.len()) != 0 {
-            return -1;
+    let outside = [before, behind].map(|rest| (rest, Owner::Foreign)).into_iter();
+    let pieces = inside(|| pager.pieces(&within)).into_iter().chain(outside);
+    let mut has_hole = false;
+    for (piece, owner) in pieces.filter(|(piece, _)| !piece.is_empty()) {
+        let outcome = match owner {
+            Owner::Region => inside(|| advise(pager, &piece, advice)),
+            Owner::Free => errno::failed(libc::ENOMEM),
+            Owner::Foreign => kernel(piece.start, piece.len()),
+        };
+        // Like the kernel, go on behind a hole, and report the hole at the end.
+        match errno::get() {
+            libc::ENOMEM if outcome != 0 => has_hole = true,
+            _ if outcome != 0 => return -1,
+            _ => {}
         }
     }
-    inside(|| advise(pager, &within, advice))
+    if has_hole { errno::failed(libc::ENOMEM) } else { 0 }
 }
 
-/// Applies advice to pages of regions.
+/// Applies advice to pages of a region.
 fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
-    if !pager.are_of_regions(pages) {
-        return errno::failed(libc::ENOMEM);
-    }
     let apply = |advice| {
         pager.advise(pages, advice);
         0

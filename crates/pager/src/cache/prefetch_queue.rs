@@ -461,7 +461,11 @@ impl Cache {
             let here = match self.residency.find(page) {
                 Some(id) => self.residency.extent(id).span().pages(),
                 None if self.durability.is_unavailable(page) => page..page + 1,
-                None => return Some(page),
+                // Pages may have been removed from their region after they were queued.
+                None => match self.regions.gap(page) {
+                    Some(gap) => gap,
+                    None => return Some(page),
+                },
             };
             match is_descending {
                 true => range.end = here.start.max(range.start),
@@ -584,6 +588,21 @@ mod tests {
         // A second call must not queue the pages again.
         cache.prefetch.enqueue_skipped(start - 1, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
+    }
+
+    /// The program has mapped other memory at the removed pages.
+    #[test]
+    fn queued_pages_that_are_in_no_region_any_more_are_not_loaded() {
+        let (mut cache, _) = swept(Advice::Sequential, 0..1);
+        cache.remove_region(&(2004..2012));
+        for (is_descending, queued, next) in [
+            (false, 2004..2016, Some(2012)),
+            (true, 2000..2012, Some(2003)),
+            (false, 2004..2012, None),
+        ] {
+            let mut range = queued.clone();
+            assert_eq!(cache.skip_resident(&mut range, is_descending), next, "{queued:?}");
+        }
     }
 
     #[test]

@@ -47,6 +47,13 @@ impl Regions {
         region.map_or(page..page + 1, |(start, end)| *start..*end)
     }
 
+    /// The pages around this page that are in no region; `None` if this page is in a region.
+    pub(super) fn gap(&self, page: Page) -> Option<Range<Page>> {
+        let start = self.ends.range(..=page).next_back().map_or(0, |(_, end)| *end);
+        let end = self.ends.range(page..).next().map_or(Page::MAX, |(start, _)| *start);
+        (start <= page).then_some(start..end)
+    }
+
     /// True if a region begins with this page.
     pub(super) fn begins_at(&self, page: Page) -> bool {
         self.ends.contains_key(&page)
@@ -74,5 +81,10 @@ mod tests {
         regions.remove(&(5..45));
         assert_eq!((regions.containing(4), regions.containing(47)), (0..5, 45..50));
         assert_eq!(regions.containing(20), 20..21, "in no region");
+        assert_eq!((regions.gap(20), regions.gap(4), regions.gap(45)), (Some(5..45), None, None));
+        assert_eq!(
+            (regions.gap(50), Regions::default().gap(3)),
+            (Some(50..Page::MAX), Some(0..Page::MAX))
+        );
     }
 }

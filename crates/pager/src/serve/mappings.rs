@@ -164,13 +164,15 @@ impl Pager {
         }
     }
 
-    /// Discards pages, and removes the pages from their regions.
+    /// Removes pages from their regions, and discards the pages.
     fn remove(&self, pages: &Range<usize>) {
-        self.discard(pages);
         let numbers = self.context.pages(pages);
         lock(&self.context.pinned).set(&numbers, None);
         lock(&self.context.inherit).set(&numbers, None);
+        // The pages are removed first. Otherwise a prefetch could load them again after they were
+        // discarded, and later move a page that the program has mapped in their place.
         self.context.queue(Request::Remove(numbers));
+        self.discard(pages);
     }
 
     /// Reserves addresses for the pager again. A mapping that the program has made at these

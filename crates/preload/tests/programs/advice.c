@@ -57,6 +57,17 @@ int main(void) {
     CHECK(msync(all, bytes, MS_SYNC) == 0);
     CHECK(mlockall(MCL_FUTURE) == 0 && munlockall() == 0);
     CHECK(holds(all, bytes, 3) && holds(more, bytes, 4));
+    /* Advice about a range with another mapping and a hole in it acts on all pages that are mapped, and the hole is
+       reported. */
+    int both = PROT_READ | PROT_WRITE, over = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(all + MIB, MIB, both, over, -1, 0) == all + MIB);
+    fill(all + MIB, MIB, 5);
+    CHECK(madvise(all, 3 * MIB, MADV_DONTNEED) == 0);
+    CHECK(is_zero(all, MIB) && holds(all + MIB, MIB, 5) && is_zero(all + 2 * MIB, MIB));
+    fill(all + 2 * MIB, 4 * MIB, 6);
+    CHECK(munmap(all + 3 * MIB, MIB) == 0);
+    CHECK(madvise(all + 2 * MIB, 3 * MIB, MADV_DONTNEED) == -1 && errno == ENOMEM);
+    CHECK(is_zero(all + 2 * MIB, MIB) && is_zero(all + 4 * MIB, MIB) && *(uint64_t *)(all + 5 * MIB) != 0);
     /* mlockall of memory that is not extended: with MCL_ONFAULT a page becomes resident at its first access,
        without it at once. */
     CHECK(munmap(all, bytes) == 0 && munmap(more, bytes) == 0);
