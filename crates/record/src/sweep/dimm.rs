@@ -510,8 +510,8 @@ mod tests {
                     .flat_map(move |count| (1..=lines).map(move |lines| (mix, count, lines)))
             }) {
                 text += &format!(
-                    "0,m{module},m{module},,16Gb,x4,{channels},stream,{lines},65.0,100,1,W{mix},,\
-                     80.5,0.8,200.5,190,400,500,0.5,,,,a,b\n"
+                    "0,m{module},m{module},,16Gb,x4,{channels},stream,{lines},65.0,adaptive,\
+                     all-bank,100,1,W{mix},,80.5,0.8,200.5,190,400,500,0.5,,,,a,b\n"
                 );
             }
         }
