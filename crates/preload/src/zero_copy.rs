@@ -3,7 +3,6 @@
 //! content would then be sent.
 
 use crate::{errno, state::pager_over};
-use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use std::slice;
 
@@ -20,7 +19,8 @@ pub unsafe extern "C" fn vmsplice(
 ) -> ssize_t {
     // SAFETY: by the contract of this function.
     let list = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pieces, count) } };
-    let is_extended = list.iter().any(|piece| is_extended(piece.iov_base, piece.iov_len));
+    let over = |piece: &iovec| pager_over(piece.iov_base as usize, piece.iov_len);
+    let is_extended = list.iter().any(|piece| over(piece).is_some());
     // SAFETY: by the contract of this function.
     let access = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if !is_extended || access < 0 || access & libc::O_ACCMODE == libc::O_RDONLY {
@@ -57,12 +57,6 @@ fn write_first(fd: c_int, pieces: &[iovec]) -> ssize_t {
     let Some(piece) = pieces.iter().find(|piece| piece.iov_len > 0) else { return 0 };
     // SAFETY: the caller of `vmsplice` passes memory that may be read.
     unsafe { libc::write(fd, piece.iov_base, piece.iov_len.min(libc::PIPE_BUF)) }
-}
-
-/// True if some of these bytes are in a region of the pager.
-fn is_extended(address: *const c_void, bytes: size_t) -> bool {
-    let start = address as usize / PAGE_BYTES * PAGE_BYTES;
-    pager_over(start, bytes + (address as usize - start)).is_some()
 }
 
 /// `setsockopt(2)`. `SO_ZEROCOPY` is refused, as by a kernel without it, and programs then copy.

@@ -55,6 +55,16 @@ pub fn unprotect(fd: RawFd) {
     }
 }
 
+/// Closes a descriptor of the pager by its number.
+///
+/// # Safety
+/// No value that owns the descriptor uses it any more, or is dropped.
+pub unsafe fn close(fd: RawFd) {
+    unprotect(fd);
+    // SAFETY: the caller upholds the contract of this function.
+    unsafe { rustix::io::close(fd) };
+}
+
 /// The first protected descriptor from `fd` on.
 pub fn next_protected(fd: u32) -> Option<u32> {
     (fd..END as u32).find(|fd| is_protected(*fd as RawFd))

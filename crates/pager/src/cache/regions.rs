@@ -50,8 +50,8 @@ impl Regions {
     /// The pages around this page that are in no region; `None` if this page is in a region.
     pub(super) fn gap(&self, page: Page) -> Option<Range<Page>> {
         let start = self.ends.range(..=page).next_back().map_or(0, |(_, end)| *end);
-        let end = self.ends.range(page..).next().map_or(Page::MAX, |(start, _)| *start);
-        (start <= page).then_some(start..end)
+        let end = || self.ends.range(page..).next().map_or(Page::MAX, |(start, _)| *start);
+        (start <= page).then(|| start..end())
     }
 
     /// True if a region begins with this page.

@@ -180,10 +180,9 @@ impl Fork<'_> {
         // closed by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
-            descriptor::unprotect(fd);
             // SAFETY: the descriptors belong to the parent's handle, which the child does not use
             // any more.
-            unsafe { rustix::io::close(fd) };
+            unsafe { descriptor::close(fd) };
         }
         let server = FaultServer::new(Arc::clone(context), handle, frames, cache, store()?)?;
         context.process.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);

@@ -127,10 +127,9 @@ impl Client {
         // A thread of the parent also holds a reference to the connection, which is never dropped
         // in the child. Therefore the descriptor is closed by number.
         std::mem::forget(parents);
-        descriptor::unprotect(fd);
         // SAFETY: the descriptor is that of the parent's connection, which this process does not
         // use any more.
-        unsafe { rustix::io::close(fd) };
+        unsafe { descriptor::close(fd) };
         self.watch_server()
     }
 
