@@ -51,8 +51,7 @@ pub(crate) struct DimmArgs {
     /// writes CSV (docs/simulate-dimm.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "server", "density", "width",
         "mix", "pattern", "load", "channels", "requests", "uncore_ns", "outstanding", "row_policy",
-        "refresh", "seed",
-        "timing", "trace", "command_trace", "curves", "json", "csv"])]
+        "refresh", "seed", "timing", "trace", "command_trace", "curves", "json", "csv"])]
     pub(crate) sweep: Option<PathBuf>,
     /// With --sweep, also write the rows as Parquet
     #[arg(long, value_name = "FILE.parquet", requires = "sweep",

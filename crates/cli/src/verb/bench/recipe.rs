@@ -55,15 +55,13 @@ fn missing_of_system(recipe: &Recipe) -> Option<String> {
 /// Returns a text about the first program or module that is missing, or about the Python
 /// environment if it is missing or out of date.
 fn missing(recipe: &Recipe) -> Option<String> {
-    let of_system = missing_of_system(recipe);
-    if of_system.is_some() {
-        return of_system;
-    }
-    let environment = environments().join(&recipe.name);
-    let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
-    let is_complete = !recipe.has_environment() || installed == recipe.requirements();
-    (!is_complete)
-        .then(|| format!("its Python packages are not installed in {}", environment.display()))
+    missing_of_system(recipe).or_else(|| {
+        let environment = environments().join(&recipe.name);
+        let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
+        let is_complete = !recipe.has_environment() || installed == recipe.requirements();
+        (!is_complete)
+            .then(|| format!("its Python packages are not installed in {}", environment.display()))
+    })
 }
 
 pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
