@@ -160,13 +160,17 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
+/// The properties of the memory controller that are texts.
+const CONTROLLER_TEXTS: [fn(&DimmSweepRow) -> String; 2] =
+    [|row| format!("{} rows", row.row_policy), |row| format!("refresh {}", row.refresh)];
+
 /// The properties that are texts.
 const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
     |row| row.label.clone(),
     |row| row.mix.clone(),
     |row| row.pattern.clone(),
-    |row| format!("{} rows", row.row_policy),
-    |row| format!("{} refresh", row.refresh),
+    CONTROLLER_TEXTS[0],
+    CONTROLLER_TEXTS[1],
 ];
 
 /// A function that returns the text of a property of a row.
@@ -448,8 +452,17 @@ fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
-/// The figure of a metric by module, with bars for each mix and pattern.
+/// The figure of a metric by module, with bars for each mix and pattern, and for each row policy and
+/// refresh if they differ between the rows.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
+    let differs = |text: &fn(&DimmSweepRow) -> String| {
+        rows.first().is_some_and(|first| rows.iter().any(|row| text(row) != text(first)))
+    };
+    let controller: Vec<_> = CONTROLLER_TEXTS.into_iter().filter(differs).collect();
+    let bar = |row: &DimmSweepRow| {
+        let controller: String = controller.iter().map(|text| format!(", {}", text(row))).collect();
+        format!("{}, {} pattern{controller}", row.mix, row.pattern)
+    };
     let modules: Vec<String> =
         grouped(rows, |row| row.label.clone()).into_iter().map(|(module, _)| module).collect();
     let of_line = |(group, (name, rows)): (usize, Line<'_>)| {
@@ -460,7 +473,7 @@ fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
         });
         of_spreads(&name, SeriesKind::Bars, group, bars.collect())
     };
-    let lines = grouped(rows, |row| format!("{}, {} pattern", row.mix, row.pattern));
+    let lines = grouped(rows, bar);
     titled(metric, "module", lines.into_iter().enumerate().map(of_line).collect(), modules)
 }
 
@@ -532,5 +545,25 @@ mod tests {
         // There would be too many parts of the figure, so each line is the mean over mixes and
         // channels.
         assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
+    }
+
+    #[test]
+    fn bars_are_no_means_of_different_refresh_modes() {
+        let row = |refresh: &str, gbps: f64| {
+            format!(
+                "0,m,m,,16Gb,x4,1,stream,288,65.0,adaptive,{refresh},100,1,R,,{gbps:?},0.8,200.5,\
+                 190,400,500,0.5,,,,a,b\n"
+            )
+        };
+        let rows = row("all-bank", 46.0) + &row("none", 50.0);
+        let text = format!("{}\n{rows}", super::super::header(&COLUMNS));
+        let document = DimmSweepDocument::read("a.csv", &text).unwrap();
+        let series = &document.figures()[0].series;
+        let bars: Vec<_> = series.iter().map(|bars| (&bars.name[..], bars.y[0])).collect();
+        let expected = [
+            ("R, stream pattern, refresh all-bank", 46.0),
+            ("R, stream pattern, refresh none", 50.0),
+        ];
+        assert_eq!(bars, expected);
     }
 }
