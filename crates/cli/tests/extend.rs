@@ -223,6 +223,29 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
 }
 
+/// The first process of a new PID namespace has the process ID 1, and is extended. If it mounts the
+/// namespace's own `/proc`, it cannot tell whether the session's other processes still run, and is
+/// not extended.
+#[test]
+fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
+    for (options, is_extended) in [(vec!["--fork"], true), (vec!["--fork", "--mount-proc"], false)]
+    {
+        let folders = TestFolders::new();
+        let words = [vec!["unshare", "--pid"], options, vec![sweep(), MIB, "2"]].concat();
+        let output = folders.extended(&[], &words).output().unwrap();
+        let stderr = text(&output.stderr);
+        if stderr.contains("unshare failed") {
+            println!("not tested: a new PID namespace needs root");
+            return;
+        }
+        assert_eq!(text(&output.stdout), "as it was left\n", "{stderr}");
+        assert_eq!(folders.stats()["faults"].as_u64() > Some(0), is_extended, "{stderr}");
+        let refusal = "not extended: /proc: it belongs to another PID namespace than the session";
+        assert_eq!(stderr.contains(refusal), !is_extended, "{stderr}");
+        assert_eq!(folders.left(), 0, "{stderr}");
+    }
+}
+
 #[test]
 fn commands_with_one_session_name_share_one_budget() {
     let folders = TestFolders::new();

@@ -1,7 +1,7 @@
 //! The identity of a process in the ledger: its process ID and its start time.
 
 use interleaf_procfs::{files::Files, stat::Stat};
-use std::io;
+use std::{fs, io, os::unix::fs::MetadataExt};
 
 /// The value of `owner` in a slot of the ledger while the slot is cleared or prepared.
 pub(crate) const CLEARING: u64 = u64::MAX;
@@ -17,12 +17,17 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this process.
+    /// The identity of this process. The process ID is that of the PID namespace to which `/proc`
+    /// belongs. It differs from `getpid(2)` after a fork into a new PID namespace, until the child
+    /// mounts its own `/proc`.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
     pub fn own() -> io::Result<Self> {
-        Self::of(std::process::id())?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        let text = Files::live().read("proc/self/stat")?;
+        let stat = text.as_deref().and_then(Stat::parse);
+        let own = stat.and_then(|stat| Self::from_stat(&stat));
+        own.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The identity of a running process; `None` when it has ended.
@@ -32,8 +37,11 @@ impl Identity {
     pub fn of(pid: u32) -> io::Result<Option<Self>> {
         let text = Files::live().of_process(pid, "stat")?;
         let stat = text.as_deref().and_then(Stat::parse).filter(|stat| !stat.is_zombie());
-        let start = stat.and_then(|stat| stat.start_ticks());
-        Ok(start.map(|start| Self { pid, start: start as u32 }))
+        Ok(stat.and_then(|stat| Self::from_stat(&stat)))
+    }
+
+    fn from_stat(stat: &Stat) -> Option<Self> {
+        Some(Self { pid: stat.pid, start: stat.start_ticks()? as u32 })
     }
 
     /// True if the process still runs; `true` when `/proc` cannot be read.
@@ -54,6 +62,14 @@ impl Identity {
     }
 }
 
+/// The device number of `/proc`. Each PID namespace has a `/proc` with its own number.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub(crate) fn proc_device() -> io::Result<u64> {
+    Ok(fs::metadata("/proc")?.dev())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -64,6 +80,7 @@ mod tests {
     fn a_process_is_known_by_its_number_and_its_start() {
         let _turn = crate::session::tests::turn();
         let own = Identity::own().unwrap();
+        assert_eq!(Some(own), Identity::of(std::process::id()).unwrap());
         assert!(own.is_alive());
         assert!(!Identity { start: own.start.wrapping_add(1), ..own }.is_alive());
         let mut child = Command::new("true").spawn().unwrap();

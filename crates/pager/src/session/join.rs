@@ -5,10 +5,7 @@ use super::{Children, Session};
 use crate::{
     cache::Settings,
     nodes::Nodes,
-    session::{
-        identity::Identity,
-        ledger::{OUTSIDE_BUDGET, SlotGuard},
-    },
+    session::ledger::{OUTSIDE_BUDGET, SlotGuard},
 };
 use interleaf_store::{FileStore, Options, release::Releaser};
 use std::{
@@ -28,7 +25,7 @@ impl Session {
     pub fn join(&self, name: &str) -> Result<(SlotGuard, u32), String> {
         let budget = self.ledger.budget();
         let is_outside = self.settings.children == Children::Own;
-        let identity = Identity::own().map_err(|why| format!("/proc/self/stat: {why}"))?;
+        let identity = self.ledger.own_identity().map_err(|why| format!("/proc: {why}"))?;
         let wanted = if is_outside { OUTSIDE_BUDGET } else { budget };
         let guard = Arc::clone(&self.ledger).join(identity, name, wanted);
         let guard = guard.ok_or("the session has no room for one more process")?;

@@ -27,7 +27,7 @@ use crate::{
     cache::{Counts, node::NODES_MAX},
     session::{
         fair_share::share,
-        identity::{CLEARING, Identity},
+        identity::{CLEARING, Identity, proc_device},
     },
 };
 use interleaf_prefetch::Tally;
@@ -68,7 +68,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 #[repr(C)]
 struct Layout {
@@ -80,6 +80,8 @@ struct Layout {
     budget: AtomicU64,
     /// ID of the process that the session started first; 0 until the ID is recorded.
     first: AtomicU64,
+    /// Device number of the `/proc` whose process IDs are in the slots.
+    proc_device: AtomicU64,
     /// Sums of the counters of cleared slots.
     past: [AtomicU64; COUNTS],
     slots: [Slot; SLOTS],
@@ -152,6 +154,7 @@ impl BudgetLedger {
         file.set_len(size_of::<Layout>() as u64)?;
         let ledger = Self::map(&file)?;
         ledger.layout().budget.store(budget, SeqCst);
+        ledger.layout().proc_device.store(proc_device()?, SeqCst);
         ledger.layout().version.store(VERSION, SeqCst);
         Ok(ledger)
     }
@@ -223,9 +226,29 @@ impl BudgetLedger {
         counts(&self.layout().past)
     }
 
-    /// Clears the slots of processes that have ended, and returns these processes.
+    /// The identity of this process, for a slot of this ledger.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or has other process IDs than the slots.
+    pub fn own_identity(&self) -> io::Result<Identity> {
+        match self.has_ids_of_slots() {
+            true => Identity::own(),
+            false => Err(io::Error::other("it belongs to another PID namespace than the session")),
+        }
+    }
+
+    /// True if the `/proc` of this process has the process IDs that are in the slots.
+    fn has_ids_of_slots(&self) -> bool {
+        proc_device().is_ok_and(|device| device == self.layout().proc_device.load(SeqCst))
+    }
+
+    /// Clears the slots of processes that have ended, and returns these processes. A process in
+    /// another PID namespace cannot tell which processes have ended, and clears none.
     pub fn recover(&self) -> Vec<Process> {
         let mut gone = vec![];
+        if !self.has_ids_of_slots() {
+            return gone;
+        }
         for slot in &self.layout().slots {
             let identity = Identity::from_word(slot.owner.load(SeqCst));
             let Some(identity) = identity.filter(|identity| !identity.is_alive()) else { continue };
@@ -426,7 +449,7 @@ impl SlotGuard {
     pub fn for_child(&self) -> io::Result<(Self, u64)> {
         let name = self.slot().process(self.identity).name;
         let wanted = self.slot().wanted.load(SeqCst);
-        let guard = Arc::clone(&self.ledger).join(Identity::own()?, &name, wanted);
+        let guard = Arc::clone(&self.ledger).join(self.ledger.own_identity()?, &name, wanted);
         let guard = guard.ok_or_else(|| io::Error::other("the session has no room for it"))?;
         let part = match wanted {
             // The parent's pages are not part of the budget, and neither are the child's.
@@ -561,137 +584,4 @@ fn counts(words: &[AtomicU64; COUNTS]) -> Counts {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-    use std::{process::Command, thread};
-
-    fn ledger(budget: u64) -> (tempfile::TempDir, Arc<BudgetLedger>) {
-        let folder = tempfile::tempdir().unwrap();
-        let ledger = Arc::new(BudgetLedger::create(&folder.path().join("ledger"), budget).unwrap());
-        (folder, ledger)
-    }
-
-    /// An identity with this process ID. No process with the ID needs to exist.
-    fn some(pid: u32) -> Identity {
-        Identity { pid, start: 1 }
-    }
-
-    fn targets(ledger: &BudgetLedger) -> Vec<(u32, u64)> {
-        let processes = ledger.processes().into_iter();
-        processes.map(|process| (process.identity.pid, process.target)).collect()
-    }
-
-    #[test]
-    fn a_later_process_gets_its_share() {
-        let (folder, ledger) = ledger(1000);
-        let first = Arc::clone(&ledger).join(some(1), "solver", 5000).unwrap();
-        assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
-        // The ledger is opened a second time by its path, as another process would do.
-        let other = Arc::new(BudgetLedger::open(&folder.path().join("ledger")).unwrap());
-        let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
-        assert_eq!(targets(&ledger), [(1, 700), (2, 300)]);
-        assert_eq!(second.grow(300), 0, "nothing is left as long as the first has all");
-        first.shrink(first.target());
-        assert_eq!(second.grow(300), 300);
-        let names: Vec<String> = ledger.processes().into_iter().map(|it| it.name).collect();
-        assert_eq!(names, ["solver", "a name of more "]);
-    }
-
-    #[test]
-    fn a_process_that_waits_for_a_change_is_woken() {
-        let (_folder, ledger) = ledger(1000);
-        let guard = Arc::clone(&ledger).join(some(1), "first", 1000).unwrap();
-        let since = guard.changes();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| {
-                while guard.changes() == since {
-                    guard.wait(since);
-                }
-                guard.target()
-            });
-            let _second = Arc::clone(&ledger).join(some(2), "second", 1000).unwrap();
-            assert_eq!(waits.join().unwrap(), 500);
-        });
-    }
-
-    #[test]
-    fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
-        let _turn = crate::session::tests::turn();
-        let (_folder, ledger) = ledger(1000);
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let identity = Identity::of(child.id()).unwrap().unwrap();
-        let guard = Arc::clone(&ledger).join(identity, "sleep", 1000).unwrap();
-        guard.grow(600);
-        guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, &[500]);
-        assert_eq!(ledger.recover(), []);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let gone = ledger.recover();
-        assert_eq!((gone.len(), gone[0].held, gone[0].counts.read), (1, 600, 7));
-        assert_eq!(ledger.processes(), []);
-        let past = Counts { read: 7, stalled_ns: 9, ..Counts::default() };
-        assert_eq!(ledger.past_counts(), past);
-        assert_eq!(ledger.recover(), [], "nobody goes twice");
-        let next = Arc::clone(&ledger).join(some(1), "next", 1000).unwrap();
-        assert_eq!(next.grow(1000), 1000);
-    }
-
-    #[test]
-    fn execve_clears_the_slot_of_the_process() {
-        let (_folder, ledger) = ledger(1000);
-        let before = Arc::clone(&ledger).join(some(1), "sh", 1000).unwrap();
-        before.grow(1000);
-        before.publish(&Counts { faults: 3, ..Counts::default() }, &[0]);
-        let after = Arc::clone(&ledger).join(some(1), "solver", 1000).unwrap();
-        assert_eq!((after.held(), after.grow(1000)), (0, 1000));
-        assert_eq!((ledger.processes().len(), ledger.past_counts().faults), (1, 3));
-    }
-
-    #[test]
-    fn a_full_ledger_refuses_one_more_process() {
-        let (_folder, ledger) = ledger(1000);
-        let own = Identity::own().unwrap();
-        // The owner of all slots is this running process, because slots of ended processes would be
-        // cleared.
-        for slot in &ledger.layout().slots {
-            slot.owner.store(own.word(), SeqCst);
-        }
-        assert!(Arc::clone(&ledger).join(some(1), "one more", 1).is_none());
-        assert_eq!(ledger.processes().len(), SLOTS);
-    }
-
-    #[test]
-    fn the_sum_of_all_pages_never_exceeds_the_budget() {
-        let (_folder, ledger) = ledger(1000);
-        let held = AtomicU64::new(0);
-        thread::scope(|scope| {
-            for at in 1..=4_u32 {
-                let (ledger, held) = (&ledger, &held);
-                scope.spawn(move || {
-                    let guard = Arc::clone(ledger).join(some(at), "one of them", 1000).unwrap();
-                    for lap in 0..2000_u64 {
-                        let has = guard.grow((u64::from(at) * 97 + lap * 31) % 900);
-                        // The thread uses its pages only between `grow` and `shrink`.
-                        let all = held.fetch_add(has, SeqCst) + has;
-                        assert!(all <= 1000, "{all}");
-                        held.fetch_sub(has, SeqCst);
-                        guard.shrink(0);
-                    }
-                });
-            }
-        });
-        assert!(ledger.processes().iter().all(|process| process.held == 0));
-    }
-
-    #[test]
-    fn an_invalid_ledger_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger");
-        std::fs::write(&path, "short").unwrap();
-        assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
-        std::fs::write(&path, vec![0; size_of::<Layout>()]).unwrap();
-        assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
-        assert!(BudgetLedger::create(&path, 1).is_err(), "it is there already");
-    }
-}
+mod tests;
