@@ -452,8 +452,8 @@ fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
-/// The figure of a metric by module, with bars for each mix and pattern, and for each row policy and
-/// refresh if they differ between the rows.
+/// The figure of a metric by module, with bars for each mix and pattern, and for each row policy
+/// and refresh if they differ between the rows.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     let differs = |text: &fn(&DimmSweepRow) -> String| {
         rows.first().is_some_and(|first| rows.iter().any(|row| text(row) != text(first)))
