@@ -14,8 +14,8 @@ use interleaf_record::{
     warning::Warning,
 };
 
-/// Returns the requested weights, or `usual` if none were requested, after a check that each is
-/// valid on this machine.
+/// Returns the requested choices of weights, or the choices `usual` if none were requested. Fails
+/// if fewer than two nodes are measured, or if a choice is not valid for the measured nodes.
 pub(crate) fn choices(
     setup: &Setup<'_>,
     options: &Options,

@@ -267,8 +267,8 @@ impl Timeline {
         self.rules
     }
 
-    /// The last moment of the run, fs: the time of the last acknowledgement, or the later time at
-    /// which the last piece survives as a whole; at most the limit of [`TimelineBuilder::end_at`].
+    /// The end of the run, fs: the latest of the acknowledgements and of the times from which a
+    /// piece survives a power failure as a whole; at most the limit of [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }

@@ -369,7 +369,8 @@ mod tests {
     fn faults_for_a_byte_fall_with_the_bytes_read_where_pages_are_prefetched() {
         let (curve, of_run) = (line(), Drive { is_of_run: true, ..drive(1.0) });
         // The run has no overlap: 1 s of computation and 3 s of transfers. The budget of the
-        // forecast halves the bytes that are read.
+        // forecast halves the bytes that are read: the transfers take 1.5 s, times the ratio of
+        // faults per byte, 0.5 to the power `FAULTS_EXPONENT`.
         let model = Model::of_run(&run(4.0), &curve, &of_run);
         let found = model.forecast(&curve, &of_run, true, 4_500_000_000).seconds;
         assert!((found - (1.0 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");

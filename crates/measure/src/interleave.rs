@@ -28,8 +28,9 @@ use std::{collections::BTreeMap, panic::resume_unwind, thread};
 /// The method that places pages according to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By the kernel's interleaving, weighted unless all weights are equal. The caller sets the
-    /// kernel's weights before and restores them afterwards.
+    /// By the kernel's interleaving: plain if all weights are equal, else weighted. For weighted
+    /// interleaving, the caller sets the kernel's weights before the call of [`region`], and
+    /// restores the old weights after the measurement.
     Kernel,
     /// Page by page, at the first touch.
     Pages,

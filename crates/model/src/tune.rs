@@ -54,8 +54,8 @@ const ROUND_MAX: u16 = 100;
 /// tightens the bounds only a little.
 const REACH: f64 = 0.5;
 
-/// If the smallest share of pages on the first tier that was run is at most this, the next run may
-/// have any share, down to 0.
+/// If the smallest share of pages on the first tier in the runs so far is at most `LEAST_SHARE`,
+/// [`REACH`] does not apply: the next run may have any smaller share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
 /// Two weights are equally good if the mean natural logarithms of their results differ by less than
@@ -136,8 +136,8 @@ pub struct Finding {
 pub enum Stop {
     /// No other weights can be better by [`Search::min_gain`] or more.
     Settled,
-    /// The difference between the best weights and others is within noise, and the remaining runs
-    /// would not change this.
+    /// The best weights and other weights differ by less than the noise, and the remaining runs
+    /// would not be enough to decide between them.
     Noise,
     /// The maximum number of runs was made.
     Runs,

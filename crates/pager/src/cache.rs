@@ -125,6 +125,14 @@ pub struct Settings {
     pub prefetch: Limits,
 }
 
+impl Settings {
+    /// The settings of a pager with a budget of `frames`: an initial fault-around of 16 KiB, and
+    /// prefetch up to 32 MiB ahead of a stream.
+    pub const fn for_budget(frames: u32) -> Self {
+        Self { frames, order: 2, prefetch: Limits { initial: 16, max: 8192 } }
+    }
+}
+
 /// Counters, in pages unless another unit is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -152,8 +152,8 @@ impl Document {
         }
     }
 
-    /// The schema of the document. For a record of `balance` it is the schema of each line, and for
-    /// a sweep the name of the format.
+    /// The name of the document's schema. For a record of `balance`, each line has this schema. A
+    /// sweep is CSV and has no schema; the name of its format is returned.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,

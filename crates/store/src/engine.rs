@@ -180,8 +180,9 @@ impl Engine for Ring {
             let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
             let mut next = Some(entry);
             while let Some(entry) = next {
-                // SAFETY: the entry was made in `add`, whose conditions still hold: until the
-                // transfer is done, the memory is mapped, and `pieces` and `times` keep the values.
+                // SAFETY: the entry was passed to `add`, and the guarantees that `add` relies on
+                // still hold: until the transfer is done, the memory is mapped, and `pieces` and
+                // `times` keep the I/O vectors and the timer's time.
                 if unsafe { self.ring.submission().push(&entry) }.is_err() {
                     self.waiting.push_front(entry);
                     break;

@@ -39,8 +39,8 @@ const LOADS: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 /// Read shares, in percent, that were used to choose constants of the controller and of servers.
 const FITTED: [u32; 14] = [50, 51, 58, 60, 64, 67, 70, 74, 80, 83, 90, 95, 98, 100];
 
-/// A row of the published results: maximum, idle latency and loaded latencies of one server and
-/// mix.
+/// A row of the published results: maximum bandwidth, idle latency and loaded latencies of one
+/// server at one mix of reads and writes.
 #[derive(Deserialize)]
 struct Measured {
     server: String,

@@ -5,10 +5,10 @@
 //! that a stream of the program will touch next. `MADV_PAGEOUT` pages out the pages that a stream
 //! has passed, before memory is short.
 //!
-//! Swap with hints is far slower than a pager, because the kernel still reads the pages of swap in
-//! small pieces: sweeps over 160 MiB within 64 MiB took 4.1 s on swap, 2.9 s with hints, and 0.14 s
-//! in DRAM (docs/extend-stores.md). The hints are not perfect either: accesses of the program are
-//! inferred only from the pages that became resident since the last scan.
+//! Swap is slow even with hints, because the kernel still reads the pages of swap in small pieces:
+//! sweeps over 160 MiB with 64 MiB of DRAM took 4.1 s on swap alone, 2.9 s on swap with hints, and
+//! 0.14 s with all pages in DRAM (docs/extend-stores.md). The hints are also imperfect: accesses of
+//! the program are inferred only from the pages that became resident since the last scan.
 
 pub mod scan;
 

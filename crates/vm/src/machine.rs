@@ -104,9 +104,9 @@ impl Machine {
         }
     }
 
-    /// Adds the lines of the guest's report to `record`, and sends each of the `blocks` for which
-    /// the guest asks. Returns when the port is closed, `until` returns true, or `limit` has
-    /// passed since the start of QEMU.
+    /// Adds the lines of the guest's report to `record`. Sends each block of the packed files
+    /// `blocks` once, at the guest's first request for the block. Returns when QEMU has closed the
+    /// guest's port, `until` returns true, or `limit` has passed since the start of QEMU.
     pub(crate) fn listen(
         &mut self,
         limit: Duration,

@@ -47,9 +47,9 @@ pub struct Node {
     /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, each
     /// memory block is on one node.
     pub memory_mib: u32,
-    /// The memory is a pluggable module, like the memory of an expander. The guest can set such
-    /// memory offline if the kernel onlines it as movable (`memhp_default_state` on the command
-    /// line). Default: no, the memory is present from boot.
+    /// True if the memory is a pluggable module (`pc-dimm` of QEMU), like the memory of an
+    /// expander. The guest can set such memory offline if the kernel onlines it as movable (kernel
+    /// parameter `memhp_default_state=online_movable`). Default: false, for boot memory.
     #[serde(default)]
     pub plugged: bool,
     /// For a node without processors, the nearest node with processors. Only for a topology with an

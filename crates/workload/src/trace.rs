@@ -51,8 +51,8 @@ impl Trace {
         }
     }
 
-    /// Touches a part of a matrix in strips of columns; a strip is `strip` bytes wide. Within a
-    /// row, a strip touches only the blocks that the strip before it did not touch.
+    /// Touches a part of a matrix in strips of columns; a strip is `strip` bytes wide, at most one
+    /// block. Within a row, a strip touches only the blocks that the previous strip did not touch.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {

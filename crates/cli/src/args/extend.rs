@@ -130,8 +130,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dram", "dry_run", "clean", "monitor",
         "stats", "command"])]
     pub(crate) plan: Vec<PathBuf>,
-    /// With --plan, a drive by name or file [default: all of devices/drives and the NVRAM cards];
-    /// --store measures the drive of the run
+    /// With --plan, another drive to predict the efficiency on, by name or file [default: all of
+    /// devices/drives and the NVRAM cards]; for the drive of the run, give its folder by --store
     #[arg(long, value_name = "NAME|FILE", requires = "plan")]
     pub(crate) drive: Vec<String>,
     /// With --plan, the time of the program with all data in DRAM, if you know it [default: an

@@ -42,8 +42,9 @@ pub(crate) struct DimmArgs {
     /// (docs/simulate-dimm.md); `list` lists all modules
     #[arg(long, value_name = "NAME|FILE", required_unless_present_any = ["server", "sweep"])]
     pub(crate) device: Option<String>,
-    /// A server by name, in place of modules: its modules, channels, cores and the bandwidth of
-    /// their fabric; `list` lists all servers
+    /// A server by name, in place of --device: sets the modules, the channels, the cores with their
+    /// outstanding lines, the uncore latency, and the bandwidth of the fabric between cores and
+    /// memory controllers; `list` lists all servers
     #[arg(long, value_name = "NAME", conflicts_with_all =
         ["device", "density", "width", "channels", "uncore_ns", "outstanding"])]
     pub(crate) server: Option<String>,

@@ -94,8 +94,9 @@ struct Inputs {
 /// Computes the forecast.
 ///
 /// # Errors
-/// When a file is neither statistics nor a record nor a trace, the footprint is not known, or a
-/// drive is unknown.
+/// When a file is neither statistics nor a record nor a trace, when the files are not of the same
+/// workload, when the time in DRAM is longer than a run, when the footprint is not known, when a
+/// drive is unknown, or when the drive of a store cannot be measured.
 pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> {
     let mut inputs = Inputs::default();
     for path in &options.files {

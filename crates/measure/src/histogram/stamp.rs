@@ -88,10 +88,11 @@ struct Timed<'r> {
     interrupted: bool,
 }
 
-/// A null segment selector that is not zero. On return from an interrupt the processor writes zero
-/// into a segment register with a null selector (`IRET` in the SDM, vol. 2), so a zero shows an
-/// interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code does not use `es`. Processors with
-/// FRED keep the selector, so interrupts cannot be detected.
+/// A null segment selector that is not zero. On return from an interrupt to user mode, the
+/// processor writes zero into a segment register with a null selector (`IRET` in Intel's SDM,
+/// vol. 2). A zero therefore shows an interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code
+/// does not use `es`. With FRED, the processor keeps the selector, and interrupts cannot be
+/// detected.
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
 

@@ -163,8 +163,8 @@ impl Tiers {
         })
     }
 
-    /// Moves the fraction `dp` of the pages off the first tier if it has the higher latency, else
-    /// onto it.
+    /// Moves `dp`, a fraction of all pages, off the first tier if the latency of the first tier is
+    /// above the latency of the other tiers, else onto the first tier.
     fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
         let before = self.share;
         let signed = if balance.demote() { -dp } else { dp };

@@ -78,18 +78,19 @@ const UNSATURATED: f64 = 0.6;
 /// return to the first tier: it is below the resolution of a measurement.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
-/// Initial and maximum number of periods for which the traffic must differ from the settled traffic
-/// before pages of an unsaturated machine return to the first tier. The number doubles each time
-/// the demand rises again within [`SOON_S`] after a return, because such a return gains too little
-/// to pay for its migrations. After a later rise it is the initial number again.
+/// Initial and maximum patience of the policy. The patience is the number of consecutive periods
+/// whose bandwidth must differ from the bandwidth in [`State::Settled`] before pages of an
+/// unsaturated machine return to the first tier. If the next rise of the demand follows within
+/// [`SOON_S`] after a return, the patience doubles, because such a return gains too little to pay
+/// for its migrations. If the next rise is later, the patience is reset to the initial number.
 const PATIENCE: (u32, u32) = (2, 64);
 
 /// If the demand rises again within this time after a return to the first tier, s, the wait before
 /// the next return doubles.
 const SOON_S: f64 = 120.0;
 
-/// A policy whose curves propose shares, and whose observations accept or reject them. See the
-/// module header.
+/// A policy that proposes shares by the latency curves of the tiers. Of the shares whose bandwidth
+/// was measured, the policy keeps the best. See the module header.
 pub struct Guided {
     platform: Platform,
     domain: usize,

@@ -1,11 +1,10 @@
 //! A budget that changes at run time: frames released to other processes or nodes, and taken back.
 
 use super::{
-    Cache, Settings,
+    Cache,
     frame_pool::{Frame, ORDER_MAX},
     node::Node,
 };
-use interleaf_prefetch::Limits;
 
 /// While the budget shrinks, a node evicts pages from at most this number of frames at the same
 /// time, in order to release the frames. The number is limited, because the drive has to write back
@@ -50,14 +49,6 @@ impl Released {
     pub(super) fn is_settled(&self, node: Node) -> bool {
         let node = &self.nodes[usize::from(node)];
         node.frames == node.target
-    }
-}
-
-impl Settings {
-    /// The settings of a pager with a budget of `frames`: an initial fault-around of 16 KiB, and
-    /// prefetch up to 32 MiB ahead of a stream.
-    pub const fn for_budget(frames: u32) -> Self {
-        Self { frames, order: 2, prefetch: Limits { initial: 16, max: 8192 } }
     }
 }
 

@@ -77,17 +77,18 @@ const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// A long loop begins only while the share of early evictions is less than `EARLY_LONG_BEGIN_MAX`,
-/// and ends when the share reaches `EARLY_LONG_END_MAX`. Pages with a short reuse distance need a
-/// large reserve of free and inactive frames (`evict.rs`), and the reserve of a long loop is small.
+/// A long loop begins only while the share of early evictions ([`EARLY_DIVISOR`]) is less than
+/// `EARLY_LONG_BEGIN_MAX`, and ends when this share reaches `EARLY_LONG_END_MAX`. Early evictions
+/// show pages with a short reuse distance. These pages need a large reserve of free and inactive
+/// frames (`evict.rs`), and the reserve during a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
 /// The order n of a group of 2^n pages. The time of the last eviction is remembered for each group.
 const GROUP_ORDER: u8 = 2;
 
-/// A detector of loops. Its shares are moving averages over the reads of about a quarter of the
-/// budget.
+/// A detector of loops. Its shares are moving averages over as many reads as a quarter of the
+/// budget has frames, approximately.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.

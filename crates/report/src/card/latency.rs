@@ -6,8 +6,9 @@ use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE
 /// Number of percentiles in a line of the text.
 const IN_LINE: usize = 3;
 
-/// The point in the form of fio's output: IOPS, slat, clat, lat, percentiles of clat. Loads and
-/// stores have a single latency, printed as clat.
+/// A point as text in the form of fio's output: IOPS, bandwidth, slat, clat, lat and percentiles of
+/// clat for each direction, then the latency of fsync if the point has read-backs. Loads and stores
+/// have a single latency, printed as clat.
 pub(super) fn text(point: &CardPoint) -> String {
     let head = format!("\n{}: {}, depth {}\n", point.card, point.title(), point.iodepth);
     let is_storage = point.access == STORAGE;

@@ -170,8 +170,8 @@ impl TaskOutcome {
 }
 
 impl<'a> Run<'a> {
-    /// Sets up `scenario` for `duration`. `policy` makes the policy of each domain from the index
-    /// of the domain and the tiers near it.
+    /// A run of `scenario` that simulates at most `duration`. `policy` makes the policy of a domain
+    /// from the index of the domain and the near tiers of the domain.
     pub fn new(
         scenario: &'a Scenario,
         settings: Settings,

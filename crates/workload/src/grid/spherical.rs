@@ -55,9 +55,8 @@ struct Shell {
     product: Array,
 }
 
-/// Coefficients of the finite volumes. The cells along a radius are contiguous in memory. The radii
-/// follow each other by polar angle, then by longitude. The last longitude is the neighbour of the
-/// first.
+/// Coefficients of the finite volumes. In memory, the position along the radius varies fastest, the
+/// polar angle next, and the longitude slowest. The last longitude is the neighbour of the first.
 #[derive(Debug)]
 struct Coefficients {
     /// The numbers of cells along a radius, along the polar angle and along the longitude.

@@ -92,8 +92,8 @@ impl<'a> Vaddr<'a> {
         }
     }
 
-    /// Scans for processes that joined or left the scope, if a scan is due, and reports them in
-    /// `state`.
+    /// Updates the processes of the scope if a scan is due or DAMON's thread has ended. Reports the
+    /// processes that joined or left the scope in `state`.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         // DAMON's thread ends with the last of its processes. If the thread has ended, scan at
         // once.

@@ -240,8 +240,8 @@ impl<'a> Tables<'a> {
         found.ok_or_else(|| self.no_choice("width", wanted, &names))
     }
 
-    /// The table of the file for the width `name`; `None` if the file has none. Also checks that
-    /// the name of each such table is one of `geometry.widths`.
+    /// The table of the file for the width `name`; `None` if the file has no table for this width.
+    /// Fails if any width table of the file has a name that is not in `geometry.widths`.
     fn of_width(&self, name: &str) -> Result<Option<&'a WidthTable>, FileError> {
         let (all, widths) = (&self.file.width, self.file.geometry.widths.get_ref());
         if let Some(wrong) = all.iter().find(|it| !widths.contains(it.name.get_ref())) {
@@ -313,8 +313,8 @@ impl<'a> Tables<'a> {
         Ok(rate)
     }
 
-    /// The value of a pair `[value, source]`, after a check that the source is a key of `sources`
-    /// or a reason.
+    /// The value of a pair `[value, source]`. Fails unless the source is a key of `sources`, or is
+    /// "derived: " or "assumed: " with an explanation.
     pub(super) fn value<'p>(&self, field: &str, pair: &'p Sourced) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
         let reasoned = ["derived: ", "assumed: "]

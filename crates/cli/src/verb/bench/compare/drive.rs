@@ -25,8 +25,8 @@ const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 /// is better than a long one.
 const SECONDS: &str = "2";
 
-/// Rounds that move fewer bytes than this do not show the rate of the drive: most of their time is
-/// not spent on transfers.
+/// Minimum bytes that a round must move to show the rate of the drive. A round that moves fewer
+/// bytes spends most of its time on other work than transfers.
 const REACHED_MIN: u64 = 16 << 20;
 
 /// A file that fio reads and writes. It is removed on drop.
