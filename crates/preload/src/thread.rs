@@ -23,7 +23,7 @@
 //! is stored at the thread pointer.
 
 use crate::{next, state};
-use interleaf_procfs::page::PAGE_BYTES;
+use interleaf_procfs::{files::Files, page::PAGE_BYTES, stat::Stat};
 use interleaf_thread::{Join, Work};
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
@@ -169,10 +169,10 @@ impl ThreadMemory {
         // SAFETY: the caller guarantees the space. The images stay mapped for as long as the
         // program runs.
         unsafe {
-            // The first two entries are the loader's: the number of entries, and the generation, a
-            // counter that the loader increments when it loads or unloads an object. If the
-            // generation were outdated, the loader would allocate a new table by `malloc`. A large
-            // number is never outdated.
+            // The first two entries are the loader's. One is the number of entries after them. The
+            // other is the generation, a counter that the loader increments when it loads or
+            // unloads an object. For a table with an outdated generation, the loader would allocate
+            // a new table by `malloc`. A very large generation is never outdated.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -252,6 +252,26 @@ fn started() -> ThreadList {
 pub(crate) fn running() -> Vec<u32> {
     let numbers = started().iter().map(|thread| thread.number.load(Acquire)).collect::<Vec<_>>();
     numbers.into_iter().filter(|number| *number != 0).collect()
+}
+
+/// Ends the process if all threads of the program have ended. The last of them ended by the system
+/// call `exit(2)` or by a seccomp filter. The C library, which ends a process with its last thread,
+/// has seen neither.
+pub(crate) fn end_after_program() {
+    let Ok(Some(text)) = Files::live().read("proc/self/stat") else { return };
+    // The first thread stays a zombie until the process ends.
+    let Some(first) = Stat::parse(&text).filter(Stat::is_zombie) else { return };
+    if first.threads() != Some(running().len() as u64 + 1) {
+        return;
+    }
+    // The status of a process is that of its first thread. A signal has no exit code of its own, so
+    // shells add 128 to its number.
+    let code = first.exit_status().map(|status| match status & 0x7f {
+        0 => status >> 8,
+        signal => 128 + signal,
+    });
+    // SAFETY: the process ends.
+    unsafe { libc::syscall(libc::SYS_exit_group, code.unwrap_or(0)) };
 }
 
 /// The locked list of threads: no thread is started or removed while the list is locked.
