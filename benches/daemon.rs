@@ -69,7 +69,7 @@ const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 /// migrates.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// Memory of a steered process. The daemon ignores processes with less memory.
+/// Memory of a steered process, bytes. The daemon ignores processes with less memory.
 const STEERED_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {

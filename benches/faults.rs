@@ -4,8 +4,8 @@
 //! Each sample touches 512 pieces of memory in order; a piece has one or 16 pages, and one fault
 //! maps it. With userfaultfd alone, the handler needs no page table of its own: the content of a
 //! page is at the same offset as the fault. The fault is handled by a thread that waits in `poll`,
-//! by a thread that spins, or by the faulting thread in a handler of SIGBUS. Each of them maps the
-//! piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
+//! by a thread that spins, or by the faulting thread in a handler of SIGBUS. Each kind of handler
+//! maps the piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 

@@ -49,10 +49,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time over which one sample of the bandwidth is measured.
+/// Maximum length of a window, in which one sample of the bandwidth is measured.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Longest time for which the threads run before the first sample.
+/// Maximum time for which the threads run before the first window.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 pub enum CampaignEnd {

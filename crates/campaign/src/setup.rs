@@ -34,8 +34,8 @@ use std::time::Duration;
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Maximum of `CHASE_BYTES` and `BUFFER_BYTES` with --quick. On machines with a large last-level
-/// cache, all three sizes are raised (`Setup::exceed_caches`).
+/// Default size of the chase, and of the buffers of each thread, with --quick. If the last-level
+/// caches are large, `Setup::exceed_caches` raises the default sizes, with and without --quick.
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// By default, the chase and all buffers together take at most the available memory divided by
@@ -80,10 +80,10 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// `last_level` is the size of the last-level cache of the chasing CPU, bytes. The loading
-    /// threads share last-level caches: `last_level_per_thread` is the size of a cache divided by
-    /// the number of its threads, bytes. If the figures differ, these are the largest. `None` if
-    /// the kernel does not report caches.
+    /// `last_level` is the size of the last-level cache of a chasing CPU, bytes.
+    /// `last_level_per_thread` is the size of a last-level cache divided by the number of loading
+    /// threads that share the cache, bytes. With several caches, both are the largest such figure.
+    /// `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
     /// Warnings for the record: sizes that were reduced to fit into the available memory, sizes
@@ -227,9 +227,10 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Refuses requested sizes that exceed the available memory of a measured node. Reduces default
-    /// sizes, so that the chase takes at most a quarter of this memory, and the buffers of all
-    /// threads another quarter.
+    /// Fits the sizes to the measured node with the least available memory. Reduces default sizes,
+    /// so that the chase takes at most a quarter of this memory, and the buffers of all threads
+    /// another quarter. Fails if a quarter is too small, if a requested size exceeds the memory, or
+    /// if chase and buffers together exceed it in a measurement that uses both at the same time.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;

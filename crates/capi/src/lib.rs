@@ -162,7 +162,7 @@ pub unsafe extern "C" fn interleaf_alloc(
     })
 }
 
-/// Frees a region. Null is ignored.
+/// Frees a region. Null is ignored. Fails if no region begins at `memory`.
 ///
 /// # Safety
 /// The pager is open, and the region is not used after this call.

@@ -14,8 +14,8 @@ pub(crate) struct Arbiter {
     /// commands begins.
     next: [usize; 4],
     weights: [u32; 3],
-    /// The number of commands that each weighted class (high, medium, low) may still send in this
-    /// round of weighted round robin.
+    /// The number of commands that arbitration may still take from each weighted class (high,
+    /// medium, low) in this round of weighted round robin.
     left: [u32; 3],
 }
 

@@ -122,13 +122,14 @@ pub struct ControllerSpec {
     pub ecc_fs: u64,
 }
 
-/// The stage of a write from which a written byte survives a power failure.
+/// The stage of a write from which the controller counts a written byte as safe; it completes a
+/// write whose bytes are all safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// A written byte survives once it is in DRAM, because a power failure saves the DRAM to NAND
-    /// on the energy of the capacitor.
+    /// A written byte is safe once it is in DRAM: a power failure saves the DRAM, and the data in
+    /// the controller's buffers, to NAND on the energy of the capacitor.
     Save,
-    /// A written byte survives once it is in STT-MRAM and the precharge of its row is complete.
+    /// A written byte is safe once it is in STT-MRAM and the precharge of its row is complete.
     Precharge,
 }
 
@@ -141,7 +142,7 @@ pub struct MemorySpec {
     pub channels: u32,
     /// Capacity of the memory that the host sees, bytes.
     pub capacity: u64,
-    /// The condition under which a written byte survives a power failure.
+    /// The stage of a write from which a written byte is safe from a power failure.
     pub durable: Durable,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// The time from which written data survive a power failure.
+    /// The time from which the controller counts written data as safe, fs.
     #[inline]
     pub(crate) const fn safe(self, durable: Durable) -> u64 {
         match durable {

@@ -2,11 +2,12 @@
 //!
 //! # The problem
 //!
-//! A card acknowledges a write when it has queued the completion. From then on, NVMe makes a
-//! promise for a card without a volatile write cache: even after a power failure, a read returns
-//! the data of this write or of a later write (NVM Express 1.4, section 5.15.2.2, VWC bit 0).
-//! A card may lose an acknowledged write in a power failure at one moment, and no write in a power
-//! failure a nanosecond later. A run of a second has more moments than can be simulated one by one.
+//! A card acknowledges a write when it sends the completion entry of the write. From then on, NVMe
+//! makes a promise for a card without a volatile write cache: even after a power failure, a read
+//! returns the data of this write or of a later write (NVM Express 1.4, section 5.15.2.2, VWC bit
+//! 0). A card may lose an acknowledged write in a power failure at one moment, and no write in a
+//! power failure a nanosecond later. A run of a second has more moments than can be simulated one
+//! by one.
 //!
 //! # The method
 //!

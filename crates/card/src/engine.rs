@@ -64,10 +64,10 @@ pub trait WriteObserver {
     }
 
     /// The controller decided at `at` to complete a command; a core builds the completion next.
-    /// `safe` is the time from which the data of the command survive a power failure. `safe` is at
-    /// most `at`, except on a card that acknowledges early ([`Settings::acknowledge_early`]). A
-    /// `safe` after `at` is an error even if it is before the end of the core's work, because a
-    /// faster core would acknowledge unsafe data.
+    /// `safe` is the time from which the data of the command survive a power failure. A `safe`
+    /// after `at` is an error, except on a card that acknowledges early
+    /// ([`Settings::acknowledge_early`]). Such a `safe` is an error even if the core has not built
+    /// the completion by then, because a faster core would acknowledge unsafe data.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }

@@ -64,19 +64,20 @@ const ASYNCHRONOUS: [&str; 5] = ["io_uring", "io_uring_cmd", "libaio", "posixaio
 /// I/O engines of fio that wait for each request.
 const SYNCHRONOUS: [&str; 6] = ["mmap", "psync", "pvsync", "pvsync2", "sync", "vsync"];
 
-/// The shortest and the longest block, bytes: a logical block, and the largest transfer of one
-/// command (assumed: MDTS of 1 MiB, the usual limit of NVMe controllers).
+/// Minimum and maximum block size, bytes: a logical block, and the largest transfer of one command
+/// (assumed: MDTS of 1 MiB, the usual limit of NVMe controllers).
 pub const BLOCK_BYTES: [u64; 2] = [512, 1 << 20];
 
 /// Maximum number of outstanding requests of a job: the entries of the largest NVMe queue (NVMe
 /// 1.4, 3.1.1, CAP.MQES), less one entry, because a full ring keeps one entry empty.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// The highest `numjobs` that the parser of options accepts: the maximum number of I/O queues of an
-/// NVMe controller (NVMe 1.4, 5.21.1.7). A load of I/Os accepts fewer (`load.rs`).
+/// Maximum `numjobs` that the parser of options accepts: the maximum number of I/O queues of an
+/// NVMe controller (NVMe 1.4, 5.21.1.7). [`load::load`] accepts at most one job for each I/O queue
+/// of the card.
 pub const JOBS_MAX: u32 = 65_535;
 
-/// The highest rate that a job can have, I/Os per second: one each nanosecond, far above any card.
+/// Maximum rate of a job, I/Os per second: one I/O each nanosecond, far above any card.
 pub const RATE_MAX: u64 = 1_000_000_000;
 
 impl FromStr for Access {

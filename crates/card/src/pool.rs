@@ -5,8 +5,8 @@
 
 use crate::ring::Ring;
 
-/// Counts of `Pool::held` are in ticks of 2^`TICK` femtoseconds: a sum over all units in
-/// femtoseconds would overflow within hours.
+/// The base-2 logarithm of a tick in femtoseconds. `Pool::held` counts ticks, because a sum over
+/// all units in femtoseconds would overflow within hours.
 const TICK: u32 = 10;
 
 #[derive(Clone, Debug)]
@@ -77,8 +77,9 @@ impl Pool {
         }
     }
 
-    /// Takes units at the first time from `now` on at which enough units are free, and returns that
-    /// time, fs. All units in use must have a known time of return.
+    /// Takes `units` units, or all units if the pool has fewer, at the first time from `now` on at
+    /// which they are free. Returns that time, fs. All units in use must have a known time of
+    /// return.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
         let (mut at, units) = (now, units.min(self.total));

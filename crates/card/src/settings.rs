@@ -39,8 +39,8 @@ pub enum Arbitration {
     Weighted {
         /// The class of each queue; a queue without an entry is of medium priority.
         priorities: Vec<Priority>,
-        /// The number of commands that the high, the medium and the low class may send in a round,
-        /// 1 to 256 each.
+        /// The weights of the high, the medium and the low class: the maximum number of commands
+        /// that arbitration takes from a class in a round, 1 to 256.
         weights: [u32; 3],
     },
 }

@@ -53,8 +53,8 @@ pub enum Event {
 }
 
 /// A failure of the card's power. Commands that are not completed are lost. Any set of units of the
-/// volatile write cache may survive, because a cache may write its units back in any order. After
-/// the failure, the card does not answer until the next connection.
+/// volatile write cache may survive, because a cache may write its units back in any order. From
+/// the failure to the next connection, reads return ones and writes are ignored.
 pub struct PowerCut {
     /// The power fails after this number of I/O commands has completed; 0 for a failure at once.
     pub after: u64,
@@ -165,7 +165,9 @@ impl Device {
         (&mut self.controller, attached)
     }
 
-    /// Writes a register or doorbell, and fetches the commands that the doorbell announces.
+    /// Writes a register or doorbell. Then fetches all waiting commands, unless the card follows
+    /// the guest's clock. If the guest's memory is not shared, ignores the doorbell of the admin
+    /// queue and reports [`Event::MemoryNotShared`].
     fn write_register(&mut self, offset: u64, data: &[u8]) {
         if offset == ADMIN_DOORBELL && self.memory_is_private() {
             (self.listener)(Event::MemoryNotShared);
@@ -212,7 +214,7 @@ impl Device {
     }
 
     /// Completes the commands that are due. Returns the time until the pacer's next event, on the
-    /// clock that the card follows; `None` without an outstanding command.
+    /// clock that the card follows; `None` without a pacer or without an outstanding command.
     pub(crate) fn advance(&mut self) -> Option<Duration> {
         self.forget_after_reset();
         let tags = self.pacer.as_mut()?.completed();
@@ -312,8 +314,8 @@ impl Shared {
         &self.clock
     }
 
-    /// Announces a doorbell to the plugin that reports the guest's clock. Without a plugin, reports
-    /// [`Event::ClockMissing`].
+    /// Announces a doorbell to the plugin that reports the guest's clock. If no plugin answers,
+    /// reports [`Event::ClockMissing`].
     fn ring(&self) {
         if !self.clock.ring() {
             let device = self.lock();

@@ -71,7 +71,9 @@ pub(crate) struct GuestClock {
 }
 
 impl GuestClock {
-    /// Announces a doorbell. Returns false if no plugin is connected.
+    /// Announces a doorbell, and waits until the plugin has set its timer. Returns false if no
+    /// plugin is connected, or if the plugin does not answer; the server then closes the
+    /// connection.
     pub(crate) fn ring(&self) -> bool {
         let mut doorbells = self.doorbells();
         let Some(stream) = doorbells.as_mut() else { return false };

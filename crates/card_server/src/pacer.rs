@@ -6,9 +6,9 @@
 //!
 //! An emulated guest executes 10 to 100 times slower than a server, so a card at full speed is too
 //! fast relative to the guest. With a slow-down of 100, the card takes 100 us for each microsecond
-//! of the engine's time. Converted to the engine's time, the costs of the emulation and the delays
-//! of this machine's scheduler then shrink to a hundredth. A latency that the guest measures,
-//! divided by 100, is the latency in the engine.
+//! of the engine's time. A latency that the guest measures, divided by 100, is then the latency in
+//! the engine, plus a hundredth of the costs of the emulation and of the delays of this machine's
+//! scheduler.
 
 use std::time::{Duration, Instant};
 

@@ -91,7 +91,7 @@ impl ServeOptions {
 /// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The socket exists.
+    /// A file or a socket exists at this path.
     #[error("{0}: a file or a socket is there already; remove it if no other server runs")]
     Exists(PathBuf),
     /// The socket cannot be made.

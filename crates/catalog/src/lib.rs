@@ -1,7 +1,7 @@
 //! Platforms, workloads, scenarios, configurations, cards and drives by name or from a file.
 //!
-//! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/` and
-//! `devices/drives/` are built into the program. A built-in file is found by its name, a user's
+//! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/`, `schemas/`
+//! and `devices/drives/` are built into the program. A built-in file is found by its name, a user's
 //! file of the same kind by its path. This crate reads the text of the files, and its errors list
 //! the known names. The parsers are in `interleaf_model::format`, `interleaf_sim`, `interleaf_card`
 //! and `interleaf_extend_forecast`. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB
@@ -265,8 +265,8 @@ const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 /// before it, in which the queues fill.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
-/// Simulates an NVRAM card, and returns the card as a drive: the rates of 64 KiB transfers, and the
-/// latency of page reads by queue depth.
+/// Simulates an NVRAM card, and returns the card as a drive: the rates of 64 KiB transfers at a
+/// queue depth of 32, and the latency of page reads by queue depth.
 fn card_drive(card: &Card) -> Result<Drive, Failure> {
     let run = |access: Access, block_bytes: u32, depth: u32| {
         let group = Group { access, block_bytes, depth, ..Group::default() };
@@ -297,7 +297,8 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
 }
 
 /// Returns the platform that the runs of `demand` were measured on: the platform that the demand
-/// names, or else `asked`.
+/// names, or else `asked`. Fails if an interleaved run of `demand` does not have one weight for
+/// each tier of this platform.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -362,7 +363,8 @@ pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
     if is_file { demand(Path::new(name)) } else { workload(name) }
 }
 
-/// Reads the demand in a file.
+/// Reads the demand in a file. If the demand names a platform, its runs must be possible on this
+/// platform.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
     let source = demand_source(path)?;
     let demand = source.parse()?;

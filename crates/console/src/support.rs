@@ -59,8 +59,8 @@ pub fn reject_given(options: &[(bool, &str)], why: &str, instead: &str) -> Resul
     }
 }
 
-/// True if two names are of the same file, which need not be there yet. Several outputs may go to
-/// stdout, or to a device such as /dev/null.
+/// True if two paths name the same file, which may not exist yet. False for stdout and for a device
+/// such as /dev/null, to which several outputs may go.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let is_device = fs::metadata(one).is_ok_and(|found| !found.is_file());
     let is_equal = one != Path::new("-")
@@ -69,7 +69,7 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     is_equal || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// The device and the inode of a regular file; `None` for stdout and for what is no regular file.
+/// The device and the inode of a regular file; `None` for stdout and for any other file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found =
         fs::metadata(path).ok().filter(|found| found.is_file() && path != Path::new("-"))?;
@@ -96,11 +96,11 @@ fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Fail
     Err(Failure::new(problem, hint))
 }
 
-/// Checks that the command line names the output file `target` only once. Of two names of the same
-/// file, one is an input, which the output would overwrite.
+/// Checks that the command line names the output file `target`, if it exists, only once. A second
+/// name is that of an input, which the output would overwrite.
 ///
 /// # Errors
-/// When the command line names the file twice.
+/// When the command line names the file more than once.
 pub fn check_no_input(target: &Path) -> Result<(), Failure> {
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
     let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();

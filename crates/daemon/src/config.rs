@@ -27,8 +27,8 @@ const SCHEMA: &str = "interleaf.balance/1";
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// Minimum number of samples in a period. If `--period` is short, samples are shortened to reach
-/// this number.
+/// Minimum number of samples in a period that `--period` sets: samples are shortened to reach this
+/// number. The minimum does not apply to the period of a configuration file.
 const SAMPLES_MIN: u32 = 10;
 
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).

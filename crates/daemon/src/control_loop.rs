@@ -111,11 +111,12 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
-/// The reason why the control loop ends. `Machine`: the machine cannot be observed or steered, a
-/// signal came, or the deadline has passed (the last two as [`HostError::Stopped`]). `Output`: an
-/// output failed.
+/// The reason why the control loop ends.
 pub(crate) enum Stop {
+    /// The machine cannot be observed or steered any more. After a signal or the deadline, the
+    /// error is [`HostError::Stopped`].
     Machine(HostError),
+    /// An output failed.
     Output(Failure),
 }
 

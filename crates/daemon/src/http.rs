@@ -19,7 +19,7 @@ const CLIENTS_MAX: usize = 16;
 /// The longest duration of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The largest request, bytes.
+/// A request that is still incomplete after this number of bytes is refused.
 const REQUEST_BYTES_MAX: usize = 8192;
 
 /// Maximum number of header fields of a request.

@@ -37,8 +37,7 @@ type Counters = Family<Labels, Counter>;
 /// Values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// The name of each domain, and the bytes of pages on each of its nodes when they were known
-    /// last.
+    /// The name of each domain, and the last known bytes of pages on each node of the domain.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }

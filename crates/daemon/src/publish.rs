@@ -89,8 +89,8 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..outputs })
     }
 
-    /// Publishes the documents of a period, one for each domain. Of consecutive failed writes to an
-    /// output, only the first is reported. The output lacks these periods.
+    /// Publishes the documents of a period, one for each domain. After a failed write, the output
+    /// lacks the period. Of consecutive failed writes to an output, only the first is reported.
     ///
     /// # Errors
     /// When the reader of stdout has closed the pipe.

@@ -58,8 +58,8 @@ const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the s
 
 /// The counters of a sample during which many pages migrate do not show the effect of the new
 /// placement. If more than this fraction (0 to 1) of a scope's pages migrates, the sample does not
-/// count as quiet (`Settings::placement_floor`). The value is a quarter of the smallest step of the
-/// default policy, `dmi`: 0.02.
+/// count as quiet (`Settings::placement_floor`). The value is a quarter of 0.02, the smallest step
+/// of the default policy `dmi`.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// The machine as it is before the daemon changes a setting, and the scope and the platform that
@@ -271,7 +271,8 @@ impl Setup {
         self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
     }
 
-    /// Makes the actuator of each scope. An actuator's scan of pages ends early when `stop` is set.
+    /// Claims the pages of the scopes in the journal, and makes the actuator of each scope. A scan
+    /// by an actuator ends early when `stop` is set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,

@@ -96,7 +96,8 @@ impl Trace {
         }
     }
 
-    /// The text of the trace, which [`Self::parse`] reads.
+    /// The text of the trace, for [`Self::parse`]. The text has no offsets within blocks: `parse`
+    /// sets them to 0.
     pub fn text(&self) -> String {
         let mut text = format!("{SCHEMA} block_bytes={}\n", self.block_bytes);
         for touch in &self.touches {

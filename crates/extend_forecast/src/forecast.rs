@@ -74,7 +74,8 @@ impl Run {
     /// Seconds with all data in DRAM: `dram_s`, or an estimate if `dram_s` was not measured. The
     /// estimate is the elapsed time minus the mean stall of a thread. If the CPU time is known, the
     /// system time is subtracted too, but not below the user time. The user time of several threads
-    /// may exceed the elapsed time minus the stall; then no system time is subtracted.
+    /// may exceed the elapsed time minus the stall; then no system time is subtracted. The result
+    /// is cut to the range from 0 to the elapsed time.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;

@@ -1,7 +1,7 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens to a [`crate::feed`] for this duration, and prints the sum of the traffic for each
-//! domain and tier:
+//! Listens to a feed ([`crate::feed`]) for at least this duration, until all tiers have the same
+//! number of lines. Prints the sum of the traffic for each domain and tier:
 //!
 //! ```text
 //! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}

@@ -31,8 +31,8 @@ pub struct Memory {
     bytes: usize,
 }
 
-/// Unused bytes of the mapping before the memory, and as many after it. They are a multiple of a
-/// huge page, so that the memory keeps the alignment that the kernel chose for the mapping.
+/// Unused bytes of the mapping on each side of the memory: a whole huge page, so that the memory
+/// keeps the alignment that the kernel chose for the mapping.
 const EDGE: usize = 2 << 20;
 
 impl Memory {

@@ -274,7 +274,9 @@ fn rest(begun: Instant) {
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
 }
 
+/// Time from the beginning of a sweep to that of the next, if a sweep takes at most half of it.
 const PERIOD: Duration = Duration::from_millis(80);
+/// Maximum pause between two sweeps.
 const REST_MAX: Duration = Duration::from_millis(100);
 
 /// Interval between samples of the placement for `--tell`. A sample costs more than a sweep.
@@ -314,9 +316,10 @@ const NEAR: f64 = 3.0;
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// True if the first sample had a larger share of pages on node 0 than the awaited weights, the
-    /// first entry of `weights`; `None` before that sample. If the comparison has another result in
-    /// a later sample, the placement has passed the awaited weights, which then count as reached.
+    /// True if the share of the pages on node 0 in the first sample was above that of the awaited
+    /// weights, the first entry of `weights`; `None` before that sample. If the share in a later
+    /// sample is on the other side, the placement has passed the awaited weights, which then count
+    /// as reached.
     above: Option<bool>,
     /// Time of the last sample of the placement.
     sampled: Option<Instant>,

@@ -37,7 +37,8 @@ pub struct CardJob {
     /// Options of fio that replace the options of every job. The queue depths are in
     /// [`Self::depths`].
     pub options: FioOptions,
-    /// Queue depths, in outstanding requests. Each job of fio is simulated at each depth.
+    /// Queue depths, in outstanding requests. Each job of fio is simulated at each depth. `None`
+    /// for the depth that the job itself gives.
     pub depths: Option<Depths>,
     /// The initiator of loads and stores to the BAR; `None` for NVMe.
     pub initiator: Option<Initiator>,
@@ -46,8 +47,9 @@ pub struct CardJob {
     pub fsync: Option<u32>,
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,
-    /// True if the points become the curves of a platform (`--curves`). If no load is given,
-    /// default patterns and queue depths are simulated. `fsync` is refused.
+    /// True if the points become the curves of a platform (`--curves`). Without job files, default
+    /// queue depths are simulated if no depth is given, and default patterns if no pattern is
+    /// given. `fsync` is refused.
     pub for_curves: bool,
     /// True if the user gave fio's option `direct`, which bypasses the page cache.
     pub is_direct: bool,

@@ -88,7 +88,8 @@ pub struct DimmSystem {
 }
 
 impl DimmSystem {
-    /// Converts the memory system to a setup of the simulator.
+    /// Converts the memory system to a setup of the simulator. The outstanding lines of a channel
+    /// are divided among its sub-channels, rounded up.
     ///
     /// # Errors
     /// Same-bank refresh of a module without this command.
@@ -276,8 +277,9 @@ impl DimmJob {
             };
             let pieces: Result<Vec<_>, Failure> = (0..parts).into_par_iter().map(of_part).collect();
             let mut pieces = pieces?;
-            // The bandwidth of each sub-channel is that of its own measurement, whose length
-            // differs a little. So is its power.
+            // The bandwidths and the powers of the sub-channels are added, but the lengths of their
+            // measurements differ a little. Each energy is therefore scaled to the longest
+            // measurement before the sum.
             let seconds = 1e-9 * pieces.iter().map(|it| it.0.simulated_ns).fold(0.0, f64::max);
             pieces.iter_mut().for_each(|it| it.1 = it.1.map(|energy| energy.lasting(seconds)));
             Ok(together(pieces))

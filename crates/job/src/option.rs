@@ -168,7 +168,7 @@ pub fn percent(text: &str, range: [f64; 2], example: &str) -> Result<Percent, St
     Err(format!("{text} is not between {least}% and {most}%: write a percentage such as {example}"))
 }
 
-/// Parses a simulated time with its unit, within [`DURATION_S`].
+/// Parses a simulated time with its unit, from 1 ms to 24 h ([`DURATION_S`]).
 ///
 /// # Errors
 /// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
@@ -193,7 +193,7 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     Err(format!("{text} is not a size above 0: write a size such as 48GiB"))
 }
 
-/// Parses a migration rate with its unit, above 0.
+/// Parses a migration rate with its unit, above 0 and at most 100 TB/s.
 ///
 /// # Errors
 /// The problem and the allowed values, as `PROBLEM: write ALLOWED`.

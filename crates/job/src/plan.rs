@@ -72,8 +72,8 @@ pub struct PlanJob<'a> {
     /// Memory that each demand needs, in place of the footprint that its file states. Default: this
     /// footprint, if the file states one.
     pub footprint: Option<Bytes>,
-    /// The number of threads of each demand. Default: that of the demand's runs, at most one thread
-    /// for each core.
+    /// The number of threads of each demand; a number above the cores is cut to one thread for each
+    /// core. Default: that of the demand's runs.
     pub threads: Option<u32>,
     /// The merit by which a configuration is recommended.
     pub goal: Goal,

@@ -140,7 +140,8 @@ pub fn compare(
     Ok((document, end?))
 }
 
-/// Rejects configurations of the same name. The name of a configuration without one is its letter.
+/// Rejects configurations of the same name. A configuration that the user gave no name has a letter
+/// as its name.
 fn check_names(configurations: &[ConfigurationDocument]) -> Result<(), Failure> {
     let names: Vec<&str> = configurations.iter().map(|it| it.name.as_str()).collect();
     match (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
@@ -275,9 +276,10 @@ impl Comparer<'_> {
         Ok(RunsEnd::Done)
     }
 
-    /// Runs each configuration `warm_up` times before the first round. If a configuration fails,
-    /// the others are still run, so that the error can name all configurations that fail. Returns
-    /// `None` if all runs succeed.
+    /// Runs each configuration `warm_up` times before the first round. A configuration that fails
+    /// is not run again, but the others are, so that the error names all configurations that fail.
+    /// Returns `None` if all runs succeed, or else the end of the comparison: a failure or a
+    /// signal.
     fn warm_up(
         &mut self,
         workload: usize,

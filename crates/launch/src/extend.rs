@@ -78,7 +78,8 @@ pub struct ExtendOptions {
     pub dram: Option<Dram>,
     /// The stores: folders and block devices.
     pub stores: Vec<PathBuf>,
-    /// Minimum size of an extended allocation; `None` for an eighth of the budget, at most 64 MiB.
+    /// Minimum size of an extended allocation; `None` for an eighth of the budget, but at least 128
+    /// KiB and at most 64 MiB.
     pub min_alloc: Option<Bytes>,
     /// The treatment of child processes: they share the budget, have budgets of their own, or are
     /// not extended.
@@ -98,8 +99,8 @@ pub struct ExtendOptions {
     pub force: bool,
     /// True if a line of statistics is printed each second.
     pub watch: bool,
-    /// True if the statistics of the pagers are requested by `--stats` or `--report`. Steered swap
-    /// has none, so the command is then refused if it is a static program.
+    /// True if the statistics of the pagers are requested by `--stats` or `--report`. A static
+    /// program is then refused, because steered swap, which it would use, has no pagers.
     pub statistics: bool,
     /// True if only errors are printed.
     pub quiet: bool,

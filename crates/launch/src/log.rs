@@ -7,7 +7,8 @@ use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// The longest tail of a run's output that is searched for a metric, bytes.
+/// The longest tail of a run's output that is searched for a metric, and the most output that is
+/// printed at once, bytes.
 const TEXT_MAX: u64 = 16 << 20;
 
 /// The number of last lines of output that are printed for a failed command.
@@ -82,7 +83,8 @@ pub(crate) struct LogPrinter<'a> {
 }
 
 impl LogPrinter<'_> {
-    /// Prints the output since the last call.
+    /// Prints the output since the last call, at most [`TEXT_MAX`] bytes of it; the next call
+    /// continues there.
     pub(crate) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();
         if !self.log.is_shown || end <= self.next {
@@ -97,7 +99,8 @@ impl LogPrinter<'_> {
 }
 
 /// Returns the number that a pattern finds in a text: the first group of the last match, or the
-/// whole last match if the pattern has no group.
+/// whole last match if that group is missing. Returns an error if there is no match, or the number
+/// is not above 0.
 pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;

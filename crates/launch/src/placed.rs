@@ -33,8 +33,9 @@ use std::{
 };
 
 /// `FIRST_AUDIT` is the pause before the first placement audit. It is short, so that short programs
-/// are audited too. Each later pause is `AUDIT_FACTOR` times as long, at most `AUDIT_MAX`, so that
-/// long programs are hardly disturbed.
+/// are audited too. Each later pause is `AUDIT_FACTOR` times as long as the pause before, at most
+/// `AUDIT_MAX`, so that long programs are hardly disturbed. A pause is longer where
+/// [`PlacedCommand::audit_cost`] requires it.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);

@@ -41,9 +41,9 @@ use std::{
 /// time, so that they do not distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The assumed standard deviation of the metric among runs with the same weights, as a fraction of
-/// its mean. The search combines it with the deviation of repeated runs with the same weights, in
-/// which it counts as much as two degrees of freedom.
+/// The expected standard deviation of the metric of runs with the same weights, as a fraction of
+/// the metric's mean. The search pools this value with the measured standard deviation of such
+/// runs; the value weighs as much as two degrees of freedom.
 const NOISE: f64 = 0.01;
 
 /// The time that an interrupted command has to end before it is killed.

@@ -93,8 +93,8 @@ pub struct Folder(OwnedFd);
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
 /// planted the target: in a sticky folder that all users can write, such as `/tmp`, a file or
-/// symbolic link of another user; in other folders, if this process is root, a symbolic link of
-/// another user.
+/// symbolic link that belongs neither to root, nor to this user, nor to the folder's owner; in
+/// other folders, if this process is root, a symbolic link of another user.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -382,8 +382,8 @@ impl Folder {
     /// exist.
     ///
     /// # Errors
-    /// When the file is not a regular file, another user can change it, or it is longer than
-    /// `bytes_max`.
+    /// When the system refuses, or the file is not a regular file, can be changed by another user,
+    /// is longer than `bytes_max`, or is not UTF-8.
     pub fn private_text(&self, name: &str, bytes_max: u64) -> io::Result<Option<String>> {
         // Without `O_NONBLOCK`, opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -468,7 +468,7 @@ impl Folder {
         }
     }
 
-    /// An unguessable name for a temporary file, which is renamed to `name` once it is complete.
+    /// An unguessable name for the temporary file or socket that later becomes `name`.
     pub fn random_name(name: &OsStr) -> io::Result<OsString> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;

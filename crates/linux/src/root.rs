@@ -353,8 +353,9 @@ impl Root {
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine. Only this function, [`Self::make_folder`] and
-    /// [`Self::remove_folder`] change the kernel's files in this crate.
+    /// Writes `text` to a file of the machine; on a captured machine, only records the write. Only
+    /// this function, [`Self::make_folder`] and [`Self::remove_folder`] change the kernel's files
+    /// in this crate.
     ///
     /// # Errors
     /// When the system refuses.

@@ -113,8 +113,7 @@ pub fn check(
             Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
-    // If the kernel reports no figure of available memory, nothing is checked: the later mapping
-    // fails if memory is short.
+    // Without a figure of available memory from the kernel, skip the check.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let available = found.usable_bytes();
     if bytes <= available {

@@ -18,9 +18,9 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Reads the backing of `ranges` of this process. The kernel counts pages by mapping, and may
-    /// merge neighbouring mappings. A range in a merged mapping gets its proportional share of the
-    /// counts.
+    /// Reads the backing of `ranges` of this process. The kernel counts the pages of each mapping,
+    /// and may merge neighbouring mappings. A range that is a part of a mapping therefore gets a
+    /// part of the counts, in proportion to its length.
     ///
     /// # Errors
     /// When the kernel's files cannot be read.
@@ -61,9 +61,10 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// Estimates how many of the `bytes` of a range are huge, or on a certain node. The mapping of the
-/// range has `whole` resident bytes, of which `part` are huge, or on the node: if 2 of 8 MiB are
-/// huge, 1 MiB of a range of 4 MiB is estimated to be huge. 0 for an empty mapping.
+/// Estimates the bytes of a range that are in huge pages, or on one node. `bytes` is the length of
+/// the range. The mapping of the range has `whole` resident bytes, of which `part` are in huge
+/// pages, or on the node. Example: if 2 of 8 MiB of the mapping are in huge pages, 1 MiB of a range
+/// of 4 MiB is. 0 for a mapping without resident bytes.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)

@@ -40,8 +40,8 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// A result needs at least this number of undisturbed slices, during which no other thread ran on
-/// the CPU. If there are fewer, the disturbed slices are used as well.
+/// Minimum number of undisturbed slices, during which no other thread ran on the CPU, for a result
+/// from undisturbed slices alone. With fewer, the result includes the disturbed slices.
 const ALONE_MIN: usize = 3;
 
 /// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this
@@ -153,8 +153,8 @@ impl ChaseShape {
         }
     }
 
-    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so they form
-    /// a single cycle.
+    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so the lines
+    /// form a single cycle.
     fn visits(&self, lap: u64) -> Vec<u32> {
         let lap = if self.new_laps { lap } else { 0 };
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ lap.rotate_left(32));
@@ -254,8 +254,8 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// Links the order of the next lap, if `new_laps` is true and `loads` more loads would go
-    /// beyond this lap.
+    /// Links the order of the next lap, if `new_laps` is true, this lap has begun, and `loads` more
+    /// loads would go beyond its end.
     pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
@@ -303,8 +303,8 @@ impl Chase {
         Ok(Slices::of(&all))
     }
 
-    /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more until [`ALONE_MIN`] slices are
-    /// undisturbed by other threads or [`TRIES_MAX`] slices are measured.
+    /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more until [`ALONE_MIN`] of the
+    /// added slices are undisturbed by other threads, or [`TRIES_MAX`] slices are added.
     pub(crate) fn slice(
         &mut self,
         clock: Clock,

@@ -23,8 +23,7 @@ const SIZES_PER_OCTAVE: u32 = 4;
 /// The smallest size of the sweep: a page, which fits into every first-level cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// The measuring time of each size of the sweep, fifteen slices. It begins after a lap that warms
-/// the caches.
+/// The measuring time of each size of the sweep: fifteen slices, after a lap that warms the caches.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
 /// The minimum size of the memory in multiples of the last-level cache: the rule of STREAM ("each

@@ -5,8 +5,9 @@
 //! table has a row for each mix and a column for each choice of weights. A curve shows the best
 //! weights for each load. There are two methods of placing the pages:
 //!
-//! - the kernel's weighted interleaving, since 6.9, which unmodified programs use. Its weights are
-//!   global settings: the caller sets them before the measurement, and restores them afterwards.
+//! - the kernel's weighted interleaving (Linux 6.9 or later), as unmodified programs get it. The
+//!   weights are settings of the whole machine: the caller sets the weights before the measurement,
+//!   and restores the old weights afterwards.
 //! - page by page at the first touch: a thread whose memory policy binds to a node touches the
 //!   pages of this node, in the same round robin. This method needs no root and works on any
 //!   kernel.

@@ -61,13 +61,13 @@ pub struct Shape {
     pub own: usize,
 }
 
-/// Prefetches to the nearest cache.
+/// Prefetch hint ([`Shape::hint`]): to the first-level cache.
 const NEAR: usize = 0;
-/// Prefetches to the nearest cache data that are used once. The data bypass the other caches if the
-/// processor can (`prefetchnta`, `pldl1strm`).
+/// Prefetch hint for data that are used once: to the first-level cache, past the other caches if
+/// the processor can (`prefetchnta`, `pldl1strm`).
 #[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
-/// Prefetches to the second-level cache.
+/// Prefetch hint: to the second-level cache.
 #[cfg(any(test, feature = "search"))]
 const FAR: usize = 2;
 

@@ -20,13 +20,13 @@
 /// beyond the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// Two pauses can be told apart if they differ by more than this time, ns, and by more than the
-/// fraction [`PAUSE_STEP`]. A group of lines takes 100 ns or more, so a change of the pause by 4 ns
-/// changes the bandwidth by at most 4 %.
+/// A point is measured between two pauses only if they differ by more than this time, ns, and by
+/// more than the fraction [`PAUSE_STEP`] of the longer pause. A group of lines takes 100 ns or
+/// more, so a change of the pause by 4 ns changes the bandwidth by at most 4 %.
 const PAUSE_STEP_NS: f64 = 4.0;
 
-/// The least difference of two pauses that can be told apart, as a fraction of the longer pause:
-/// see [`PAUSE_STEP_NS`].
+/// The least difference of two pauses between which a point is measured, as a fraction of the
+/// longer pause: see [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
 /// The measurement under one load.
@@ -102,9 +102,10 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns. `None` if the points are as close as `resolution` requires, if
-/// their pauses are too similar to measure between them, or if there are `points_max` points. The
-/// values of invalid points are ignored.
+/// The pause to measure next, ns: first no pause, then the longest pause, then a pause in the
+/// largest gap between two points. `None` if the points are as close as `resolution` requires, if
+/// their pauses are too similar to measure between them, or if there are `points_max` points. An
+/// invalid point counts as measured, but its values are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -223,7 +224,7 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Keep a distance from both measured pauses that is larger than the noise.
+    // Keep the new pause away from both measured pauses, so that the three differ beyond noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;

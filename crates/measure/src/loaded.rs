@@ -37,9 +37,9 @@ pub const MLC_DELAYS: [u64; 19] = [
     0, 2, 8, 15, 50, 100, 200, 300, 400, 500, 700, 1000, 1300, 1700, 2500, 3500, 5000, 9000, 20000,
 ];
 
-/// The measurement of a point is divided into windows of this length. Each window gives one value
-/// of the bandwidth and one of the latency: the median over the slices of 2 ms in which the chase
-/// is timed.
+/// Minimum length of a window. A point is measured in one or more windows. Each window gives a
+/// bandwidth, and a latency: the median over the slices of the chase, 2 ms each. A window is
+/// extended if too few of its slices are undisturbed.
 const WINDOW: Duration = Duration::from_millis(10);
 
 /// The relative tolerance of a requested bandwidth.
@@ -315,8 +315,9 @@ fn steps_of(plan: &Plan, measure: &mut Measure<'_>) -> Result<Vec<Step>, LoadedE
     Ok(steps)
 }
 
-/// Tries pauses until `target_gbps` is reached within [`TARGET_NEAR`], at most [`TARGET_TRIES`]
-/// times.
+/// Measures at interpolated pauses until a step reaches `target_gbps` within the fraction
+/// [`TARGET_NEAR`], at most [`TARGET_TRIES`] times. Fails if no pause can be interpolated, because
+/// the measured bandwidths are below the target.
 fn reach(
     steps: &mut Vec<Step>,
     target_gbps: f64,

@@ -32,7 +32,7 @@ use std::{
 /// lines between two pauses, the pause grows in proportion.
 pub const GROUP_LINES: u64 = 32;
 
-/// Short pauses are merged into longer ones of about this length, because stopping a kernel and
+/// Approximate length of a merged pause. Shorter pauses are merged, because stopping a kernel and
 /// reading the clock takes about 50 ns.
 const PAUSE: Duration = Duration::from_micros(1);
 
@@ -349,9 +349,9 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, and then pauses. Before each pause, the traffic kernel stops and
-/// the clock is read. Doing so after each group would cost a third of the bandwidth at the shortest
-/// pauses. Short pauses are therefore merged into longer ones.
+/// Accesses some groups of lines, then pauses for `delay` ticks for each group; returns the number
+/// of lines. To stop the traffic kernel and read the clock after every group would cost a third of
+/// the bandwidth at the shortest pauses, so several short pauses are merged into one.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;

@@ -144,8 +144,9 @@ impl Configuration {
     }
 }
 
-/// Adds the tier of `expanders` to `machine`. The tier, its coupling to the first tier and the
-/// number of page streams are those of the platform `other`.
+/// Adds the tier of `expanders`, scaled to their number, to `machine`. The coupling of this tier to
+/// the first tier is copied from the platform `other`. The page streams of `other` replace those of
+/// `machine`.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,

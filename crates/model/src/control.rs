@@ -6,6 +6,7 @@
 //! percentile of the other samples represents the period. If the load varies within a period, only
 //! the samples under load are used. With too few quiet samples (samples without migration) the loop
 //! holds off: it waits another period, because the effect of the last decision is not visible yet.
+//! The number of such periods is limited ([`Settings::hold_off_max`]).
 //!
 //! ```text
 //! time     0 s                    6 s                   12 s
@@ -49,9 +50,10 @@ pub struct Settings {
     /// The quantile, 0 to 1, of the samples' bandwidths that represents a period. Default: 0.9 (DMI
     /// slides).
     pub percentile: f64,
-    /// Minimum number of quiet samples (samples without migration) for a decision. Fewer samples
-    /// are enough if together they span the same time, because a sample takes longer on a busy
-    /// machine. Default: 5, which span one second.
+    /// Minimum number of quiet samples (samples without migration) since the last migration for a
+    /// decision. Two or more quiet samples are enough if they span `quiet_min` times
+    /// [`Settings::sample`] together, because a sample takes longer on a busy machine. Default: 5,
+    /// which span one second.
     pub quiet_min: usize,
     /// Maximum number of periods to wait for the end of a migration. After them, the control loop
     /// decides although pages still migrate: by the quiet samples of the period, or by all samples
@@ -126,7 +128,8 @@ pub struct DomainPeriod {
     /// Pages that migrated to any of the tiers near the domain, bytes.
     pub migrated_bytes: u64,
     /// The observation that the policy received; `None` if the policy was not asked, because a
-    /// migration was not complete, there were too few samples, or no bytes were counted.
+    /// migration had not begun or was not complete, there were too few samples, or no bytes were
+    /// counted.
     pub seen: Option<Observation>,
     /// The policy's verdict after the guards, which may have changed it.
     pub verdict: Verdict,
@@ -226,9 +229,10 @@ impl Controller {
 }
 
 impl DomainControl {
-    /// Asks the policy for a verdict and applies the guards to it. If a migration is not complete,
-    /// there are too few samples, or no bytes were counted, the verdict keeps the target for
-    /// another period.
+    /// Asks the policy for a verdict and applies the guards to it. The verdict keeps the target if
+    /// no bytes were counted. For a limited number of periods ([`BEGIN_MAX`],
+    /// [`Settings::hold_off_max`]) it also keeps the target if a migration has not begun or is not
+    /// complete, or if there are too few samples.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
         let is_moving = !self.window.is_quiet(settings) && self.held_off < settings.hold_off_max;

@@ -336,9 +336,10 @@ impl Response {
     }
 
     /// A response between `self` and `other`, such as that of a mix whose read share is between the
-    /// read shares of two measured mixes. At the bytes in flight of each point of both responses,
-    /// its bandwidth is the weighted mean of their bandwidths: `self` has the weight `share` (0 to
-    /// 1), `other` the weight `1 - share`. Between these points it is interpolated.
+    /// read shares of two measured mixes. The result has a point at the bytes in flight of each
+    /// point of `self` and of `other`. The bandwidth of this point is the weighted mean of the
+    /// bandwidths that `self` and `other` have at these bytes in flight: `self` has the weight
+    /// `share` (0 to 1), `other` the weight `1 - share`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();

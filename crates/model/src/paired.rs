@@ -41,7 +41,8 @@ use rand_pcg::{
 };
 
 /// A look evaluates the rounds so far, and may end the comparison. The first looks are after these
-/// numbers of rounds. Each later look is after twice as many rounds as the look before.
+/// numbers of rounds. Each later look is after twice as many rounds as the look before, and the
+/// last look is after the maximum number of rounds.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
 /// The fractions of the allowed error (1 minus the confidence) for the first looks; later looks

@@ -34,8 +34,8 @@ pub trait Policy {
     /// ignores the samples.
     fn watch(&mut self, _reading: &Reading) {}
 
-    /// True if the policy can decide before the period ends. `quiet` is the number of samples since
-    /// the last migration.
+    /// True if the policy can decide before the period ends. `quiet` is the number of samples with
+    /// counted bytes since the last migration.
     fn enough(&self, _quiet: usize) -> bool {
         false
     }
@@ -64,9 +64,10 @@ pub struct TierReading {
     pub occupancy: Option<f64>,
 }
 
-/// The observation of a period: computed from the quiet samples (samples without migration), or
-/// from all samples if none is quiet. If the load varies within the period, only the samples under
-/// load are used.
+/// The observation of a period: computed from the quiet samples (samples without migration) since
+/// the last migration. After the maximum wait, too few of them are replaced by all quiet samples of
+/// the period, or by all samples if none is quiet. If the load varies within the period, only the
+/// samples under load are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.

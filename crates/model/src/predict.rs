@@ -24,8 +24,8 @@ pub const Z_OF_INTERVAL: f64 = 1.645;
 /// Standard deviation of the error of a predicted figure, as a fraction of the figure: the root
 /// mean square error of the speed-ups in `reproduce cxl-interleaving` and
 /// `reproduce gnr120-interleaving`, where all workloads count equally. For a cross-validation,
-/// `reproduce gnr120-interleaving` computes the error without each workload in turn, and reports
-/// the fraction of this workload's rows within the interval.
+/// `reproduce gnr120-interleaving` computes the intervals of each workload with the error of the
+/// other workloads, and reports the fraction of all rows within these intervals.
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// A speed-up of `NO_GAIN` or less means that DRAM does not limit the workload; a speed-up of
@@ -43,7 +43,8 @@ pub struct Estimate {
     pub mean: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end of the interval, which contains nine tenths of the values ([`INTERVAL`]).
+    /// The upper end of the interval, which has the probability [`INTERVAL`]. Both ends of an exact
+    /// figure are equal to its mean.
     pub high: f64,
 }
 

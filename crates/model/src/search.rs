@@ -8,12 +8,14 @@ const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 /// within this limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// Returns the shares of `tiers` tiers with the highest score, in percent. The search tries all
-/// divisions in steps of five percentage points (coarser with more than six tiers), and climbs from
-/// the best division in steps of one point. `score` is `None` for a division that is not allowed;
-/// the result is `None` if the first, coarse search finds no allowed division.
+/// Returns the division of a hundred points among `tiers` tiers with the highest score, and this
+/// score. The first, coarse search tries all divisions in steps of five points (larger steps with
+/// more than six tiers). From the best of them, the search climbs in steps of one point. `score` is
+/// `None` for a division that is not allowed; the result is `None` if the coarse search finds no
+/// allowed division.
 ///
-/// Among divisions with the same score, the division with the largest share of the first tier wins.
+/// Among divisions of the coarse search with the same score, the division with the most points on
+/// the first tier wins.
 pub fn best_points(
     tiers: usize,
     mut score: impl FnMut(&[u16]) -> Option<f64>,

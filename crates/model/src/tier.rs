@@ -105,7 +105,7 @@ impl TierPower {
 /// The curve of one mix, from one domain or from all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {
-    /// The domain of the traffic; `None` for every domain without a curve of its own.
+    /// The domain of the traffic; `None` for every domain without a curve of its own for this mix.
     pub domain: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,

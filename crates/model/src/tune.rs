@@ -42,8 +42,8 @@ use noise::Noise;
 /// in this number of equal steps.
 const STEPS: u32 = 1000;
 
-/// The smallest tolerance of a share in [`Search::along`], as a fraction of all pages: weights are
-/// accepted if the share of each tier differs from the wanted share by at most the tolerance.
+/// Minimum tolerance of [`Search::along`]: weights are accepted if the share of pages on each tier
+/// (0 to 1) differs from the wanted share by at most the tolerance.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
@@ -209,7 +209,8 @@ impl Search {
 
     /// Weights with `share` of the pages on the first tier, within a tolerance. The other tiers
     /// divide the rest in the ratio of the proposal. Of all such weights, those with the fewest
-    /// pages in a round are returned.
+    /// pages in a round are returned. If even these have more than [`ROUND_MAX`] pages in a round,
+    /// the nearest whole percentages are returned.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();

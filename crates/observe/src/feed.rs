@@ -13,7 +13,7 @@
 //! The traffic of a line ends at a point in time, which is called the end of the line. A reading
 //! covers the time from the end of the last line of the previous reading to the end of the last
 //! line that has arrived. If no line has arrived, the span of the reading is zero. Programs should
-//! write at least one line in each sample.
+//! write at least one line between two readings.
 //!
 //! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
 //! the line ends when it arrives, which may be late on a busy machine. The time at which the
@@ -42,7 +42,7 @@ const LINE_MAX: usize = 4096;
 /// Maximum number of programs that are connected at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
-/// The number of characters of a wrong line that are reported.
+/// Maximum number of characters of a wrong line that are reported.
 const QUOTED_MAX: usize = 80;
 
 /// A socket that programs feed.
@@ -77,9 +77,10 @@ struct Shared {
     /// newest counted line, or its arrival if it has no valid `time_ns`. `None` if no line was
     /// counted after the last reading.
     until: Option<Duration>,
-    /// True from the connection of a program, if no other program is connected, until a line is
-    /// counted. While it is true, `since` is the time of this connection, and the `time_ns` of the
-    /// program's first line replaces this time.
+    /// Set at first, and when a program connects while no other program is connected and no line
+    /// was counted since the last reading; cleared when a line is counted. While `is_new` is set,
+    /// `since` is the time of this connection, until the `time_ns` of the program's first line
+    /// replaces that time.
     is_new: bool,
     state: State,
 }

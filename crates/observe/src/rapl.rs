@@ -55,16 +55,17 @@ impl Meter {
 
     /// Energy since the last reading or, at first, since the meters were opened, J. The time
     /// between two readings must be shorter than the time in which a counter wraps, some 10 minutes
-    /// at full load. A longer interval hides a wrap, and the energy is too small by the range.
+    /// at full load. A longer interval hides a wrap, and the energy is too small by the range. A
+    /// meter that is gone, or that this user may not read any more, is left out.
     ///
     /// # Errors
-    /// When a counter cannot be read any more.
+    /// When a counter cannot be read for another reason, or is not a number.
     pub fn read(&mut self) -> Result<f64, RootError> {
         Ok(self.read_each()?.into_iter().flatten().sum())
     }
 
     /// Energy of each meter since the last reading, J, in the order of [`Meter::names`]; `None` for
-    /// a meter that cannot be read any more.
+    /// a meter that is gone, or that this user may not read any more.
     ///
     /// # Errors
     /// The errors of [`Meter::read`].

@@ -183,8 +183,8 @@ pub struct Recorder<S, W> {
 }
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
-    /// Records the readings of `source` to a writer. Each reading is written at once, so an
-    /// interruption loses no reading.
+    /// Records the readings of `source` to a writer. The writer is flushed after each reading, so
+    /// an interruption loses no earlier reading.
     ///
     /// # Errors
     /// When the header cannot be written.

@@ -138,7 +138,8 @@ impl Settings {
 pub struct Counts {
     /// Faults: touches of pages that were not mapped.
     pub faults: u64,
-    /// Faults on pages that are resident and not mapped. These faults need no read.
+    /// Faults on ready pages: resident, and neither mapped nor being evicted. These faults need no
+    /// read.
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,
@@ -270,8 +271,9 @@ impl Cache {
     }
 
     /// Appends the actions that [`Cache::react`] leaves out: discards, prefetches that follow from
-    /// faults, evictions, and loads for faults that waited for frames. If no event has happened
-    /// since the last call, appends nothing and returns false.
+    /// faults, evictions, and loads for faults that waited for frames. While the process forks,
+    /// appends only discards. If no event has happened since the last call, appends nothing and
+    /// returns false.
     pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
             return false;
@@ -299,10 +301,10 @@ impl Cache {
         true
     }
 
-    /// Fills the reserve of free frames of each node, and serves faults that wait for frames.
-    /// Dropping a prefetched extent, or moving a part of the budget from one NUMA node to another,
-    /// frees frames at once and causes no event. Therefore the waiting faults are served here, and
-    /// not only after the next event.
+    /// Evicts extents until the reserve of each node is full, and serves faults that wait for
+    /// frames. Dropping a prefetched extent, or moving a part of the budget to another NUMA node,
+    /// frees frames at once and causes no event. Therefore the waiting faults are served here as
+    /// long as eviction frees frames at once, and not only after the next event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

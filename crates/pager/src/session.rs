@@ -140,7 +140,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// The folder that holds the sessions of this user; no other user can write to it.
+    /// Returns the folder that holds the sessions of this user, and makes the folder if it does not
+    /// exist. No other user can write to the folder.
     ///
     /// # Errors
     /// When the folder cannot be made, or other users can write to it.
@@ -188,7 +189,7 @@ impl Session {
     /// The session of this name, if it runs and can be joined.
     ///
     /// # Errors
-    /// When a session of this name runs with other settings.
+    /// When a session of this name runs with other settings, or its files cannot be read.
     pub fn joined(
         base: &Path,
         name: &str,
@@ -277,7 +278,8 @@ impl Session {
         has_keeper(&self.folder)
     }
 
-    /// True if processes of the session still have slots in the ledger.
+    /// Clears the slots of processes that have ended. Returns true if slots of running processes
+    /// are left.
     fn is_used(&self) -> bool {
         self.ledger.recover();
         !self.ledger.processes().is_empty()

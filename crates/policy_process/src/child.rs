@@ -35,7 +35,7 @@ pub(crate) struct Child {
     /// The stdin of the process; `None` after it was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
-    /// The number of answers read from stdout, for the line number in errors.
+    /// The number of valid answers so far, for the line number in errors.
     answers: u64,
     is_failed: bool,
 }
@@ -176,7 +176,8 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Ends the process and its children: closes its stdin, waits, then sends SIGKILL.
+    /// Ends the process and its children: closes the stdin of the process, waits for its end for up
+    /// to [`END_LIMIT`] unless it has failed, and sends SIGKILL to the process group.
     fn drop(&mut self) {
         self.stdin = None;
         if !self.is_failed {

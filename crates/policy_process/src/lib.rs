@@ -98,7 +98,8 @@ impl PolicyProcesses {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// True after a failure or a request to stop.
+    /// True after a failure that [`Self::failure`] has not returned yet, and after a request to
+    /// stop.
     pub fn is_stopped(&self) -> bool {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.is_some() || self.stop.is_set()

@@ -43,7 +43,8 @@ impl Wire {
         Ok(Self(socket))
     }
 
-    /// The connection with the descriptor that `renumber` returns, a duplicate of its own.
+    /// The same connection with another descriptor. `renumber` gets the present descriptor and
+    /// returns its duplicate, which the connection uses from then on.
     #[must_use]
     pub fn renumbered(self, renumber: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
         Self(renumber(self.0))

@@ -33,16 +33,16 @@ use std::{collections::VecDeque, ops::Range};
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has at most five entries for every four pages of the footprint. A round in which each
-/// page causes a fault of its own takes four of them. The fifth is a margin: new entries do not
-/// overwrite entries of the last round that are still to be replayed. The log grows as entries are
-/// written.
+/// page causes a fault of its own takes four of these five entries. The fifth entry is a margin, so
+/// that new entries do not overwrite entries of the last round that are still to be replayed. The
+/// log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// Maximum number of log entries per slot of the index; the minimum is half of this number. If
-/// another page has taken the slot of a page, the cost is only a late prediction. An entry and a
-/// slot have 4 bytes each. If each page causes a fault of its own, the history has at most 7.5
-/// bytes (0.18 %) for each page. If each fault maps an extent of 4 pages, the history has a quarter
-/// of these bytes.
+/// Maximum number of log entries per slot of the index; the minimum is half of this number. A slot
+/// holds one position. If the slot of a page holds the position of another page, the page is
+/// predicted later. An entry and a slot have 4 bytes each. If each page causes a fault of its own,
+/// the history has at most 7.5 bytes (0.18 %) for each page. If each fault maps an extent of 4
+/// pages, the history has a quarter of these bytes.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads that are followed. A new thread replaces the thread that has not
@@ -56,8 +56,8 @@ const REPLAYS_MAX: usize = 4;
 /// the match are mapped, or are not used any more.
 const LOOKAHEAD: usize = 32;
 
-/// The number of correct predictions, minus wrong predictions, after which pages of a replay are
-/// prefetched.
+/// Minimum confidence of a replay whose pages are prefetched: correct predictions, minus wrong
+/// predictions. Wasted prefetches raise this minimum (`throttle.rs`).
 const CONFIDENCE_MIN: u32 = 2;
 
 /// Unconfirmed entries (entries that have predicted no fault yet) are prefetched while at least

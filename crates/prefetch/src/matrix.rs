@@ -55,9 +55,9 @@ const BEGIN_ROWS: i64 = 16;
 /// Therefore panels that are packed by columns may be up to this number of rows high.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// The columns of a block are revised each time that it has advanced by `RECENT_ROWS` rows plus
-/// twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows,
-/// the block is narrowed to the range of columns that had faults.
+/// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows
+/// plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these
+/// rows, the block is narrowed to the range of columns that had faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
@@ -142,7 +142,8 @@ impl Matrices {
     }
 
     /// Follows the block of a fault, and returns pages to prefetch that were not requested before;
-    /// the list of pages may be empty. `None` if the fault is in no block.
+    /// the list of pages may be empty. `None` if the fault is in no block, or in a block that is
+    /// removed because it has become wider than half of a row.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let byte = fault.byte()?;

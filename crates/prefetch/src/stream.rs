@@ -128,8 +128,8 @@ struct Stream {
     depth: u64,
     /// Pages that the stream has requested and that were not touched yet.
     untouched: UntouchedRanges,
-    /// The point at which the next prefetch begins; `None` if it begins after the touched pages of
-    /// the current run.
+    /// The point at which the next prefetch begins; `None` if the next prefetch begins after the
+    /// touched pages of the current run.
     cursor: Option<Cursor>,
 }
 
@@ -287,9 +287,9 @@ impl Streams {
         index
     }
 
-    /// If the stream at `index` may be the next tile of an older stream, removes the older stream
-    /// and continues its tiles. Returns the new index of the stream, because the removal may move
-    /// it.
+    /// If the stream at `index` may be the next tile of an older stream, removes the older stream,
+    /// and continues its tiles if both have the same stride. Returns the new index of the stream,
+    /// because the removal may move it.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -430,9 +430,9 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// Splits a run with equal gaps into several runs with a stride. Without the split the pages of
-    /// the gaps would be prefetched too, and the stream would learn only later, when they are
-    /// dropped untouched, that they were wasted.
+    /// Splits a run with equal gaps into several runs with a stride. Without the split, the pages
+    /// of the gaps would be prefetched too. The stream would learn that these prefetches were
+    /// wasted only later, when the pages are dropped untouched.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -479,7 +479,8 @@ impl Stream {
         self.untouched.clear();
     }
 
-    /// Continues the tiles of another stream, whose last tile has ended.
+    /// Continues the tiles of another stream, whose last tile has ended, if both have the same
+    /// stride.
     fn continue_tiles_of(&mut self, old: &Self) {
         if self.strides != old.strides[..self.strides.len().min(old.strides.len())] {
             return;

@@ -46,7 +46,8 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
             Owner::Free => errno::failed(libc::ENOMEM),
             Owner::Foreign => kernel(piece.start, piece.len()),
         };
-        // Like the kernel, go on behind a hole, and report the hole at the end.
+        // Like the kernel, continue after a range without a mapping, and report `ENOMEM` at the
+        // end.
         match errno::get() {
             libc::ENOMEM if outcome != 0 => has_hole = true,
             _ if outcome != 0 => return -1,

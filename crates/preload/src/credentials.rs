@@ -119,7 +119,8 @@ fn set_action(action: &Action) -> Action {
     before
 }
 
-/// Gives the pager's threads the credentials of the calling thread.
+/// Gives the pager's threads the credentials of the calling thread. Ends the process if this fails,
+/// because a thread of the pager would keep rights that the program has given up.
 fn follow() {
     if state::is_inside() || state::shares_memory() {
         return;

@@ -1,8 +1,8 @@
 //! Calls that close or replace file descriptors by number.
 //!
-//! The program must not close or replace the pager's descriptors: it does not know of them, and a
-//! file of the program under such a number would be taken for the store. For these calls, the
-//! pager's descriptors do not exist. Only a call that would replace one fails, with `EBUSY`. Raw
+//! The program does not know the pager's descriptors, and must not close or replace them: the pager
+//! would take a file of the program under such a number for its store. These calls act as if the
+//! pager's descriptors were not open, but a call that would replace one fails with `EBUSY`. Raw
 //! system calls are not replaced.
 //!
 //! All threads share one table of descriptors ([`unshare`]).
@@ -32,15 +32,15 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     call(libc::SYS_close, fd.into(), 0, 0)
 }
 
-/// `close_range(2)`. `CLOSE_RANGE_UNSHARE` has no effect, as in [`unshare`].
+/// `close_range(2)`. While a pager runs, `CLOSE_RANGE_UNSHARE` has no effect, as in [`unshare`].
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let flags = if state::pager().is_some() { flags & !UNSHARE } else { flags };
     let close = |first: c_uint, last: c_uint| {
         call(libc::SYS_close_range, first.into(), last.into(), flags.into())
     };
-    // The system call refuses other flags. With `CLOSE_RANGE_CLOEXEC` it closes nothing now, and
-    // the pager's descriptors have this mark anyway.
+    // The kernel handles calls with flags. It refuses unknown flags. With `CLOSE_RANGE_CLOEXEC` it
+    // closes no descriptor now, and the pager's descriptors have the flag `FD_CLOEXEC` anyway.
     if flags != 0 || first > last {
         return close(first, last);
     }
@@ -80,9 +80,9 @@ pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     call(libc::SYS_dup3, old.into(), new.into(), flags.into())
 }
 
-/// `unshare(2)`. The threads go on sharing their descriptors (`CLONE_FILES`): the pager's thread
-/// opens the store of a forked child before the fork, and the child has the descriptors of the
-/// thread that forks.
+/// `unshare(2)`. While a pager runs, `CLONE_FILES` has no effect, so that all threads share one
+/// table of descriptors. Before a fork, the pager's thread opens the store of the child in this
+/// table, and the child has a copy of the table of the thread that forks.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
     let kept = if state::pager().is_some() { flags & !libc::CLONE_FILES } else { flags };

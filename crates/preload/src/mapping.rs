@@ -94,8 +94,9 @@ pub unsafe extern "C" fn mmap(
 }
 
 /// Maps memory at addresses that overlap the address range that the pager reserves for regions. If
-/// `can_extend` is true and all addresses are in that range, the pager maps the memory. Otherwise
-/// the kernel maps it, except with `MAP_FIXED_NOREPLACE`: then the call fails.
+/// `can_extend` is true and all addresses are in that range, the pager maps the memory, else the
+/// kernel. With `MAP_FIXED_NOREPLACE`, the call fails unless all addresses are free and the pager
+/// maps the memory.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,

@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Mapping> {
     maps::mappings(&text).map(mapping).collect()
 }
 
-/// True if all mappings of these pages are readable.
+/// True if all mappings that overlap these pages are readable.
 pub(crate) fn is_readable(pages: &Range<usize>) -> bool {
     let over = |it: &Mapping| it.addresses.start < pages.end && pages.start < it.addresses.end;
     all().into_iter().filter(over).all(|it| it.protection & 1 != 0)

@@ -1,7 +1,7 @@
 //! `mlock(2)` and related calls. The kernel must not lock pages of the pager's regions, because
 //! locking brings all pages of a range into DRAM, beyond the budget. The pager pins these pages
-//! instead. If too little of the budget would be left for other pages, it pins none of them, and
-//! the call fails.
+//! instead. If the pinned pages would leave too little of the budget for other pages, the pager
+//! pins no page of the call, and the call fails.
 
 use crate::{
     errno, mapping, maps,

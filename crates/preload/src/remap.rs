@@ -143,7 +143,8 @@ fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize
     (found == new.start as libc::c_long).then_some(new)
 }
 
-/// Copies the content of the range `old` to the range `new`, and sets the protection of `new`.
+/// Copies the content of the range `old` to the range `new`, and gives `new` the protection
+/// `protection`. If `old` is not readable, makes `old` readable and writable first.
 fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) {
     let bytes = old.len().min(new.len());
     if protection & libc::PROT_READ as u32 == 0 {

@@ -24,7 +24,8 @@ const RESERVED: u64 = 1 << 31 | 1 << 32;
 /// Unblocks SIGBUS in this thread, and removes it from the signal masks of all installed handlers.
 ///
 /// # Errors
-/// When another thread has blocked SIGBUS: only that thread can unblock it.
+/// When another thread has blocked SIGBUS, which only that thread can unblock, or when `/proc`
+/// cannot be read.
 pub(crate) fn unblock_sigbus() -> Result<(), String> {
     set_serves_in_signal(true);
     // SAFETY: sets and actions are plain numbers, and only the blocked signals change.
@@ -51,8 +52,9 @@ pub(crate) fn unblock_sigbus() -> Result<(), String> {
     }
 }
 
-/// Number of polls of a thread that has SIGBUS blocked, and the pause between two polls: 0.5 s in
-/// all. The C library blocks all signals for a moment while a thread begins and while it ends.
+/// Maximum number of polls of a thread that has SIGBUS blocked, and the pause between two polls:
+/// 0.5 s in all. The C library blocks all signals for a moment while a thread begins and while it
+/// ends.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -176,7 +178,8 @@ pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighand
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// Changes the blocked signals of the calling thread. Returns an error number, or 0.
+/// Changes the blocked signals of the calling thread, but does not block the signals that the C
+/// library reserves, nor SIGBUS while the pager's handler needs it. Returns an error number, or 0.
 ///
 /// # Safety
 /// The caller must meet the conditions of `pthread_sigmask(3)`.

@@ -39,8 +39,9 @@ const FIRST_PAUSES: u32 = 2000;
 /// `MADV_WIPEONFORK` of `linux/mman.h`.
 const WIPE_ON_FORK: c_int = 18;
 
-/// Does every step that takes a lock of the C library, in the constructor of this library. If the
-/// constructor of another library runs first and makes a large allocation, the steps are done then.
+/// Takes all steps of this library that need a lock of the C library. The constructor of this
+/// library calls this function, unless a large allocation in the constructor of another library has
+/// called it before.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {

@@ -21,7 +21,8 @@ use std::{
 /// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
-/// Total size of the allocations that could be extended and were not, bytes.
+/// Total size of the program's allocations of at least [`BYTES_MIN`] bytes that are not extended
+/// and were not freed yet, bytes.
 pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 
 /// The state of an extended process.
@@ -90,8 +91,8 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
 }
 
 /// Runs work of this library. Allocations of the work are not extended. Signals are blocked during
-/// the work, because a handler could wait for a lock that the interrupted thread holds. The signals
-/// of faults stay unblocked.
+/// the work, because a handler could wait for a lock that the interrupted thread holds. Only the
+/// signals of faults ([`FAULTS`]) are not blocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     let mask = enter();
     let outcome = work();

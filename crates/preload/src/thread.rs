@@ -236,7 +236,7 @@ struct ThreadStart {
 }
 
 /// A started thread. `number` is its thread ID. When the thread has ended, the kernel sets `number`
-/// to 0 and wakes the threads that wait for it.
+/// to 0 and wakes the threads that wait in [`join`].
 pub(crate) struct StartedThread {
     number: AtomicU32,
     _memory: ThreadMemory,
@@ -254,9 +254,9 @@ pub(crate) fn running() -> Vec<u32> {
     numbers.into_iter().filter(|number| *number != 0).collect()
 }
 
-/// Ends the process if all threads of the program have ended. The last of them ended by the system
-/// call `exit(2)` or by a seccomp filter. The C library, which ends a process with its last thread,
-/// has seen neither.
+/// Ends the process if all threads of the program have ended. The C library ends a process with its
+/// last thread. But if this thread ends by the system call `exit(2)` or by a seccomp filter, the C
+/// library does not run, and the pager's threads would keep the process alive.
 pub(crate) fn end_after_program() {
     let Ok(Some(text)) = Files::live().read("proc/self/stat") else { return };
     // The first thread stays a zombie until the process ends.

@@ -30,9 +30,9 @@ pub unsafe extern "C" fn vmsplice(
     copy(fd, list, flags & libc::SPLICE_F_NONBLOCK == 0)
 }
 
-/// Writes as many bytes into a pipe as it has room for. If `waits` is true, waits until the pipe
-/// has room for at least one. Like `vmsplice`, it then does not wait for more room: the same thread
-/// may read the pipe afterwards.
+/// Writes as many bytes into a pipe as it has room for. If `waits` is true, first waits until the
+/// pipe has room for at least one byte. Like `vmsplice`, does not wait for room for all bytes,
+/// because the same thread may read the pipe afterwards.
 fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
     let count = pieces.len().min(libc::UIO_MAXIOV as usize) as c_int;
     loop {

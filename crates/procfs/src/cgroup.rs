@@ -123,8 +123,9 @@ impl<'a> Membership<'a> {
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// True when the tree of this line has `controller`. Version 2 has one tree for all
-    /// controllers, and its line names none of them, so the line of version 2 has every controller.
+    /// True when this line is of `version`, and its tree has `controller`. The line of version 2
+    /// names no controllers, because version 2 has one tree for all of them, so the result is true
+    /// for each controller.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),

@@ -80,8 +80,9 @@ pub(crate) fn short<T: Send>(
     }
 }
 
-/// Runs `compute` on a separate thread. Meanwhile, calls `callback` with the number of done steps,
-/// the number of all steps and the name of the task.
+/// Runs `compute` on a separate thread. Every [`SIGNAL_CHECK`] and at the end, calls `callback`
+/// with the number of done steps, the number of all steps and the name of the task. Returns early
+/// if a signal handler or `callback` raises.
 pub(crate) fn long<T: Send + 'static>(
     py: Python<'_>,
     callback: Option<Py<PyAny>>,

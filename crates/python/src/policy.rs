@@ -50,7 +50,8 @@ pub(crate) struct PythonPolicy {
 
 impl PythonPolicy {
     /// Creates the policy of the domain with the index `domain` by calling `factory(domain,
-    /// tiers)`.
+    /// tiers)`. If the call raises, `raised` gets the exception, and the policy begins with all
+    /// pages on the first tier and never decides.
     pub(crate) fn new(
         factory: &Py<PyAny>,
         raised: &Raised,

@@ -500,8 +500,8 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// Returns the figures on which the recommendation depends, and the number of figures that do not
-/// change it between a tenth and 10 times their value. `place` names the output that lists all
+/// Returns a text with the figures whose variation changes the recommendation, and the number of
+/// figures that change it at no factor from a tenth to 10. `place` names the output that lists all
 /// figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();

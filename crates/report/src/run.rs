@@ -12,12 +12,11 @@ use interleaf_record::run::{
 };
 use std::collections::BTreeMap;
 
-/// Bypassed allocations are shown from this fraction of the memory on. A smaller fraction bypasses
+/// Minimum fraction of the memory for bypassed allocations to be shown. A smaller fraction bypasses
 /// the policy in every program, because of its libraries.
 const REPORTED_SHARE: f64 = 0.01;
-/// Bypassed allocations are shown from this size on, bytes. Pages of libraries bypass the policy,
-/// and are most of the memory of a small program. The fraction alone would show them in each small
-/// program.
+/// Minimum size for bypassed allocations to be shown, bytes; the minimum fraction must be reached
+/// as well. Pages of libraries bypass the policy, and are most of the memory of a small program.
 const REPORTED_BYTES: u64 = 8 << 20;
 
 /// The placement in one line.

@@ -16,8 +16,8 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// Minimum time that the chart of the shares covers, s. The chart shows the policy's search for its
-/// target.
+/// Minimum end of the chart of the shares, s, unless the run is shorter. The chart shows the
+/// policy's search for its target.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// The title of the document's page.

@@ -26,7 +26,7 @@ const MARGIN: f64 = 16.0;
 /// Approximate number of labels along the vertical axis.
 const LABELS: usize = 5;
 
-/// A line with at most this many points has markers, and labels beside them.
+/// Maximum number of points of a series whose labels and markers are drawn.
 const MARKED: usize = 45;
 
 /// Maximum number of points of a series that show their values on hover.

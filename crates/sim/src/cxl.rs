@@ -6,9 +6,10 @@
 //! ```
 //!
 //! Both directions of the link carry flits, which have slots of 16 bytes; a message occupies some
-//! slots, and messages are sent one after another. A request needs a credit (an entry of the
-//! controller) and returns it when its response is sent. The host has a limit of outstanding lines,
-//! a lower limit for non-temporal stores, and a limit of bandwidth over all of its expanders.
+//! slots, and messages are sent one after another. A request needs a credit, which stands for an
+//! entry of the controller; the response returns the credit to the host. The host has a limit of
+//! outstanding lines, a lower limit for non-temporal stores, and a limit of bandwidth over all of
+//! its expanders.
 //!
 //! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. The response to a read of
 //! 64 bytes occupies 4.6 slots with its overhead, which are 78.2 bytes. Of the link's 31.5 GB/s,
@@ -71,8 +72,8 @@ impl Expander {
         let mut step = |port: &mut Port, accesses: u64| {
             let mut left = accesses;
             while left > 0 {
-                // The sub-channel with the earliest clock is simulated next, so that all
-                // sub-channels use the shared link in the order of time.
+                // Simulate the sub-channel with the earliest next event, so that all sub-channels
+                // use the shared link in the order of time.
                 let next = (0..channels.len())
                     .filter_map(|number| {
                         Some((port.next(number, channels[number].clock())?, number))

@@ -68,7 +68,7 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// For each domain, the share of a task's pages on each tier at its start.
+    /// For each domain, the share of a task's pages on each tier at the start of the task.
     start: Vec<Vec<f64>>,
     /// By task: the target shares of the tiers, and the order that assigns pages to them; `None`
     /// before the first decision.
@@ -95,7 +95,7 @@ pub struct SimMachine<'a> {
 }
 
 /// The bandwidth and the latency of the running tasks in equilibrium. The solution is kept until
-/// the running tasks, their pages or the background traffic change.
+/// the running tasks, their phases, their shares of the tiers or the background traffic change.
 #[derive(Default)]
 struct Solved<'a> {
     /// For each running task, its index in the scenario and the index of its current phase.
@@ -164,8 +164,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// A machine whose tasks have no pages ([`Placement::Fixed`]), so nothing migrates: the fixed
-    /// `shares` of its domain divide the accesses of a task among the tiers. A
+    /// A machine whose tasks have no pages ([`Placement::Fixed`]), so nothing migrates: the
+    /// accesses of a task are divided among the tiers by the fixed `shares` of the task's domain. A
     /// `next_aggregation_ns` of `u64::MAX` marks such a machine.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
         let mut machine = Self::new(scenario, shares);
@@ -375,8 +375,8 @@ impl<'a> SimMachine<'a> {
         program.speed(phase, gbps) * (1.0 - self.stall())
     }
 
-    /// Time until the next event, ns, at most `limit_ns`. An event is the start or the end of a
-    /// task, a phase or a device, or the end of an aggregation interval of DAMON.
+    /// Time until the next event, ns, at least 1 and at most `limit_ns`. An event is the start or
+    /// the end of a task, a phase or a device, or the end of an aggregation interval of DAMON.
     fn step(&self, limit_ns: u64) -> u64 {
         let mut step = limit_ns;
         let mut until = |at_ns: u64| {
@@ -461,7 +461,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Adds to each running task the work that it did in the step that has just ended.
+    /// Adds to each running task the work that it did in the step that has just ended. If the last
+    /// run of a task has ended, frees the task's pages and plans migration again.
     fn work(&mut self, step_ns: u64) {
         let running = self.equilibrium.running.clone();
         let seconds = step_ns as f64 * 1e-9;
@@ -482,7 +483,8 @@ impl<'a> SimMachine<'a> {
     }
 
     /// Migrates queued page groups, as many as the bandwidth of migration allows in the step that
-    /// has just ended.
+    /// has just ended. Drops a move if the group is on the target tier already, or if the target
+    /// tier would have less free memory than its reserve.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {

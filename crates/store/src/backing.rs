@@ -244,8 +244,9 @@ impl BackingFile {
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Allocates space in advance, for two reasons: the file has few extents, and pages in
-    /// allocated space are written in parallel, while file systems serialize writes that allocate.
+    /// Allocates space of an unnamed file in advance, for two reasons: the file has few extents,
+    /// and pages in allocated space are written in parallel, while file systems serialize writes
+    /// that allocate. Does nothing for a device or a file in memory.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != BackingKind::File {
             return Ok(());
@@ -261,7 +262,8 @@ impl BackingFile {
         }
     }
 
-    /// Gives the space of a byte range back to the file system; the content of the range is lost.
+    /// Gives the space of a byte range, whose content is not needed any more, back to the file
+    /// system. Does nothing on a device.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
         if self.kind == BackingKind::File {
             merge_extents(&self.file, offset..offset + bytes);

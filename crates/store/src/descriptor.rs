@@ -1,9 +1,9 @@
 //! File descriptors of the pager, which runs in the process of a program.
 //!
 //! Programs use descriptors by number: a shell opens files as 3 to 9, and a daemon closes all
-//! numbers. A program that replaced a descriptor of the pager would get its pages written into a
-//! file of its own. The pager's descriptors therefore have high numbers ([`protected`]), and the
-//! preloaded library refuses calls that close or replace them ([`is_protected`]).
+//! numbers. If a program replaced a descriptor of the store by a file of its own, the pager would
+//! write pages into this file. The pager's descriptors therefore have high numbers ([`protected`]),
+//! and the preloaded library refuses calls that close or replace them ([`is_protected`]).
 
 use rustix::{
     io::fcntl_dupfd_cloexec,
@@ -19,8 +19,8 @@ use std::{
 /// descriptors, which has an entry for each number up to the highest.
 const END: usize = 4096;
 
-/// Number of numbers below the limit of descriptors (`RLIMIT_NOFILE`, at most [`END`]) that
-/// protected descriptors use; at most half of the limit.
+/// Protected descriptors have the highest numbers below the limit of descriptors (`RLIMIT_NOFILE`,
+/// at most [`END`]): this many numbers, or half of the limit if that is less.
 const NUMBERS: u64 = 256;
 
 /// One bit for each protected descriptor.

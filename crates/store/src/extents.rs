@@ -8,8 +8,8 @@ use std::{fs::File, ops::Range};
 /// would gain nothing, because their discards run in the background.
 const EXT4: u64 = 0xef53;
 
-/// Extents are merged in ranges of this number of bytes, one range after the other. If the merge of
-/// a file is interrupted, the finished ranges stay merged.
+/// Bytes of the ranges whose extents are merged one after the other. If the merge of a file is
+/// interrupted, the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
 /// Merges the extents of a range whose content is not needed any more. The content becomes zeros.

@@ -37,7 +37,7 @@ pub struct FaultPlan {
     pub delay_ms: u64,
     /// True if results that are collected together are reported in random order.
     pub reordered: bool,
-    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 means none.
+    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 or 1 means none.
     pub lost_mib: u64,
     /// Capacity of each file, bytes: a write beyond it fails. 0 means no limit.
     pub room: u64,

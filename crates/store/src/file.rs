@@ -95,8 +95,9 @@ struct PendingTransfer {
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. If no file holds the pages of a transfer, the transfer has a
-/// single part without `tried`, which only reports the transfer as done.
+/// A part of a transfer, in one file. If no file takes part in a transfer (a read of pages that no
+/// file holds, or a write beyond the capacity), the transfer has a single part without `tried`,
+/// which only reports the end of the transfer.
 #[derive(Debug)]
 struct TransferPart {
     token: u64,

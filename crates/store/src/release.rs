@@ -81,8 +81,8 @@ impl Releaser {
 
 /// Runs a releaser. A releaser holds the files that it receives until no pager has them open, and
 /// then closes them. When the releaser listens, it writes a byte to the keeper (the process that
-/// keeps the session running). It accepts files until the keeper has closed its end of the
-/// connection, and returns when all files are released.
+/// keeps the session running). The releaser accepts files until the keeper has closed its end of
+/// the connection, and returns when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.

@@ -2,7 +2,8 @@
 //!
 //! A drive may transfer only a part, be interrupted, or be busy. It may also fail once and then
 //! work again, for example because a path to the drive was switched, or a command timed out. A
-//! failed transfer is retried a few times, after increasing waits, before it counts as lost.
+//! transfer with such an error is retried a few times, after increasing waits, before it counts as
+//! lost. Other errors, such as a full drive, are not retried.
 
 use super::Piece;
 use rustix::io::Errno;
@@ -30,7 +31,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Number and timing of the tries of a transfer that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Number of tries without progress after which a transfer has failed.
+    /// Number of consecutive failed tries without progress after which a transfer counts as lost.
     pub tries: u32,
     /// The wait before the second try; each later wait is ten times as long, 1 s at most.
     pub first: Duration,

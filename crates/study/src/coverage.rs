@@ -15,8 +15,8 @@ use interleaf_record::reproduce::{Published, ReproduceRow};
 /// The section of the coverage rows in the document of a study.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// Range of coverage that counts as 90 %. The studies have only a few dozen speed-ups, and many are
-/// of the same workload: too few to distinguish a coverage in this range from 90 %.
+/// Range of the coverage (0 to 1) that counts as 90 %. The few dozen speed-ups of the studies, many
+/// of the same workload, are too few to distinguish a coverage in this range from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
 /// The measured speed-up of a workload at some weights, and its predicted speed-up.

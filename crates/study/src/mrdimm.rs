@@ -119,8 +119,8 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // All loads run for equal time, so the number of accesses of each load is proportional to
-        // its bandwidth, which is its weight here.
+        // The fraction is over the accesses of all loads, each of which runs for the same time. The
+        // accesses of a load are proportional to its bandwidth, so the bandwidth is its weight.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);

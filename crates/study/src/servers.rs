@@ -59,7 +59,8 @@ impl Measured {
     }
 }
 
-/// Simulated maximum bandwidth and idle latency of a server, and mean latencies at [`LOADS`].
+/// Simulated maximum bandwidth of a server, its idle latency (the mean latency at 2 % of the
+/// measured maximum), and its mean latencies at [`LOADS`].
 struct SimulatedServer {
     gbps: f64,
     idle_ns: f64,

@@ -47,8 +47,8 @@ impl HintedGroup {
         Self { processes_file, dram_bytes, processes: BTreeMap::new(), hinted: (0, 0) }
     }
 
-    /// Scans all processes of the group once, gives hints to the kernel, and returns the pause
-    /// until the next scan.
+    /// Scans all processes of the group once, except the calling process, gives hints to the
+    /// kernel, and returns the pause until the next scan.
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
         let resident_max = (self.dram_bytes - self.dram_bytes / FREE_DIVISOR) / PAGE_BYTES as u64;

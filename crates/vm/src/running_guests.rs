@@ -40,7 +40,7 @@ static ENDED: Condvar = Condvar::new();
 pub(crate) struct GuestPermit(GuestClock);
 
 impl GuestPermit {
-    /// Waits until fewer guests with this clock run than the limit.
+    /// Waits until the number of running guests with this clock is below the limit.
     pub(crate) fn acquire(clock: GuestClock) -> Self {
         let cpus = thread::available_parallelism().map_or(1, usize::from);
         let is_full =

@@ -45,9 +45,9 @@ static SNAPSHOTS: Mutex<BTreeMap<String, Taken>> = Mutex::new(BTreeMap::new());
 
 impl Snapshot {
     /// The snapshot of a guest with the description `kind`. The first caller boots a guest within
-    /// `limit`, and callers with the same `kind` wait for its snapshot. `command` makes the QEMU
-    /// command line of a guest that has no steps. Its arguments are a folder for files, and the
-    /// path of the socket for QEMU's monitor.
+    /// `limit`, and callers with the same `kind` wait for its snapshot. `command` gets a folder for
+    /// files and the path of the socket of QEMU's monitor, and returns the QEMU command of a guest
+    /// without steps.
     ///
     /// # Errors
     ///

@@ -188,8 +188,8 @@ impl Cholesky {
     /// the factor.
     ///
     /// # Errors
-    /// When the footprint is less than the factor of the smallest cube, several threads are
-    /// requested, or memory cannot be allocated.
+    /// When the footprint is less than 64 KiB, several threads are requested, or memory cannot be
+    /// allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         let least = SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST };
         at_least("cholesky", footprint, LEAST)?;

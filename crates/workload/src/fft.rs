@@ -91,7 +91,8 @@ impl Transform {
     ///
     /// # Errors
     ///
-    /// When the footprint is too small or too large, or several threads are requested.
+    /// When the footprint is less than 4 KiB, several threads are requested, or memory cannot be
+    /// allocated.
     pub fn long(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft", footprint, 4096)?;
         if threads > 1 {
@@ -105,11 +106,11 @@ impl Transform {
         Self::with(memory, axis, 1, threads, length, scratch)
     }
 
-    /// Allocates the largest cube that fits into the footprint. A round transforms the lines of the
-    /// cube along each axis.
+    /// Allocates the largest cube that fits into the footprint, among cubes whose side is even and
+    /// has no prime factor above 5. A round transforms the lines of the cube along each axis.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than 8 x 8 x 8 numbers, or memory cannot be allocated.
     pub fn cube(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft-3d", footprint, 512 * BYTES)?;
         let side = ((footprint / BYTES) as f64).cbrt() as u64 + 1;
@@ -174,9 +175,9 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines of the cube along the axis with the largest stride. A plane along this
-    /// axis crosses all contiguous planes. The crossing plane is transposed in a buffer, as in
-    /// [`Self::columns`].
+    /// Transforms the lines of the cube along the axis with the largest stride. These lines are
+    /// transformed one plane at a time: a plane has one row of each contiguous plane of the cube,
+    /// and is transposed in a buffer as in [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         // A plane across the contiguous planes has one row of each of them.

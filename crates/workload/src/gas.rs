@@ -63,8 +63,8 @@ pub struct Gas {
 }
 
 impl Gas {
-    /// Allocates the two states of the largest cube of cells that fits into the footprint, and
-    /// fills the first state.
+    /// Allocates the two states of the largest cube of cells that fits into the footprint, with an
+    /// even number of cells along an edge. Fills the first state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.

@@ -29,10 +29,11 @@ pub struct Gemm {
 
 impl Gemm {
     /// Allocates three matrices that together are at most as large as the footprint. They are
-    /// stored in tiles of `tile` rows, or by rows if `tile` is `None`.
+    /// stored in tiles of `tile` rows (at least 8), or by rows if `tile` is `None`.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than three tiles (three times 8 x 8 elements without tiles), or
+    /// memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

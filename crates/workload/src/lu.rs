@@ -70,8 +70,8 @@ impl Lu {
     /// of the side of a tile, or of 8 without tiles.
     ///
     /// # Errors
-    /// When the footprint is less than a tile, several threads are requested without tiles, or
-    /// memory cannot be allocated.
+    /// When the footprint is less than a tile or a page, several threads are requested without
+    /// tiles, or memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

@@ -31,7 +31,7 @@ impl Polynomial {
     /// Allocates and fills an array of the size of the footprint, rounded down to whole pages.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than a page for each thread, or memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

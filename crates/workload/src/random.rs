@@ -29,7 +29,7 @@ impl Random {
     /// `is_writing`, each access also adds 1 to its word.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than a page for each thread, or memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

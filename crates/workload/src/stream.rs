@@ -86,7 +86,7 @@ impl Stream {
     /// rounds.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than three pages, or memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

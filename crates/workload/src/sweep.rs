@@ -30,7 +30,8 @@ impl Sweep {
     /// `None` a round reads every word.
     ///
     /// # Errors
-    /// When the footprint is too small or too large.
+    /// When the footprint is less than a stride (without a stride, a page) for each thread, or
+    /// memory cannot be allocated.
     pub fn new(
         memory: &Memory,
         footprint: u64,

@@ -1,8 +1,8 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! A block has a given number of pages; consecutive touches of a block are merged. Loops of
-//! libraries are modelled by their documented order: `matrixmultiply` packs panels as in Goto and
-//! van de Geijn (ACM TOMS 2008).
+//! All blocks have the same size, which the caller gives. Consecutive touches of a block are
+//! merged. Loops of libraries are modelled by their documented order: `matrixmultiply` packs panels
+//! as in Goto and van de Geijn (ACM TOMS 2008).
 
 use crate::{
     cholesky, gas,

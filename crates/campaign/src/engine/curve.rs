@@ -36,8 +36,8 @@ const NEAR: f64 = 0.02;
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
 
-/// After the pause of the loading threads is changed, they run for at most this time before the
-/// measurement.
+/// Maximum time for which the loading threads run after a change of their pause, before the
+/// measurement begins.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// The memory on which a curve is measured, with the placement of its pages.

@@ -113,11 +113,11 @@ enum Change {
 /// `intervals`.
 ///
 /// `entries` are the pieces of the block, in the order in which they reach the memory. For each
-/// write of the run, `promised` has the moment from which a completed FLUSH or FUA promises its
-/// durability. At each moment, the content of the block is the last of its pieces that has begun
-/// (`Piece::begun`). The block has lost data if a newer write W has been acknowledged. W is newer
-/// than the content if the write of the content was acknowledged before W was submitted: two
-/// outstanding writes have no order.
+/// write of the run, `promised` has the moment from which a completed FLUSH or FUA promises the
+/// durability of the write. At each moment, the content of the block is the last of its pieces that
+/// has begun (`Piece::begun`). The block has lost data if an acknowledged write W is newer than the
+/// content, that is, if the write of the content was already acknowledged when W was submitted. Two
+/// outstanding writes have no order, so neither of them is newer.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],

@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// Bytes of the list of a command in host memory: the PRP list, or the list of ranges to
-    /// deallocate.
+    /// deallocate, which is assumed to have one range.
     fn list_bytes(&self, slot: u32) -> u32 {
         let io = &self.flights[slot as usize].io;
         match io.operation {
@@ -147,11 +147,11 @@ impl Engine {
         has_requested
     }
 
-    /// The length of the next burst of a command, at most `bytes`. If the command is a write of
-    /// more than `unit` bytes, and an atomic write unit ends within the burst, the burst is cut at
-    /// the end of the last such unit. The reason is that the buffers are certain to hold only one
-    /// unit for each DMA engine: a burst that also needs buffers for a part of the next unit might
-    /// never get them.
+    /// The length of the next burst of a command, at most `bytes`. If a write (also a write of
+    /// zeroes) is larger than the atomic write unit, and a unit ends within the burst, the burst is
+    /// cut at the end of the last such unit. The buffers are certain to hold only one unit for each
+    /// DMA engine, so a burst that also needs buffers for a part of the next unit might never get
+    /// them.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;

@@ -45,8 +45,9 @@ struct Section {
 /// job. `check` refuses jobs that a card cannot run together.
 ///
 /// # Errors
-/// When an option is not modelled, has an invalid value, or is refused by `check`. The error has
-/// the line of the option.
+/// When a section header is malformed, a line is in no section, the file has no job or too many, an
+/// option is not modelled or has an invalid value, or `check` refuses a group of jobs. The error
+/// has the line.
 pub fn parse(
     file: &str,
     text: &str,

@@ -60,8 +60,7 @@ pub struct NandUse {
 pub struct ProgrammedImage {
     /// The number of pages of the whole image, programmed or not.
     pub pages: u64,
-    /// Pages whose programs fail. The list also has pages that the save does not reach before the
-    /// end of the energy.
+    /// Pages whose programs failed before the end of the energy.
     pub failures: Vec<ProgramFailure>,
     /// Time from the first transfer to the last program, or to the end of the energy, fs.
     pub time_fs: u64,

@@ -382,8 +382,8 @@ impl NvmeController {
 
     // --- Completions ----------------------------------------------------------------------------
 
-    /// Completes a command of a submission queue with its result or error status. A failed command
-    /// is added to the error log.
+    /// Completes a command of the submission queue `queue` with its result or error status, and
+    /// adds a failed command to the error log. Does nothing if the queue no longer exists.
     fn finish(
         &mut self,
         queue: u16,

@@ -9,8 +9,9 @@ const VENDOR: u16 = 0x11f8;
 
 /// The version of the specification that the controller reports and follows.
 ///
-/// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3). In its
-/// identify data, the fields that 1.2 to 1.4 added (controller type, NQN) are zero.
+/// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and no
+/// flush of all namespaces (NSID FFFFFFFFh). In its identify data, the fields that 1.2 to 1.4 added
+/// (controller type, NQN) are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmeVersion {
     /// NVM Express 1.1.

@@ -33,8 +33,8 @@ pub struct SaveOutcome {
     pub needed_j: f64,
     /// Energy that the capacitor can still deliver behind its converter after the save, J.
     pub left_j: f64,
-    /// The number of pages whose programs fail, and which are programmed again in another block.
-    /// The number also counts pages that the save does not reach before the end of the energy.
+    /// The number of pages whose programs failed before the end of the energy, and for which the
+    /// plane had another good block.
     pub remapped: u64,
     /// The number of pages that had no good block left.
     pub without_block: u64,

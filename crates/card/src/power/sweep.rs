@@ -32,7 +32,7 @@ pub struct PowerSweep {
     pub torn_writes: u64,
     /// Lost and torn blocks that the card did not report, summed over all moments.
     pub unreported_blocks: u64,
-    /// Pages whose programs fail, and which are programmed again in another block, summed over all
+    /// Pages whose programs failed, and for which the plane had another good block, summed over all
     /// moments.
     pub remapped_pages: u64,
     /// The longest save, s; 0 without saves.

@@ -8,7 +8,8 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// The queue depths and patterns that `--curves` simulates if no load is given.
+/// The queue depths that `--curves` simulates if the options give no depth, and the patterns if
+/// they give no pattern. Neither is used with job files.
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 

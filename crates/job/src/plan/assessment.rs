@@ -79,8 +79,8 @@ pub(super) fn assess_at(
     Assessment { rows, recommended }
 }
 
-/// Marks the configurations on the Pareto fronts and the dominated ones. Returns the index of the
-/// recommended configuration.
+/// Among the `eligible` configurations, marks those on the Pareto fronts and those that are
+/// dominated. Returns the index of the recommended configuration; `None` if none is eligible.
 fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Option<usize> {
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =

@@ -33,7 +33,8 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,
         // The integral of k^-s over the ranks k of pages, from 0 to `pages`, relative to the
-        // integral from 0 to 1. The exponent s is below 1.
+        // integral from 0 to 1. The integral is finite only for an exponent s below 1, so larger
+        // exponents count as 0.99.
         Hotness::Zipf { exponent } => libm::pow(pages, 1.0 - exponent.min(0.99)),
         Hotness::HotSet { pages: hot, accesses } => {
             let inside = if hot > 0.0 { accesses * (pages / hot).min(1.0) } else { accesses };

@@ -115,8 +115,7 @@ pub(super) struct Watts {
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
-    /// Number of threads of the demand. For a mix, it is the number that saturates the tiers, at
-    /// most one for each core, and may be fractional.
+    /// Number of threads of the demand; for a mix, the number of cores.
     pub(super) threads: f64,
     /// Work per second, predicted with each of the behaviours that agree with the demand's measured
     /// runs.
@@ -297,7 +296,8 @@ impl Performance {
 
     /// Adapts the performance of a demand that does not fit into memory. If the configuration has a
     /// drive that holds the rest of the footprint, DRAM is a cache over the drive, and the demand
-    /// is slower. Otherwise the configuration cannot run the demand: its limit is the capacity.
+    /// is slower. The drive is the limit if the demand has less than half of its speed. Without
+    /// such a drive the configuration cannot run the demand: the capacity is the limit.
     fn with_drive(
         mut self,
         candidate: &Candidate,

@@ -263,8 +263,8 @@ impl DimmSweep {
         let device = |module: usize| self.device(&self.case(module * of_modules));
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
         let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
-        // Checks only the cases with the first seed and the first mix, because the check depends on
-        // neither.
+        // Checks only the cases with the first seed and the first mix, because the number of
+        // requests that a load needs depends on neither.
         let mut notes: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {

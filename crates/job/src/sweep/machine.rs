@@ -126,7 +126,8 @@ pub enum Load {
         name: Spanned<String>,
         /// True for a demand file.
         is_file: bool,
-        /// Number of threads. Default: the maximum of the workload's runs.
+        /// Number of threads. Default: the maximum of the workload's runs with all pages on the
+        /// first tier, at most one thread for each core of the first domain.
         threads: Option<Spanned<u32>>,
     },
     /// A scenario by name, or its file.

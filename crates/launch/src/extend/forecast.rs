@@ -76,8 +76,8 @@ struct Inputs {
     /// Records of `bench run` under `extend`: the name of the file, and the record. Each of them
     /// also has a run in `runs`.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the first run is from a record of `bench run` or `bench compare`. Its traffic is
-    /// then that of one round, which can be compared with the traffic of a trace. Statistics
+    /// True if the first run is from a record of `bench run` or `bench compare`. The run then has
+    /// the traffic of one round, which can be compared with the traffic of a trace. Statistics
     /// (`extend --stats`) have the traffic of a whole program.
     is_of_one_pass: bool,
     trace: Option<Trace>,

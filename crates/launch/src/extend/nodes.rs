@@ -12,8 +12,8 @@ use interleaf_model::units::Bytes;
 use interleaf_pager::nodes::NodeBudget;
 
 /// A budget leaves 1 / `KEPT_DIVISOR` of a node's memory to other programs. Pages of the budget are
-/// bound to the node, so the kernel cannot place them on another node. It kills programs when a
-/// page must be placed on a node that has no memory left.
+/// bound to the node, so the kernel cannot place them on another node. When the node has no memory
+/// left for such a page, the kernel kills programs.
 const KEPT_DIVISOR: u64 = 16;
 
 /// Returns the nodes of the budget: the nodes that the user names, or else all nodes with CPUs and

@@ -171,7 +171,8 @@ impl Signals {
         self.stop.clone()
     }
 
-    /// The first signal that has arrived and was not returned yet, if any.
+    /// The first signal that has arrived and was not returned yet, if any. Discards the reports of
+    /// ended commands before that signal.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
@@ -294,9 +295,9 @@ pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
 
-/// True when a signal has to be passed on to the command, because it was sent to this process
-/// alone. A signal that another process sent counts as sent to this process alone, because kill(2)
-/// on the whole process group cannot be distinguished.
+/// True when a signal has to be passed on to the command, because only this process got the signal.
+/// A signal from kill(2) always counts as such: it cannot be distinguished whether the sender named
+/// this process or its whole process group.
 fn is_for_us(number: i32, cause: Cause) -> bool {
     match number {
         _ if !matches!(cause, Cause::Kernel) => true,

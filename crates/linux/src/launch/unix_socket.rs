@@ -146,7 +146,7 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
 /// The numeric ID of the group of users `name`. `name` is a name in `/etc/group`, or the ID itself.
 ///
 /// # Errors
-/// A message when the group does not exist.
+/// A message when the group does not exist, or `/etc/group` cannot be read.
 pub fn group(root: &Root, name: &str) -> Result<u32, String> {
     const GROUPS: &str = "/etc/group";
     if let Ok(number) = name.parse() {

@@ -65,7 +65,7 @@ impl Hardware {
     /// Reads the hardware of the machine below `root`.
     ///
     /// # Errors
-    /// When an existing file is malformed.
+    /// When an existing file cannot be read or is malformed.
     pub fn read(root: &Root) -> Result<Self, RootError> {
         let info = root.text("/proc/cpuinfo")?.unwrap_or_default();
         Ok(Self {
@@ -177,8 +177,9 @@ fn prefetchers(root: &Root, info: &str) -> Known<Vec<Prefetcher>> {
     Ok(PREFETCHERS.iter().enumerate().map(prefetcher).collect())
 }
 
-/// The hypervisor of a guest: the CPUs of a guest have the flag `hypervisor` (CPUID leaf 1, ECX bit
-/// 31), and the firmware usually names the hypervisor.
+/// The hypervisor of a guest, from `/sys/hypervisor/type`. Without that file, a machine whose CPUs
+/// have the flag `hypervisor` (CPUID leaf 1, ECX bit 31) is a guest, and the vendor in the
+/// firmware's tables usually names the hypervisor.
 fn guest_of(root: &Root, info: &str) -> Result<Option<String>, RootError> {
     let has_flag = |line: &str| {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")

@@ -32,7 +32,8 @@ impl IdList {
     /// Parses a list as the kernel writes it: `0-3,8`, or empty.
     ///
     /// # Errors
-    /// When the text between two commas is neither a number nor a range.
+    /// When the text between two commas is neither a number up to 65535 nor an ascending range of
+    /// such numbers.
     pub fn of_kernel(text: &str) -> Result<Self, IdListError> {
         let text = text.trim();
         if text.is_empty() {

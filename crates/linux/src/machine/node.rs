@@ -101,7 +101,8 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
 /// Total and free memory of a node, bytes; 0 for a missing node.
 ///
 /// # Errors
-/// When `meminfo` cannot be read, or lacks the line `MemTotal` or `MemFree`.
+/// When `meminfo` cannot be read, or its line `MemTotal` or `MemFree` is missing, malformed or
+/// above 8 PiB.
 pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     let path = format!("{NODES}/node{id}/meminfo");
     let meminfo = root.text(&path)?.unwrap_or_default();

@@ -83,8 +83,8 @@ impl Machine {
         tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
     }
 
-    /// The rank of a node's tier: 0 is the fastest. If the kernel does not have several tiers,
-    /// nodes with CPUs have rank 0, and nodes without CPUs rank 1.
+    /// The rank of a node's tier: 0 is the fastest. If the kernel has fewer than two tiers, or no
+    /// tier lists the node, a node with CPUs has rank 0, and a node without CPUs rank 1.
     fn rank(&self, node: &Node) -> usize {
         let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))

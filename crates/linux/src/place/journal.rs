@@ -80,7 +80,7 @@ pub struct Change {
 /// The outcome of undoing a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// The setting has its old value.
+    /// The setting has its old value again, or the swap file or control group is removed.
     Restored(Change),
     /// Another process of Interleaf still wants the new value, so the new value stays. The second
     /// field is the ID of the other process.
@@ -186,8 +186,9 @@ impl<'a> Journal<'a> {
     /// that the first process found.
     ///
     /// # Errors
-    /// When another process holds another value, or the setting does not exist or cannot be
-    /// written. The setting is then unchanged.
+    /// When the table of settings lacks the path or a value, another process holds another value,
+    /// or the setting does not exist or cannot be written. The setting is then unchanged. Also when
+    /// the journals cannot be read or written.
     pub fn set(&mut self, path: &str, text: &str) -> Result<(), JournalError> {
         let _turn = lock(self.root)?;
         let now = self.root.text(path)?;

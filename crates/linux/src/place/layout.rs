@@ -1,10 +1,10 @@
-//! The machine as the control loop sees it: domains, from which memory traffic comes, and tiers, to
-//! which it goes.
+//! The machine as the control loop sees it: domains, which are the sources of memory traffic, and
+//! tiers, which serve the traffic.
 //!
-//! Each socket with CPUs is a domain. Each node with memory is a tier, and the fastest tier comes
-//! first. A node is near a domain when the CPUs nearest to the node belong to the domain's socket.
-//! The firmware's ratings or the node distances decide which CPUs are nearest. An expander can be
-//! near several sockets.
+//! Each node with memory is a tier, and the fastest tier comes first. A node is near a socket when
+//! a CPU nearest to the node belongs to the socket. Each socket that is near a node with memory is
+//! a domain. The firmware's ratings or the node distances decide which CPUs are nearest. An
+//! expander can be near several sockets.
 
 use crate::{
     machine::{
@@ -31,8 +31,8 @@ pub struct HostLayout {
     pub layout: Layout,
     /// The node of each tier.
     pub nodes: Vec<u32>,
-    /// Nodes whose bandwidth the firmware does not rate. If there is such a node, all tiers count
-    /// as equally fast.
+    /// Nodes with memory whose read bandwidth the firmware does not rate. If there is such a node,
+    /// the layout has the same bandwidth, 1 GB/s, for all tiers.
     pub unrated: IdList,
 }
 

@@ -10,9 +10,9 @@
 //! 4. move the pages in portions, at the requested rate;
 //! 5. locate the pages again.
 //!
-//! There are at most four passes over all memory. The pass that moves no page and finds no busy
-//! page is the last, and shows the final placement. Pages that fail to move are tried again in the
-//! next pass, and other pages move in their place where possible.
+//! Passes over all memory are repeated until a pass moves no page and finds no busy page, at most
+//! four times. The last pass shows the final placement. Pages that fail to move are tried again in
+//! the next pass, and other pages move in their place where possible.
 //!
 //! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
 //! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
@@ -131,9 +131,9 @@ impl Migrator {
         self
     }
 
-    /// Migrates the pages of processes and their descendants, until each page is on its target node
-    /// or cannot be migrated. `watch` receives the progress and can stop the migration. Pages that
-    /// migrated before the stop stay on their new nodes.
+    /// Migrates the pages of processes and, unless [`Self::alone`] was called, of their
+    /// descendants, to their target nodes, in at most four passes. `watch` receives the progress
+    /// and can stop the migration. Pages that migrated before the stop stay on their new nodes.
     ///
     /// # Errors
     /// When a process of `pids` does not exist, or may not be migrated. Neither a process that ends

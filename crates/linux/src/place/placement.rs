@@ -198,8 +198,8 @@ impl Placement {
         auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
     }
 
-    /// The arguments of numactl for the same policy. (numactl has weighted interleaving since
-    /// 2.0.19.)
+    /// The command numactl with the option that sets the same policy. (numactl has weighted
+    /// interleaving since 2.0.19.)
     pub fn numactl(&self) -> String {
         match self.means {
             Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),

@@ -43,8 +43,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The processes of the scope, parents before children. A descendant of a listed or named
-    /// process is no longer found once its parent has ended; a control group keeps such processes.
+    /// The processes of the scope, without zombies. Listed processes are in the order of the list,
+    /// each followed by its descendants; the processes of a control group are in the kernel's
+    /// order. In other scopes parents come before children. A descendant of a listed or named
+    /// process is not found any more once its parent has ended; a control group keeps such
+    /// processes.
     ///
     /// # Errors
     /// When `/proc` or the group's files cannot be read.

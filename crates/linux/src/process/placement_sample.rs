@@ -1,8 +1,9 @@
 //! Estimates the placement of a large process's anonymous memory from a stratified sample.
 //!
-//! Reading `numa_maps` walks every page and takes about 10 ms per GiB. The time of a sample does
-//! not depend on the size: the anonymous memory is divided into strata of equal length, one page is
-//! drawn from each stratum, and `move_pages(2)` gives the node of this page.
+//! Reading `numa_maps` walks every page of the process and takes about 10 ms per GiB. A sample
+//! takes the same time for a process of any size: the anonymous memory is divided into strata of
+//! equal length, one page is drawn from each stratum, and `move_pages(2)` gives the node of this
+//! page.
 //!
 //! ```text
 //! 16384 pages, each on node 0 with probability 0.6: standard error sqrt(0.6 * 0.4 / 16384) = 0.4 %

@@ -168,7 +168,7 @@ fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     }
 }
 
-/// The processes of a machine at one moment. `/proc` is read when the table is first requested, and
+/// The processes of a machine. The table of all processes is read when it is first requested, and
 /// not again.
 #[derive(Debug)]
 pub struct Snapshot<'a> {

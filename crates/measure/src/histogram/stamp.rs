@@ -1,5 +1,4 @@
-//! Single loads. Each load is timed by a reading of the time-stamp counter before it and one after
-//! it.
+//! Single timed loads: the time-stamp counter is read before and after each load.
 
 #![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
 

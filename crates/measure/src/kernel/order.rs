@@ -23,8 +23,8 @@ pub(super) struct VisitOrder {
 }
 
 impl VisitOrder {
-    /// An order of at most `lines` lines, in whole sheets. It has at least 63/64 of the lines if
-    /// there are 64 lines or more.
+    /// An order of at most `lines` lines, but at least one, in whole sheets. If `lines` is 64 or
+    /// more, the order has at least 63/64 of the lines.
     pub(super) fn new(lines: usize, seed: u64) -> Self {
         let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
         let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);

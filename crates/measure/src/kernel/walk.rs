@@ -38,11 +38,11 @@ pub enum Fault {
     Read {
         /// The name of the traffic kernel.
         kernel: String,
-        /// The index of the first line that was read; in random order that of the first line of the
-        /// first buffer.
+        /// The index of the first line that was read. In random order, the first line of the first
+        /// read buffer.
         from: usize,
-        /// The index of the line after the last line that was read; in random order that of the
-        /// line after the first buffer.
+        /// The index after the last line that was read. In random order, the end of the first read
+        /// buffer.
         to: usize,
         /// The sum of the words that were read.
         sum: u64,
@@ -124,8 +124,8 @@ impl Walk {
     /// Fills the memory with the expected contents, and begins the accesses at its first line.
     ///
     /// # Errors
-    /// When the memory is too small for a single round of the kernel, or in random order for whole
-    /// batches.
+    /// When the memory is too small for a single round of the kernel, or in random order for
+    /// buffers of `ORDER_LINES_MIN` lines.
     pub fn new(
         mut region: Region,
         traffic: &Traffic,
@@ -140,7 +140,7 @@ impl Walk {
         let lines = (region.bytes() / LINE).saturating_sub((buffers + 1) * PAGE_LINES);
         let block = if pattern == Pattern::Random { BATCH } else { kernel.block_lines() };
         let rounds = lines / (block * (loads + stores));
-        // In random order, each buffer must be large enough to have whole batches.
+        // In random order, each buffer must have at least `ORDER_LINES_MIN` lines.
         let rounds_min = if pattern == Pattern::Random { ORDER_LINES_MIN / BATCH } else { 1 };
         if rounds < rounds_min {
             let block = block * rounds_min;

@@ -74,7 +74,7 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
 }
 
 /// The region of `cube` with nearly all of the weight: along each axis, three standard deviations
-/// to both sides of the mean.
+/// to both sides of the mean, cut at the ends of `cube`.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],

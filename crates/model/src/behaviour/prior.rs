@@ -15,8 +15,9 @@ pub const DIMENSIONS: usize = 7;
 const LINES_SCALE: f64 = 0.2;
 
 /// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly
-/// computes has the low end, a thread that only copies the high end. In the run of STREAM with 30
-/// threads (`workloads/stream.toml`), each thread has 11 GB/s and is not compute-bound.
+/// computes has the low end, a thread that only copies the high end. The high end must exceed 11
+/// GB/s: each thread has this bandwidth in the run of STREAM with 30 threads
+/// (`workloads/stream.toml`), and is not compute-bound.
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The distribution of [`Behaviour::contention`]. With a probability of 97 % the contention is
@@ -77,7 +78,8 @@ impl Prior {
     /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
     /// outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // A core bounds the outstanding lines of a thread, so a program can have fewer, never more.
+        // The median of the demand may be below the limit of a core. A higher median is cut to this
+        // limit.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),

@@ -2,11 +2,11 @@
 //!
 //! Traffic per work is not constant. Recent Xeons turn a write-allocate into a write without a read
 //! when the memory controllers are busy, so STREAM's traffic per useful byte falls from 1.43 with
-//! 30 threads to 0.98 with 119 (`workloads/stream.toml`). The cause may be the number of threads or
-//! the latency of their lines. Runs on one tier cannot separate these causes, because both rise
-//! together. A second tier separates them: the number of threads stays the same, the controllers
-//! are less busy, and some of the write-allocates return. The fraction that returns is unknown
-//! ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
+//! 30 threads to 0.98 with 119 (`workloads/stream.toml`). The cause may be the number of threads,
+//! or the low bandwidth of each thread. Runs on one tier cannot separate these causes: with more
+//! threads, each thread has less bandwidth. A second tier separates them: the same number of
+//! threads gets more bandwidth, and some of the write-allocates may return. The fraction that
+//! returns is unknown ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
 
 use crate::demand::Demand;
 
@@ -22,7 +22,7 @@ pub struct TrafficPerWork {
 
 impl TrafficPerWork {
     /// Traffic per work from the runs of `demand` with a counted bandwidth. With fewer than two
-    /// such runs it is constant.
+    /// such runs, traffic per work is constant.
     pub fn of(demand: &Demand) -> Self {
         let runs = demand.counted_runs();
         let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);

@@ -29,15 +29,15 @@ const OVER_IDLE: f64 = 4.0;
 /// [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
 /// The guard against overload acts if the total bandwidth falls by at least this fraction from one
-/// period to the next. A smaller loss may be noise.
+/// observation to the next. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 
 /// The state of the guards of one domain.
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
-    /// The target shares of the previous period, and its mean total bandwidth in GB/s; `None` in
-    /// the first period.
+    /// The target shares and the mean total bandwidth (GB/s) of the previous observation; `None`
+    /// before the first observation.
     before: Option<(Vec<f64>, f64)>,
     roll_back: RollBack,
 }
@@ -52,8 +52,8 @@ impl Guards {
         self.order
     }
 
-    /// Applies all guards to a verdict, and keeps the observation for the comparison with the next
-    /// period.
+    /// Applies all guards to a verdict. Keeps the target and the bandwidth of `seen` for the
+    /// comparison with the next observation.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
         let verdict = self.roll_back.pass(seen, verdict);
@@ -89,7 +89,8 @@ impl Guards {
     }
 
     /// Cuts each share whose pages do not fit into the free memory of the tier, and adds the excess
-    /// to tiers with room, in the order of the tiers.
+    /// to tiers with room, in the order of the tiers. If the tiers together have too little room,
+    /// the current target stays.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
         // The largest share that fits on each tier: its present target share, plus its free memory

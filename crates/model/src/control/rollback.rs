@@ -20,8 +20,8 @@ const SAME: f64 = 0.005;
 /// After a roll-back, the guard refuses shares within this distance (0 to 1) of the rejected
 /// shares.
 const NEAR: f64 = 0.03;
-/// The guard refuses the rejected change in the 19 periods after a roll-back, and accepts it again
-/// in the 20th (`PERIODS`).
+/// The guard refuses the rejected change in the 19 observed periods after a roll-back, and accepts
+/// it again in the 20th (`PERIODS`).
 const PERIODS: usize = 20;
 /// The guard refuses a rejected change only while the bandwidth differs by at most this fraction
 /// from the bandwidth before the change. A larger difference means another load.

@@ -6,9 +6,10 @@ const STEPS_MAX: usize = 60;
 /// Finds a root of `f` between two points by regula falsi with the Illinois weight (Dowell and
 /// Jarratt 1971). `a` and `b` are pairs of a point and the value of `f` at this point; the two
 /// values have opposite signs. The search ends when the value of `f`, the distance of the last two
-/// guesses, or the width of the interval is at most `tolerance` times the larger point. The last
-/// call of `f` is at the returned point, so state that `f` keeps belongs to this point. If `b` is
-/// returned as it was given, `f` is not called.
+/// guesses, or the width of the interval is at most `tolerance` times the larger absolute value of
+/// the two given points, or after [`STEPS_MAX`] steps. The last call of `f` is at the returned
+/// point, so state that `f` keeps belongs to this point. If `b` is returned as it was given, `f` is
+/// not called.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),

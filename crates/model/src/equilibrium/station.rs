@@ -5,9 +5,9 @@ use crate::curve::{Flow, Response};
 
 /// A tier as one load finds it: with the traffic of other loads, and slower by couplings.
 pub(super) struct TierView<'a> {
-    /// The tier's response to the mix of each load with traffic on the tier, and the fraction of
-    /// this traffic that the load has; the fractions sum to 1. Without traffic, only the response
-    /// to the mix of the load itself.
+    /// For each load with traffic on the tier: the fraction of the tier's traffic that the load
+    /// has, and the tier's response to the mix of the load. The fractions sum to 1. If no load has
+    /// traffic on the tier, the only entry is that of the load itself, with the fraction 1.
     pub(super) responses: Vec<(f64, &'a Response)>,
     /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
     /// of the load lowers it, and so does traffic on coupled tiers.

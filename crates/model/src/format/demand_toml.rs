@@ -198,8 +198,10 @@ const BANDWIDTH_TOLERANCE: f64 = 1.1;
 /// a figure 1000 times as large.
 const PROBABLY_MBPS: f64 = 20.0;
 
-/// Checks the runs in `text`, the file of `demand`, which were measured on `platform`: each has one
-/// weight for each tier, and `platform` can carry its bandwidth.
+/// Checks that the runs and phases in `text`, the file of `demand`, are possible on `platform`, on
+/// which they were measured. Each interleaved run must have one weight for each tier. The bandwidth
+/// of each local run and phase must be at most `BANDWIDTH_TOLERANCE` times the maximum of
+/// `platform`.
 ///
 /// # Errors
 /// The first run or phase that does not fit `platform`.
@@ -243,9 +245,10 @@ pub fn check_runs(
     Ok(())
 }
 
-/// The highest bandwidth, GB/s, of all tiers of the first tier's kind together, for any read share
-/// in the range of the demand. A run on several sockets may use the first tier of each socket, so
-/// all of these tiers count.
+/// The sum of the maximum bandwidths, GB/s, of all tiers of the first tier's kind. The maximum of a
+/// tier is the highest of its maxima from any domain, at the lowest, the given and the highest read
+/// share of the demand. A run on several sockets may use the first tier of each socket, so all of
+/// these tiers count.
 fn max_gbps(demand: &Demand, platform: &Platform) -> f64 {
     let (low, high) = demand.read_share_range;
     let mix = |share: f64| Mix::new(share, demand.mix.nontemporal()).ok();

@@ -118,7 +118,8 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
 }
 
 /// Merges each entry of the list of tables `list` over `base`, which has the values that all
-/// entries inherit. `base` does not have the key that identifies an entry.
+/// entries inherit. `base` must not have the key that identifies an entry, because every entry
+/// without this key would inherit it.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

@@ -1,9 +1,9 @@
 //! The curve file of the Mess benchmark (`memory_curves.csv`).
 //!
 //! One row is one measured point. `pause` is the wait of the benchmark's kernels between accesses;
-//! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the curves
-//! bend back, so their order is not that of the bandwidth. [`Curve::from_measured`] sorts them by
-//! the bytes in flight.
+//! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the bandwidth
+//! falls while the load rises, so an order by bandwidth is not an order by load.
+//! [`Curve::from_measured`] sorts them by the bytes in flight.
 
 use super::{FileError, table::Table};
 use crate::{

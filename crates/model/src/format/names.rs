@@ -1,8 +1,9 @@
 //! Suggestions for misspelled names.
 
-/// Minimum similarity of a suggestion: 1 minus the number of edits (insertions, deletions,
-/// substitutions and transpositions of characters) divided by the length of the longer name. Below
-/// this similarity most suggestions are unrelated names.
+/// Minimum rating of a suggestion. The rating is the similarity of the two names, plus
+/// [`SHARED_NUMBER`] if they share a number. The similarity is 1 minus the number of edits
+/// (insertions, deletions, substitutions and transpositions of characters) divided by the length of
+/// the longer name. Below this rating most suggestions are unrelated names.
 const LEAST: f64 = 0.6;
 
 /// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is more
@@ -17,7 +18,8 @@ const NUMBER: usize = 3;
 const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`, in any letter case. If no name is
-/// similar, returns a known name that begins with `wrong`, or `None`.
+/// similar and `wrong` has at least three characters, returns the first known name that begins with
+/// `wrong` in lower case; else `None`.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();

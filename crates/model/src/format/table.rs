@@ -24,7 +24,8 @@ impl<'a> Table<'a> {
         required: &[&str],
         optional: Option<&[&str]>,
     ) -> Result<Self, FileError> {
-        // A quoted field that does not end contains the comment after the last line.
+        // A comment line is appended to the text. A quoted field without an end then contains a
+        // line break, which is reported below.
         let ended = format!("{text}\n#\n");
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))

@@ -30,9 +30,9 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
 /// order of `weights`. The rows equal the rows of an exhaustive search, but weights with a low
 /// upper bound are not predicted.
 ///
-/// - `at_most` has, for each of `weights`, an upper bound of the mean speed-up, or `None` if its
-///   pages do not fit.
-/// - `predict` predicts several weights.
+/// - `at_most` has, for each of `weights`, an upper bound of the mean speed-up, or `None` if the
+///   pages do not fit into the tiers with these weights.
+/// - `predict` returns a row for each of the given weights.
 /// - `done` is called after each set with the number of weights in the set.
 ///
 /// If no weights of a set fit, the set has a row only if it is a single tier.

@@ -29,7 +29,8 @@ pub struct MixLoad {
     pub pause_ns: f64,
 }
 
-/// The load with enough threads to saturate each tier on its own, at least one for each core.
+/// The load with enough threads to saturate each tier on its own: at least one and at most 1024 for
+/// each core.
 pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
     let from = platform.spread();
     let bytes = (0..platform.tiers.len())

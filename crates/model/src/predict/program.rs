@@ -38,7 +38,7 @@ pub struct Program {
     /// The reasons why figures are extrapolations.
     pub extrapolated: Vec<String>,
     /// `None` if the runs determine whether DRAM limits the workload. Otherwise weights at which no
-    /// speed-up and a considerable speed-up both agree with the runs, and the estimate of the
+    /// speed-up and a speed-up of 15 % or more both agree with the runs, and the estimate of the
     /// speed-up at these weights. The program is then only one of several behaviours that agree
     /// with the runs.
     pub undecided: Option<(Weights, Estimate)>,

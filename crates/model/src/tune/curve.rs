@@ -6,9 +6,10 @@
 //!   total is the sum of these times, their maximum, or a value between. At shares outside of the
 //!   interval between two runs, the curve is therefore above the straight line through the two
 //!   runs.
-//! - If the first tier keeps a fraction of its pages, the run takes at least that fraction of its
-//!   time, because no more than the removed traffic is saved. At smaller shares than that of a run,
-//!   the curve is therefore above the line from the run to a time of zero at a share of 0.
+//! - If the share of the first tier falls to a fraction of its value, the run time falls to no less
+//!   than the same fraction of its value: at most the time of the removed traffic is saved. At
+//!   smaller shares than that of a run, the curve is therefore above the line from the run to a
+//!   time of zero at a share of 0.
 //! - The same holds for the other tiers: at larger shares than that of a run, the curve is above
 //!   the line from the run to a time of zero at a share of 1.
 //!

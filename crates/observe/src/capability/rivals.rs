@@ -132,7 +132,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
 }
 
 /// Settings that a process of Interleaf changed and could not restore, because the process was
-/// killed.
+/// killed; and damaged journals.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

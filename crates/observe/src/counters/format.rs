@@ -17,7 +17,8 @@ pub struct Field {
 }
 
 impl Field {
-    /// Parses the kernel's notation; `None` for an unknown configuration word.
+    /// Parses the kernel's notation; `None` for an unknown configuration word or an invalid range
+    /// of bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let word = match word {

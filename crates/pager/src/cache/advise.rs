@@ -5,11 +5,11 @@ use crate::ranges::Ranges;
 use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// The program may pin at most the budget divided by this number, so that frames are left for other
-/// pages.
+/// At most the budget divided by this number is pinned; the other frames are left for other pages.
 const PINNED_DIVISOR: u32 = 2;
 
-/// Maximum number of pinned frames.
+/// Maximum number of pages that the program may pin. While the budget is smaller than that of the
+/// settings, [`ProgramAdvice::pin`] allows fewer pinned frames.
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
@@ -37,8 +37,9 @@ impl ProgramAdvice {
         self.pinned.set(pages, None);
     }
 
-    /// Returns true if an extent is to be pinned, and then counts its frames as pinned. `budget`
-    /// limits the number of pinned frames.
+    /// Returns true if an extent is to be pinned: the program pins one of its pages, and all pinned
+    /// frames then fit into `budget` divided by [`PINNED_DIVISOR`]. Counts the frames of the extent
+    /// as pinned in this case.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -64,7 +65,7 @@ impl Cache {
         self.on_regions_changed();
     }
 
-    /// Removes discarded pages from their regions.
+    /// Removes discarded pages from their regions, with the advice and the pins of these pages.
     pub fn remove_region(&mut self, pages: &Range<Page>) {
         self.regions.remove(pages);
         self.advice.clear(pages);

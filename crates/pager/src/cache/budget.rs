@@ -6,13 +6,13 @@ use super::{
     node::Node,
 };
 
-/// While the budget shrinks, a node evicts pages from at most this number of frames at the same
-/// time, in order to release the frames. The number is limited, because the drive has to write back
-/// the dirty pages.
+/// Maximum of [`Cache::release_backlog`], frames. While the budget shrinks, each node evicts pages
+/// from at most this number of frames at a time, because the drive has to write back the dirty
+/// pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// The clock of loaded pages makes this number of ticks while the cache loads as many pages as the
-/// budget has frames.
+/// Approximate number of ticks that the clock of loaded pages makes while the cache loads as many
+/// pages as the budget has frames. A tick is one page in a budget of fewer frames than this number.
 pub(super) const BUDGET_TICKS: u32 = 1024;
 
 /// For each node, the frames that are released to other processes or nodes.
@@ -128,8 +128,8 @@ impl Cache {
         new
     }
 
-    /// Releases free frames up to the target of each node. Then takes frames back for nodes that
-    /// have released more than their target.
+    /// Releases free frames, and the frames of inactive extents, up to the target of each node.
+    /// Then takes frames back for nodes that have released more than their target.
     pub(super) fn release_frames(&mut self) {
         for node in self.nodes() {
             self.release_frames_of(node);

@@ -20,10 +20,10 @@ pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 /// its frames are free. Otherwise compaction would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
-/// Compaction does not evict an extent until the cache has loaded `RECENT_PAGES` pages since the
-/// extent was mapped, or half of the budget (`RECENT_DIVISOR`) if that is less. New extents are
-/// often in the huge page that is compacted. If compaction evicted them, a thread that needs two of
-/// them at once, or that runs late, would fault for ever.
+/// Compaction does not evict a mapped extent until the cache has loaded `RECENT_PAGES` pages since
+/// the extent was mapped, or half of the budget (`RECENT_DIVISOR`) if that is less. New extents are
+/// often in the huge page that is compacted. If compaction evicted new extents, a thread that needs
+/// two of them at once, or that runs late, would fault for ever.
 ///
 /// Thirty replays (bench `replay`) read as many pages with this number as without it, and 0.5 %
 /// more with 2048.
@@ -62,9 +62,9 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Finds the node's huge page of frames with the fewest frames in use, and evicts its mapped
-    /// and inactive extents, except recent ones. Does nothing if too few frames of this huge page
-    /// are free.
+    /// Evicts extents from the node's huge page of frames that has the fewest frames in use, but at
+    /// least one: inactive extents, and mapped extents that are neither pinned nor recently mapped.
+    /// Does nothing if too few frames of this huge page are free ([`FREE_DIVISOR`]).
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let Some((block, free)) = self.residency.emptiest(node) else { return };
         let frames = 1 << ORDER_MAX;

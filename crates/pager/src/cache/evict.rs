@@ -25,7 +25,7 @@ use std::ops::Range;
 /// The *reserve* of a node is the number of its frames to keep free or inactive. Pages that are
 /// read or filled with zeros get these frames while evicted pages are still being written back. The
 /// maximum of the reserve is the node's share of the budget divided by `RESERVE_DIVISOR`, at most
-/// `RESERVE_MAX` frames (64 MiB), and at least two extents of the maximum length.
+/// `RESERVE_MAX` frames (64 MiB), and at least twice the initial fault-around (`Settings::order`).
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
@@ -46,9 +46,8 @@ const RESERVE_GROWTH: u32 = 2;
 /// fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// In a long loop (`loop_detector.rs`), the maximum of the reserve is the budget divided by this
-/// number. This maximum is small, because each frame that holds no protected page costs a read in
-/// each pass.
+/// In a long loop (`loop_detector.rs`), this number replaces [`RESERVE_DIVISOR`]. The reserve is
+/// then small, because each frame that holds no protected page costs a read in each pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
 /// In a loop, the number of frames that are kept for probationary extents (the probationary share)
@@ -68,9 +67,9 @@ const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 /// its size, would not exceed their maximum ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop that is not a long loop, a new extent displaces a protected extent if the reuse
-/// distance of the new extent is at most the reuse distance of the protected extent divided by this
-/// number.
+/// In a loop that is not a long loop, a new extent displaces a protected extent if the upper end of
+/// its range of reuse distances is at most the lower end of the range of the protected extent,
+/// divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
@@ -82,9 +81,10 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one in this number of huge pages becomes protected. In return, the oldest
-/// protected pages are evicted (`inserted_frames`), which the loop may have to read again. Samples
-/// (`loop_detector.rs`) also find protected pages that the loop does not use.
+/// In a long loop, one in this number of huge pages becomes protected. The number is larger than in
+/// other loops for two reasons. For each inserted page, the oldest protected page is evicted
+/// (`inserted_frames`), which the loop may have to read again. And samples (`loop_detector.rs`)
+/// also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
 /// Bimodal insertion selects a new set of huge pages each time that loops have mapped this multiple
@@ -194,8 +194,8 @@ impl Reclaim {
 }
 
 impl Cache {
-    /// Evicts extents of each node until its reserve is full, so that frames are free or inactive
-    /// before a fault needs them.
+    /// Moves shares of the budget between nodes, and then evicts extents of each node until its
+    /// reserve is full, so that frames are free or inactive before a fault needs them.
     pub(super) fn reclaim_frames(&mut self, actions: &mut Vec<Action>) {
         self.move_shares();
         for node in self.nodes() {
@@ -330,14 +330,13 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among the mapped extents of a node. While the protected extents do not
-    /// exceed their maximum ([`Cache::protected_max`]), the victim is the oldest probationary
-    /// extent. Otherwise, or if no extent is probationary, the victim is a protected extent: the
-    /// oldest, or in a long loop the newest, because the next use of the newest is the farthest
-    /// away. A long loop evicts the oldest instead of the newest in two cases. The first case is
-    /// that bimodal insertion has protected new pages, in return for which the oldest must go
-    /// (`inserted_frames`). The second case is that the last victim was pinned: it was mapped
-    /// again, and is now the newest.
+    /// Chooses the victim among the mapped extents of a node. The victim is the oldest probationary
+    /// extent while the protected extents do not exceed their maximum ([`Cache::protected_max`])
+    /// and are not being released, or if no extent is protected. Otherwise the victim is the oldest
+    /// protected extent, or in a long loop the newest, whose next use is the farthest away. Even a
+    /// long loop evicts the oldest protected extent in two cases: in return for pages that bimodal
+    /// insertion has protected (`inserted_frames`), and if the last victim was pinned. A pinned
+    /// victim was mapped again, and is now the newest extent.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();

@@ -12,8 +12,7 @@ use interleaf_prefetch::{advice::Advice, page::Page};
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
-    /// Counts a fault. Serves the fault at once if the page is mapped or ready, else queues the
-    /// fault.
+    /// Counts a fault, also for the fault-around of its region, and serves the fault.
     pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
         let page = fault.page;
@@ -22,8 +21,9 @@ impl Cache {
         self.serve_fault(fault, actions);
     }
 
-    /// Serves a fault on a resident page at once, or after the page's read, move or write-back has
-    /// ended. Queues a fault on an absent page until a frame is free.
+    /// Serves a fault: at once if the page is mapped or ready, or after the read, move or
+    /// write-back of the page has ended. Queues a fault on an absent page until a frame is free.
+    /// For a poisoned page, lets the thread access the page again, which raises SIGBUS.
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         let WaitingFault { page, is_write, .. } = fault;
         if self.durability.is_poisoned(page) {

@@ -42,8 +42,7 @@ const DISUSE_WEIGHT: i32 = 6;
 const WATCHED_MAX: usize = 16;
 
 /// The order of a region grows by 1 when the votes for a larger order exceed the votes for a
-/// smaller order by this number. It shrinks by 1 when the votes for a smaller order are ahead by
-/// this number.
+/// smaller order by this number, and shrinks by 1 in the opposite case.
 const VOTES: i32 = 4;
 
 /// Maximum fault-around order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as
@@ -112,8 +111,9 @@ impl Cache {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
-    /// Splits an extent if it is a probe. The extent must be in no queue, and keeps only the page
-    /// that a thread waits for. The other pages become inactive extents.
+    /// If an extent is a probe, splits the extent: it keeps only the faulting page `page`, and its
+    /// other pages become inactive extents. The extent must be in no queue. Also begins to watch
+    /// the probe, if the pager will see the touches of its block.
     pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
         let extent = self.residency.extent_mut(id);
         if !mem::take(&mut extent.is_probe) {
@@ -141,8 +141,8 @@ impl Cache {
         }
     }
 
-    /// True if no page of the block around `page` is mapped, except pages of the extent `id`. In
-    /// this case the pager sees touches of the block, because they fault.
+    /// True if no page of the block around `page` is mapped or being mapped, except pages of the
+    /// extent `id`. Touches of the other pages of the block then fault, so the pager sees them.
     fn is_probe_visible(&self, id: ExtentId, page: Page) -> bool {
         let state = |page: Page| {
             let other = self.residency.find(page).filter(|other| *other != id);
@@ -260,10 +260,10 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // A program that uses two neighbouring blocks one after the other touches the
-                // second while the probe of the first is watched. The probe of the second begins
-                // after the touches of the first, and sees no neighbour. So this vote counts for
-                // both.
+                // This vote counts for two probes. A program that uses two neighbouring blocks one
+                // after the other touches the second block while the probe of the first block is
+                // watched. A probe of the second block begins after the touches of the first block,
+                // and sees no touched neighbour.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);

@@ -6,7 +6,7 @@ use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Begins a fork: unmaps all extents. The write-back of their dirty pages follows.
+    /// Begins a fork: unmaps all mapped extents. The write-back of their dirty pages follows.
     pub(super) fn freeze(&mut self, actions: &mut Vec<Action>) {
         self.is_frozen = true;
         for id in self.residency.all_in(&(0..Page::MAX)) {

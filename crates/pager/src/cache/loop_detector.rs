@@ -13,8 +13,8 @@
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
 //! loop. For example, in a blocked matrix product the rows of a block are used again long before
-//! all other pages, and LRU keeps these rows. Refaults, and faults on pages that were evicted a
-//! short time ago, show that protection has evicted such pages too early.
+//! all other pages, and LRU keeps these rows. Faults on pages that were evicted a short time ago,
+//! and outside of a loop also refaults, show that such pages are evicted too early.
 
 use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
@@ -62,10 +62,10 @@ const SAMPLES_MAX: usize = 16;
 /// which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// Limit of the cost of samples, which the loop may have to read again. The next sample is due when
-/// the probationary pages evicted since the last sample cost at least `SAMPLE_COST_DIVISOR` times
-/// as much to read again as the new sample, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times as
-/// much.
+/// A sample is due when the probationary pages evicted since the last eviction of protected pages
+/// cost at least `SAMPLE_COST_DIVISOR` times as much to read again as the sample, or in a long loop
+/// `LONG_SAMPLE_COST_DIVISOR` times as much. This limits the cost of samples, which the loop may
+/// have to read again.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
@@ -84,11 +84,11 @@ const LONG_EXTENT: u32 = 8;
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// The order n of a group of 2^n pages. The time of the last eviction is remembered for each group.
+/// Order of a group: 2^`GROUP_ORDER` pages share one time of the last eviction.
 const GROUP_ORDER: u8 = 2;
 
-/// A detector of loops. Its shares are moving averages over as many reads as a quarter of the
-/// budget has frames, approximately.
+/// A detector of loops. Its shares are moving averages over the latest reads, which have about as
+/// many pages as a quarter of the budget has frames.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.

@@ -36,7 +36,8 @@ const STEPS: u32 = 16;
 /// four times. Earlier loads then count 1/16, so the shares follow the new demand.
 const DEMAND_DIVISOR: u32 = 8;
 
-/// A node with demand keeps at least its even share divided by this number.
+/// Minimum share of a node with demand: its even share divided by this number. Below this minimum,
+/// only spare frames ([`Cache::spare`]) move to other nodes.
 const SHARE_MIN_DIVISOR: u32 = 8;
 
 /// The division of a budget among nodes.

@@ -65,9 +65,9 @@ const FAULT_ORDER_MAX: u8 = 7;
 /// least this number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// A prefetched extent is stale after more than `STALE_AFTER` ticks of the clock of loaded pages
-/// without a touch, which is half of the time in which the cache loads as many pages as the budget
-/// has frames.
+/// Maximum age of an untouched prefetched extent, in ticks of the clock of loaded pages. An older
+/// extent is stale if its stream no longer expects its pages. At this age, the cache has loaded
+/// about half as many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. The number
@@ -245,10 +245,10 @@ impl PrefetchQueue {
         }
     }
 
-    /// Queues again the pages that the stream of the last fault expects next. The thread has
-    /// faulted on a page that the stream had requested: the queue skipped the page because it was
-    /// resident, and it was evicted later. Other pages that the queue skipped may have been evicted
-    /// too.
+    /// Queues again the pages that the stream of the last fault expects next. The caller has found
+    /// a fault on a page that the stream had requested: the queue skipped this page because it was
+    /// resident, and the page was evicted before its touch. Other pages that the queue skipped may
+    /// have been evicted too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
@@ -316,8 +316,9 @@ impl Cache {
         }
     }
 
-    /// Loads queued pages, a block of each stream in turn, until no frame is free or each stream
-    /// holds its share of the frames for prefetched pages.
+    /// Loads queued pages, a block of each stream in turn, until the queue is empty, no frame is
+    /// free, prefetched pages hold their maximum number of frames, or each stream waits: at its
+    /// share of these frames, or for the rest of a huge page.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
             self.issue_prefetches_of(node, actions);
@@ -408,9 +409,10 @@ impl Cache {
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// Notes that an extent is being loaded for the last queued prefetch, as fault-around of a
-    /// single page. Removes the pages of the extent from the queue. Otherwise the queue would load
-    /// the pages a second time if they are evicted untouched.
+    /// Notes that an extent is being loaded as fault-around of a single page, for the prefetch at
+    /// the end of the queue. Makes the extent a probe if a probe is due. Removes the pages of the
+    /// extent from the prefetch, which would otherwise load them again if they are evicted
+    /// untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -452,9 +454,9 @@ impl Cache {
         }
     }
 
-    /// The first page of the range that can be loaded (not resident, poisoned or being discarded),
-    /// or for a descending stream the last such page. The pages that the stream would touch before
-    /// this page are removed from the range.
+    /// The first page of the range that can be loaded, or for a descending stream the last such
+    /// page: a page of a region that is neither resident, poisoned nor being discarded. The pages
+    /// that the stream would touch before this page are removed from the range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };

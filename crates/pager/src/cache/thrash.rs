@@ -17,14 +17,14 @@ use std::{collections::BTreeSet, ops::Range};
 /// Maximum number of hashes in the sample.
 const SAMPLE_MAX: usize = 1024;
 
-/// Threads thrash only while the stall time of all threads is at least this fraction of the elapsed
-/// time.
+/// Minimum stall share of a thrashing period: the stall time of all threads together, divided by
+/// the elapsed time.
 const STALL_SHARE_MIN: f64 = 0.5;
 
-/// Threads thrash only while at least this share of the pages that are loaded is read for faults.
+/// Minimum share of pages read for faults among all pages loaded in a thrashing period.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// Minimum number of thrashing periods in a row, of a second each, before the user is told the
+/// Minimum number of consecutive thrashing periods, of a second each, before the user is told the
 /// budget that would end the thrashing.
 const PERIODS: u32 = 5;
 
@@ -32,8 +32,8 @@ const PERIODS: u32 = 5;
 /// fewer loads nearly all pages are different, and the used pages could be arbitrarily many.
 const LOADS_MIN: f64 = 1.3;
 
-/// After this number of thrashing periods, a budget is recommended even without an estimate. The
-/// recommended budget then holds all allocations.
+/// Number of consecutive thrashing periods after which a budget is recommended even without an
+/// estimate of the used pages. The recommended budget then holds all allocations.
 const PERIODS_MAX: u32 = 9;
 
 /// Minimum number of pages loaded in a thrashing period: a program that waits for few pages does
@@ -80,9 +80,9 @@ impl ThrashDetector {
         }
     }
 
-    /// Ends a period in which threads waited for `stall_share` of the time. Returns the budget in
-    /// frames that would end the thrashing; `None` if the program does not thrash, if the budget is
-    /// not known yet, or if it was returned before.
+    /// Ends a period in which the stall time of all threads was `stall_share` of the elapsed time.
+    /// Returns the budget in frames that would end the thrashing; `None` if the program does not
+    /// thrash, if the budget is not known yet, or if it was returned before.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -150,9 +150,9 @@ const fn hash(page: Page) -> u32 {
 }
 
 impl Cache {
-    /// Ends a period of a second in which threads waited for `stall_share` of the time. Returns the
-    /// budget in frames that would end the thrashing, at most once in the life of the cache. `None`
-    /// if that budget is not larger than the present one.
+    /// Ends a period of a second in which the stall time of all threads was `stall_share` of the
+    /// elapsed time. Returns the budget in frames that would end the thrashing, at most once in the
+    /// life of the cache. `None` if that budget is not larger than the present one.
     pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let enough = self.thrash.end_period(stall_share)?;
         // No program needs a budget for more pages than all of its regions have.

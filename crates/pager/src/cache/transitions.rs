@@ -9,8 +9,9 @@ use std::ops::Range;
 
 impl Cache {
     /// Transition from absent to Filling: loads an extent that contains `page` into frames of a
-    /// node. The load is for `stream`, or for a fault if `stream` is 0. `None` while no frame of
-    /// the node is free, or if the page is poisoned or being discarded.
+    /// node. The load is for `stream`, or for a fault if `stream` is 0. `None` if no frame of the
+    /// node can be allocated now ([`Cache::allocate`]), or if the page is poisoned or being
+    /// discarded.
     pub(super) fn load(
         &mut self,
         page: Page,

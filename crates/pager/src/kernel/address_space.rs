@@ -35,7 +35,8 @@ pub(crate) trait AddressSpace: Send {
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
     /// Unmaps the pages from `page` on, and returns their content to the frames in `part`. Returns
-    /// true if some pages were missing; the frames of missing pages are then zeros.
+    /// true if some pages were missing; the frames of missing pages are then zeros. If a page is
+    /// pinned, all pages stay mapped, and the result is [`Pinned`].
     fn unmap_out(
         &mut self,
         frames: &mut Frames,

@@ -13,8 +13,8 @@
 use interleaf_procfs::{files::Files, stat::Stat};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPU to share is chosen again after each `FAULTS` consecutive faults of one thread, without a
-/// fault of another thread between them.
+/// Number of consecutive faults of one thread after which the pager's thread moves to the CPU of
+/// this thread. The CPU is chosen again after each further `FAULTS` consecutive faults.
 const FAULTS: u32 = 64;
 
 /// Decides whether the pager's thread shares a CPU with the program's thread, while only one thread

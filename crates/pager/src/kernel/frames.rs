@@ -128,8 +128,8 @@ impl Frames {
         Ok(())
     }
 
-    /// Notes that the pages of the frames in `part` (bytes from the first frame) move to a region
-    /// or back. A move of less than a huge page may split the huge page.
+    /// Notes that the pages of the frames in `part` (bytes from the first frame) move to a region.
+    /// A move of less than a huge page may split the huge page.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;

@@ -37,7 +37,8 @@ pub(crate) struct Scheduling {
 }
 
 impl Scheduling {
-    /// Sets a short time slice.
+    /// Sets a short time slice for the calling thread. Checks whether the thread may get real-time
+    /// priority.
     ///
     /// # Errors
     /// When the kernel refuses the call, or the thread does not run under the policy `SCHED_OTHER`.

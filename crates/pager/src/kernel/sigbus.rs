@@ -70,8 +70,8 @@ pub(crate) struct Served {
     pub(crate) waiters: Arc<Waiters>,
 }
 
-/// An entry of the table of pagers: the state of a pager, null if the entry is free, and the number
-/// of threads whose SIGBUS handler uses it.
+/// An entry of the table of pagers: the state of a pager (null if the entry is free), and the
+/// number of threads whose SIGBUS handler uses the entry.
 struct Entry {
     served: AtomicPtr<Served>,
     users: AtomicU32,

@@ -110,9 +110,10 @@ impl Arena {
         occupied
     }
 
-    /// The address of a free range for a region. If `grows` is true, both the region before the new
-    /// region and the new region have room to double their lengths. Only at the end of the reserved
-    /// range, the new region may have less room.
+    /// The address of a free range for a region. At least [`SPACING`] bytes stay free after each
+    /// region. If `grows` is true, the free space after the region before the new region, and after
+    /// the new region, lets either region double its length; at the end of the reserved range,
+    /// [`SPACING`] bytes after the new region suffice.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;

@@ -422,8 +422,8 @@ impl FaultServer {
         }
     }
 
-    /// Adopts this process's new share of the budget, as far as other processes have released
-    /// frames.
+    /// Sets the budget of the cache to this process's share, at least [`PAGES_MIN`] pages. Adopts a
+    /// larger share only as far as other processes have released frames.
     fn rebalance(&mut self, actions: &mut Vec<Action>) {
         let Some(slot) = lock(&self.context.slot).clone() else { return };
         let target = slot.target().max(PAGES_MIN);

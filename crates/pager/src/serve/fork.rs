@@ -141,8 +141,8 @@ impl Fork<'_> {
 
     fn serve_in_child(&mut self) -> io::Result<()> {
         let context = &self.pager.context;
-        // First of all, because the kernel would place the next mapping, such as the stack of a
-        // thread, at free addresses within the range that the pager reserves.
+        // Reserve the omitted addresses first: otherwise the kernel could place the next mapping,
+        // such as the stack of a thread, at these addresses.
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Omitted {
                 // SAFETY: the child has no mapping at these addresses, which the pager reserves.

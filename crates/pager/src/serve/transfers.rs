@@ -15,8 +15,8 @@ const JOINED_MAX: usize = 1 << 20;
 /// into or writes from.
 const PIECES: usize = 128;
 
-/// Up to this number of clean pages between two dirty pages are written together with the dirty
-/// pages, because a second transfer would cost at least as much as writing the clean pages.
+/// Maximum number of clean pages between two dirty pages that one transfer writes together with the
+/// dirty pages. A second transfer would cost at least as much as writing the clean pages.
 const GAP: usize = 8;
 
 /// An extent that was completely read or written back, or whose transfer failed.

@@ -466,7 +466,7 @@ impl SlotGuard {
         pages
     }
 
-    /// Lowers the number of held pages to `to`.
+    /// Lowers the number of held pages to `to`; a number below `to` stays unchanged.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
             // Another process may wait for the released pages.

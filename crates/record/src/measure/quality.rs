@@ -9,8 +9,9 @@ use std::fmt;
 /// A point is noisy when the spread of its repetitions or the relative change of the core frequency
 /// exceeds this fraction.
 const SPREAD_MAX: f64 = 0.05;
-/// A point is noisy when other programs took more than this many CPUs for each CPU of the
-/// measurement. It is also noisy when the hypervisor took more than half as many.
+/// A point is noisy when other programs took more than this number of CPUs for each CPU of the
+/// measurement, or the hypervisor took more than half of this number. The error of the kernel's
+/// ticks of CPU time is added to both limits.
 const OTHERS_MAX: f64 = 0.1;
 /// A point is noisy when more than this fraction of its pages (0 to 1) is on other nodes than the
 /// weights demand.

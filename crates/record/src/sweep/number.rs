@@ -16,8 +16,8 @@ pub enum Number {
 
 impl Number {
     /// The parameter of a tier, such as `cxl.count`, whose value differs between the rows of the
-    /// same platform. `None` unless all platforms have the same parameters, and exactly one of them
-    /// differs, and its values are numbers.
+    /// same platform. `None` unless all platforms have parameters of the same names, exactly one
+    /// parameter differs between rows of a platform, and all its values are numbers.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
         let mut firsts = BTreeMap::new();
         let (_, names) = parsed(&rows.first()?.platform);

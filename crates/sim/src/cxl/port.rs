@@ -19,15 +19,14 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The fraction of writes among the requests (`write_part`) is an integer: 0 is reads only, `PARTS`
-/// is writes only.
+/// The number that stands for 1 in `write_part`, the fraction of writes among the requests.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// The unused credits of one kind, or the unused entries of the host: the time from which each is
-/// free, fs. The earliest time is on top.
+/// The credits of one kind, or the entries of the host, that no request holds: for each the time
+/// from which the next request may take it, fs. The earliest time is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -69,7 +68,8 @@ pub(super) struct Port {
     latency: Histogram,
 }
 
-/// A request at a sub-channel, with the clock of the sub-channel at which it arrived.
+/// A request that has arrived at a sub-channel. `at` is the sub-channel's clock at the arrival,
+/// `slot` the entry of the host, and `line` the index of the line within the sub-channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrival {
     at: u64,

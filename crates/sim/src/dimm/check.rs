@@ -1,13 +1,14 @@
 //! An independent check of every command that a controller issues to a device.
 //!
 //! The checker is written from the tables alone and shares no code with the scheduler. For each
-//! bank, bank group, rank and pseudo-channel it keeps the last command of each kind, the last four
-//! activations, and the last bursts on the data bus. A new command is compared with each command
-//! that a rule names, pair by pair. The checker has no queues and no ready times and caches no
-//! result, so it does not repeat errors in these parts of the scheduler.
+//! bank, bank group and rank it keeps the last command of each class; for each rank also the last
+//! four activations and the last read and write on the data bus; for each pseudo-channel the last
+//! command on the command bus. A new command is compared with each command that a rule names, pair
+//! by pair. The checker has no queues, ready times or cached results, so it does not repeat errors
+//! in these parts of the scheduler.
 //!
-//! The last command of each kind is enough, because a rule is a minimum distance. Commands come in
-//! order of time, so an earlier command of the same kind at the same bank is further away.
+//! The last command of each class is enough, because a rule is a minimum distance. Commands come in
+//! order of time, so an earlier command of the same class at the same bank is further away.
 //!
 //! ```text
 //! sub-channel ── pseudo-channel ── rank ── bank group ── bank

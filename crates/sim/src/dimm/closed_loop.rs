@@ -28,12 +28,12 @@ pub enum Pattern {
     Random,
     /// Sequential lines in each stream.
     Stream,
-    /// Random lines, of which one in [`HOT_ONE_IN`] is in bank 0.
+    /// Random lines, of which one in [`HOT_ONE_IN`] is moved to bank 0 of pseudo-channel 0.
     HotBank,
 }
 
-/// With [`Pattern::HotBank`], one in this number of accesses is moved to bank 0. The other accesses
-/// are to random banks.
+/// With [`Pattern::HotBank`], one in this number of accesses is moved to bank 0. The banks of the
+/// other accesses are random.
 pub const HOT_ONE_IN: u64 = 10;
 
 /// The load of one sub-channel: its share of the load of a machine.
@@ -97,8 +97,7 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The fraction of writes among the requests (`write_part`) is an integer: 0 is reads only, `PARTS`
-/// is writes only.
+/// The number that stands for 1 in `write_part`, the fraction of writes among the requests.
 const PARTS: u64 = 1 << 32;
 
 /// A load in progress, as a source of requests for the controller of a sub-channel.
@@ -229,7 +228,8 @@ impl ClosedLoop {
             }
             return;
         }
-        // The time to the next request is uniform between 0.5 and 1.5 intervals.
+        // The due times of a slot are 0.5 to 1.5 intervals apart, evenly distributed. A slot that
+        // is not free at its due time requests as soon as it is free.
         let (due, seed) = self.due[slot as usize];
         let seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let part = ((u128::from(seed) * u128::from(self.interval)) >> 64) as u64;

@@ -3,8 +3,8 @@
 //! A constraint is a minimum number of clocks from a command of one class to a later command of the
 //! same or another class. It holds for later commands to the same bank, the same group, the same
 //! rank, the other ranks, or the other pseudo-channel. [`super::timing_state`] keeps the earliest
-//! clock of each class at each of these levels. Only the window of four activations (tFAW) does not
-//! fit such a constraint.
+//! clock of each class for each bank, bank group and rank. The window of four activations (tFAW)
+//! and the distances of refreshes are not in this table; `timing_state` has methods for both.
 
 use super::device::Device;
 
@@ -28,8 +28,8 @@ pub(super) enum Affected {
     OtherPseudo,
 }
 
-/// A command of the class `before` to the banks in `scope` must come at least `clocks` clocks of
-/// the DRAM after the issued command.
+/// A constraint after an issued command: a command of the class `before` to the banks in `scope`
+/// must come at least `clocks` clocks of the DRAM later.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constraint {
     pub(super) before: usize,

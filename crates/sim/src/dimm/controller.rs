@@ -156,7 +156,8 @@ impl SubChannel {
         self.clock
     }
 
-    /// Runs until `accesses` more accesses have been issued, or no request is left.
+    /// Runs until `accesses` more bursts have been read or written, or no request is left.
+    /// Forwarded requests do not count.
     pub fn run<S: Source, O: Observer>(&mut self, source: &mut S, observer: &mut O, accesses: u64) {
         let until = self.counts.reads + self.counts.writes + accesses;
         while self.counts.reads + self.counts.writes < until {

@@ -3,8 +3,9 @@
 //! Each line of a sub-channel has an index, whose bits are called address bits. The low bits select
 //! pseudo-channel, rank, group, bank and column, in the order of the layout; the bits above them
 //! are the row. Each bit of pseudo-channel, rank, group and bank is the exclusive or of the address
-//! bits in a mask. A mask has one bit below the row, which no other mask has, so no two lines share
-//! a location. It also has bits of the row, so neighbouring rows are in different banks.
+//! bits in a mask. Each mask has one bit below the row that no other mask has, so no two lines
+//! share a location. Each mask also has two bits of the row, so neighbouring rows are in different
+//! banks.
 //!
 //! Lines are interleaved over channels and sub-channels in chunks, modulo the number of
 //! sub-channels, which may be any number and not only a power of two.
@@ -23,7 +24,8 @@ enum Field {
 }
 
 /// The order of the address bits of a line, from the lowest: the column bits of neighbouring lines
-/// in one row; bank group, pseudo-channel, rank and bank; the other column bits.
+/// in one row; bank group; pseudo-channel; rank and bank (or bank and rank, see `banks_first`); the
+/// other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Base-2 logarithm of the number of neighbouring lines in one row, limited to the lines of a

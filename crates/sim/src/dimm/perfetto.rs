@@ -11,7 +11,7 @@ use super::{
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-/// Default limit of drawn commands: some 25 MB of text, which viewers still handle.
+/// Default maximum number of drawn commands: some 25 MB of text, which viewers still handle.
 pub const COMMANDS_MAX: u64 = 100_000;
 
 /// Draws the first commands of one sub-channel.

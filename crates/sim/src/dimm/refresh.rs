@@ -35,7 +35,8 @@ pub(super) struct RefreshScheduler {
     ranks: [RankRefresh; RANKS_MAX],
     /// The number of ranks.
     count: usize,
-    /// The clock at which the next refresh of any rank becomes due; [`NEVER`] if all are pending.
+    /// The clock at which the next refresh of any rank becomes due; [`NEVER`] if the refreshes of
+    /// all ranks are pending, or without refresh.
     wake: u64,
     blocked: BankSet,
     same_bank: bool,
@@ -93,7 +94,8 @@ impl RefreshScheduler {
         refresh
     }
 
-    /// The clock at which the next refresh becomes due; [`NEVER`] while all refreshes are pending.
+    /// The clock at which the next refresh becomes due; [`NEVER`] while the refreshes of all ranks
+    /// are pending, or without refresh.
     #[inline]
     pub(super) fn wake(&self) -> u64 {
         self.wake

@@ -30,9 +30,9 @@ use super::{
 use std::collections::VecDeque;
 use timing::RowTiming;
 
-/// Maximum number of accesses whose rows may be open at once, a power of two. The activation of an
-/// access waits until the first read or write of the access that arrived `LOOKAHEAD` accesses
-/// earlier. Assumed: the transaction queue of a small controller.
+/// Maximum number of accesses that are activated and still wait for their first read or write, a
+/// power of two. The activation of an access waits until the first read or write of the access that
+/// arrived `LOOKAHEAD` accesses earlier. Assumed: the transaction queue of a small controller.
 pub const LOOKAHEAD: usize = 16;
 
 /// A row access: an activation, consecutive bursts of one row, and an auto-precharge.

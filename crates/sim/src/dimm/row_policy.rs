@@ -18,8 +18,8 @@ pub enum RowPolicy {
     /// The row is closed after its last queued access.
     Closed,
     /// The history of the bank decides, as a saturating counter from 0 to 3: rows stay open while
-    /// it is above 1. A row hit raises the counter, and so does the next activation of a row that
-    /// was closed too early. A row conflict lowers it.
+    /// the counter is above 1. A row hit raises the counter, and so does the next activation of a
+    /// row that was closed too early. A row conflict lowers the counter.
     Adaptive,
 }
 
@@ -37,6 +37,7 @@ impl RowPolicy {
     }
 }
 
+/// Maximum value of the saturating counter of the adaptive policy.
 const COUNTER_MAX: u8 = 3;
 
 /// A row policy, with the history that it keeps of each bank.
@@ -65,8 +66,8 @@ impl RowPolicyState {
         }
     }
 
-    /// Records that a row was opened. If the last auto-precharge of the bank closed the same row,
-    /// it closed the row too early.
+    /// Records that a row was opened. If the last auto-precharge of the bank closed this row, the
+    /// auto-precharge came too early, and the counter of the adaptive policy is raised.
     #[inline]
     pub(super) fn opened(&mut self, bank: usize, row: u32) {
         if self.policy == RowPolicy::Adaptive && self.closed_row[bank] == row {

@@ -13,27 +13,27 @@ pub const GROUPS_MAX: usize = 1 << 22;
 /// Default number of page groups: one percentage point of a share is 655 groups.
 pub const PAGE_GROUPS: usize = 1 << 16;
 
-/// The shortest and the longest simulation, s: more than a day is a typing error.
+/// Minimum and maximum length of a simulation, s: more than a day is a typing error.
 pub const DURATION_S: [f64; 2] = [1e-3, 86_400.0];
 
-/// The largest bandwidth of migration or of a device, GB/s: far above any machine.
+/// Maximum bandwidth of migration or of a device, GB/s: far above any machine.
 pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
 
-/// The largest noise of a counter, as a fraction of its reading.
+/// Maximum standard deviation of a counter, as a fraction of its reading.
 pub const NOISE_MAX: f64 = 0.5;
 
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The shortest cycle through the phases, s, because each cycle takes at least one step of the
-/// simulation; and the longest run, s: three years.
+/// Minimum length of a cycle through the phases, s, because each cycle takes at least one step of
+/// the simulation; and maximum length of a run, s: three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
 pub const FOOTPRINT_BYTES: u64 = 32 << 30;
 
-/// Default noise of counters: bandwidth readings of 200 ms on busy servers vary by about 2 %
-/// (assumed).
+/// Default standard deviation of a counter, as a fraction of its reading: on busy servers,
+/// bandwidth readings of 200 ms vary by about 2 % (assumed).
 pub const COUNTER_NOISE: f64 = 0.02;
 
 /// A scenario of a simulation.

@@ -69,8 +69,8 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// The results of `scenario` if the pages of each domain's tasks are all on the first of the
-/// domain's own tiers. The capacity of the tiers is ignored.
+/// The results of `scenario` if the pages of each domain's tasks are all on the first near tier of
+/// the domain. The capacity of the tiers is ignored.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
     let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
@@ -78,7 +78,7 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// Shares in percent with all pages on the first of the domain's own tiers.
+/// Shares in percent with all pages on the first near tier of the domain.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }

@@ -40,8 +40,8 @@ impl<'a> PreparedScenario<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// Reuses the best static shares of a scenario that differs at most in noise, seed, migration
-    /// or hotness sampling, which do not affect static shares.
+    /// Like [`Self::new`], but with given best static shares: those of a scenario that differs at
+    /// most in noise, seed, migration or hotness sampling, which do not affect static shares.
     pub const fn with_best(
         scenario: &'a Scenario,
         duration: Duration,
@@ -55,7 +55,7 @@ impl<'a> PreparedScenario<'a> {
         self.best_static.as_ref()
     }
 
-    /// Sets up `trial`, ready for its first period.
+    /// Creates the run of `trial`, before its first period.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl<'a> PreparedScenario<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
-    /// Sets up a run. `policy` makes the policy of each domain from the index of the domain and the
-    /// tiers near it.
+    /// Creates a run with these policies: `policy` makes the policy of each domain from the index
+    /// of the domain and the near tiers of the domain.
     pub fn start_with(
         &self,
         settings: Settings,

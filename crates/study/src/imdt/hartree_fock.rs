@@ -9,12 +9,13 @@
 //!                                         r  reading it, from DRAM or from the drives
 //! ```
 //!
-//! An integral has 16 bytes, with its indices. The paper prints no times: `c / a` follows from the
-//! gain of integrals in memory for small stacks, and `a` is assumed. A worked example on 44 cores:
-//! a is 0.74 ns and c is 2.9 ns. Ten direct iterations take 36 ns an integral. With integrals in
-//! memory, the first computation and ten iterations take 10.3 ns. At a footprint of four times the
-//! DRAM, each iteration reads nearly all integrals from the drives, which takes 1.7 ns an integral
-//! at 9.6 GB/s: 19 ns with the first computation.
+//! An integral has 16 bytes, with its indices. With drives, the first computation takes at least
+//! the time to write the integrals that are not in DRAM. The paper prints no times: the ratio of
+//! `c` to `a` follows from the gain of integrals in memory for small stacks, and `a` is assumed. A
+//! worked example on 44 cores: a is 0.74 ns and c is 2.9 ns. Ten direct iterations take 36 ns an
+//! integral. With integrals in memory, the first computation and ten iterations take 10.3 ns. At a
+//! footprint of four times the DRAM, each iteration reads nearly all integrals from the drives,
+//! which takes 1.7 ns an integral at 9.6 GB/s: 19 ns with the first computation.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
 use interleaf_extend_forecast::{

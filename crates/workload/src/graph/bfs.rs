@@ -93,8 +93,9 @@ impl Bfs {
                     }
                 }
                 // The bottom-up levels kept the frontier only as a bitmap, but top-down needs it in
-                // the queue. Its vertices are written from index 0 on, because the slots behind the
-                // present tail may not suffice. The earlier entries are not needed any more.
+                // the queue. The vertices of the frontier are written from index 0 on, because the
+                // slots behind the present tail may not suffice. The overwritten entries are not
+                // needed any more.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);

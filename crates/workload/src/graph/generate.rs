@@ -15,7 +15,7 @@ use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// Edges drawn for each vertex. A vertex has twice as many neighbours on average, less the edges
-/// that are drawn more than once.
+/// that are drawn more than once or that lead from a vertex to itself.
 pub(super) const DEGREE: usize = 16;
 
 /// The number of edges of a chunk, which is drawn with a seed of its own.

@@ -54,8 +54,8 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Checks a command that creates a queue. Returns the index of the queue, and the number of its
-    /// entries.
+    /// Checks the identifier, the size, the contiguity and the address in a command that creates a
+    /// queue. Returns the index of the queue, and the number of its entries.
     fn new_queue(&self, entry: &SubmissionEntry) -> Result<(usize, u16), NvmeStatus> {
         let (identifier, size) = (entry.dword(10) & 0xffff, entry.dword(10) >> 16);
         if identifier == 0 || identifier > u32::from(self.settings.queues) {
@@ -113,7 +113,8 @@ impl NvmeController {
         Ok(0)
     }
 
-    /// The identifier of an I/O queue that a command deletes.
+    /// The identifier of the I/O queue that a command deletes; an error if it is 0 or above the
+    /// number of pairs of I/O queues.
     fn old_queue(&self, entry: &SubmissionEntry) -> Result<u16, NvmeStatus> {
         let identifier = (entry.dword(10) & 0xffff) as u16;
         match identifier {

@@ -71,11 +71,12 @@ pub(in crate::verb) struct Comparisons {
 }
 
 /// Runs comparisons for a study until a signal arrives, or until `deadline`. A run that has not
-/// ended at the deadline is killed. Within a comparison, all patterns run at one footprint before
-/// any pattern runs at the next footprint.
+/// ended at the deadline is killed, unless a launcher (`--by`) still queues it. Within a
+/// comparison, all patterns run at one footprint before any pattern runs at the next footprint.
 ///
 /// # Errors
-/// When the budget cannot be enforced, or a setting cannot be restored.
+/// When the store or fio cannot be used, the budget cannot be enforced, or a setting cannot be
+/// restored.
 pub(in crate::verb) fn comparisons(
     all: &[BenchCompareArgs],
     deadline: Instant,
@@ -159,11 +160,11 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// Runs all rounds of a pattern. Each round runs the pattern on every kind of memory (way) and then
-/// measures the drive with fio, so that interference affects all ways and fio equally. After each
-/// round, the rows of all rounds so far replace the earlier rows of the pattern in the document and
-/// in the interim record. For the messages, `step` has the position of this pair of pattern and
-/// footprint, and the count of all pairs.
+/// Runs all rounds of a pattern. Each round runs the pattern on every kind of memory (way), and
+/// then measures the drive with fio if the ceiling depends on the drive, so that interference
+/// affects all ways and fio equally. After each round, the rows of all rounds so far replace the
+/// earlier rows of the pattern in the document and in the interim record. For the messages, `step`
+/// has the position of this pair of pattern and footprint, and the count of all pairs.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -224,8 +225,9 @@ fn round(
     Ok(())
 }
 
-/// Repeats a run that the OOM killer ended, because a kill is rare and says nothing of the speed.
-/// If a repeated run fails for another reason, the kill is reported.
+/// Repeats a run that the OOM killer ended, up to [`OOM_TRIES`] runs in total, because a kill is
+/// rare and says nothing of the speed. A repeated run that fails for another reason counts as
+/// killed.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,

@@ -232,8 +232,8 @@ impl<'a> Kdamond<'a> {
         self.settings.set(COUNT, "1")
     }
 
-    /// Adds one message to `notes` when NUMA balancing is on, because NUMA balancing migrates pages
-    /// back that the DAMON thread has migrated.
+    /// Adds a message to `notes` if the DAMON thread is set up and NUMA balancing is on, unless the
+    /// last check found it on too. NUMA balancing migrates pages back that the thread has migrated.
     ///
     /// # Errors
     /// When the setting cannot be read.

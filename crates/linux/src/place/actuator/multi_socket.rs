@@ -137,7 +137,8 @@ impl Actuator for SocketActuator<'_> {
     }
 
     /// Only the first socket updates the shared actuator. Each socket reports the placement on the
-    /// nodes near it; the first socket also reports all other figures, which cover all sockets.
+    /// nodes near the socket, and the distance of this placement to the socket's goal. The first
+    /// socket also reports all other figures, which cover all sockets.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {

@@ -52,12 +52,11 @@ const LEAST_BYTES: u64 = 1 << 20;
 /// The minimum migration between two samples that counts as progress, bytes.
 const STALL_BYTES: u64 = 256 << 10;
 
-/// The number of consecutive samples without effect after which the controller changes the
-/// migration that it requests from DAMON (the [`Push`]), in two cases. If DAMON tries no migration
-/// in these samples, [`Push::level`] rises: pages with fewer accesses are migrated too, or, if cold
-/// pages are migrated, pages with more accesses. The other case is [`Order::HottestFirst`] at the
-/// goal, where the two fastest nodes exchange pages. If less than [`STALL_BYTES`] migrates in each
-/// of these samples, the direction of this exchange is reversed.
+/// The number of consecutive samples without effect after which the controller changes the [`Push`]
+/// that it requests from DAMON. If DAMON tries no migration in these samples, [`Push::level`]
+/// rises: pages with other access counts are migrated too. (Samples before a region can reach
+/// [`Push::age_min`] are not counted.) If less than [`STALL_BYTES`] migrates in each of these
+/// samples while two nodes exchange pages (`exchange`), the direction of the exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`]: pages with any access count are allowed.

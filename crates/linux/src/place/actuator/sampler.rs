@@ -104,7 +104,7 @@ impl PlacementSampler {
 
 impl PlacementSampler {
     /// Returns a message when a node that should have more pages has become full; `None` if no such
-    /// node is full, or if the message about this node was the last one.
+    /// node is full, or if the last call found the same node full.
     fn note_full_node(
         &mut self,
         root: &Root,

@@ -9,8 +9,8 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True while NUMA balancing is on and this was reported already, so that it is not reported
-    /// again. False once NUMA balancing is found off.
+    /// True if the last check found NUMA balancing on. NUMA balancing is reported only by the first
+    /// of consecutive checks that find it on.
     is_held: bool,
 }
 
@@ -50,8 +50,9 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Reports once that NUMA balancing is on. The cause is that disabling it is not permitted, or
-    /// that another program has enabled it again.
+    /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too.
+    /// NUMA balancing is on because this process may not disable it, or because another program has
+    /// enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {

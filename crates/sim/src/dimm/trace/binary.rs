@@ -19,7 +19,7 @@ pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
 /// Bytes of a line.
 const LINE: u64 = 64;
 
-/// The longest 64-bit number in LEB128: ten groups of seven bits, one in each byte.
+/// Maximum length of a 64-bit number in LEB128, bytes: ten groups of seven bits, one in each byte.
 const NUMBER_BYTES_MAX: usize = 10;
 
 /// Writes a binary trace, request by request.

@@ -128,8 +128,8 @@ impl ScenarioFile {
 type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// The domain of a workload, and its number of threads; `None` for the default number of its
-    /// demand.
+    /// The index of the domain of the workload's threads, and the number of threads; `None` if the
+    /// file has no number, so that the default of the demand applies.
     fn place(
         &self,
         toml: &TomlText<'_>,

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, str::FromStr};
 use toml::Spanned;
 
-/// The longest stall of a thread on a moving page, s. Stalls are microseconds, so a longer one is a
-/// typing error.
+/// Maximum stall of a thread on a moving page, s. Real stalls take microseconds, so a stall above
+/// this limit is a typing error.
 const STALL_MAX_S: f64 = 1.0;
 
 /// The smallest and the largest page, bytes: a base page and the largest huge page of x86-64.
@@ -26,8 +26,8 @@ const PAGE_BYTES: [u64; 2] = [4 << 10, 1 << 30];
 const SAMPLING_MIN_S: f64 = 1e-3;
 const AGGREGATION_MIN_S: f64 = 0.1;
 
-/// The longest sampling or aggregation interval, s. Intervals are milliseconds to seconds, so a
-/// longer one is a typing error.
+/// Maximum sampling or aggregation interval, s. Usual intervals are milliseconds to seconds, so an
+/// interval above this limit is a typing error.
 const INTERVAL_MAX_S: f64 = 3600.0;
 
 /// Maximum number of samples of a region in an aggregation interval, because each sample is

@@ -14,11 +14,12 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint. At the
-/// ceiling, a round takes the larger of two times: the time without waits for the drive, and the
-/// time in which the drive transfers the bytes that optimal replacement moves. `measured` is the
-/// best fio rate of the earlier rounds. This function measures with fio again, and keeps the better
-/// rate in `measured`.
+/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint; `None`
+/// without a run on DRAM, or if the traffic of the pattern is unknown. At the ceiling, a round
+/// takes the larger of two times: the time without waits for the drive, and the time in which the
+/// drive transfers the bytes that optimal replacement moves. `measured` is the best fio rate of the
+/// earlier rounds. If the footprint exceeds the budget, this function measures with fio again (not
+/// with `--no-drive`), and keeps the better rate in `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,

@@ -122,8 +122,8 @@ impl<'a> Comparison<'a> {
 
     /// Runs a pattern once on the kind of memory `way`, at a footprint of `ratio` times the budget.
     /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
-    /// pager's last run. If the footprint exceeds the budget, this is the limit of a kind with a
-    /// memory limit.
+    /// pager's last run. If the footprint exceeds the budget, `memory` is the memory limit of the
+    /// kinds that have a limit.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -284,8 +284,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// Waits for the end of a run; `None` if the run exceeded its time limit or the deadline of all
-    /// runs. The time counts from the run's entry into its control group, because a launcher
-    /// (`--by`) may queue the run before the entry.
+    /// runs. Both are checked only after the run has entered its control group, and the time limit
+    /// counts from the entry: a launcher (`--by`) may queue the run before.
     fn waited(
         &self,
         running: &mut Running<'_>,

@@ -41,7 +41,7 @@ impl Series {
     }
 
     /// Returns the advice (`madvise`) for the runs of the next round: in the first round all advice
-    /// of the pattern, afterwards the advice of the fastest run.
+    /// of the pattern, afterwards the advice of the fastest run, or nothing if all runs failed.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
