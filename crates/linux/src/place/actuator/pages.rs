@@ -129,15 +129,16 @@ impl Actuator for Pages<'_> {
     }
 
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
-        if self.setting.root.is_live() {
-            let mover = Migrator::new(goal.target()?)?.alone();
-            self.mover = Some(match goal.rate_limit_bytes_per_s {
-                Some(rate) => mover.at_rate(rate),
-                None => mover,
-            });
-        }
-        self.sampler.restart();
+        let mover = match self.setting.root.is_live() {
+            true => Some(Migrator::new(goal.target()?)?.alone()),
+            false => None,
+        };
         self.held.disable_balancer()?;
+        self.mover = match goal.rate_limit_bytes_per_s {
+            Some(rate) => mover.map(|mover| mover.at_rate(rate)),
+            None => mover,
+        };
+        self.sampler.restart();
         (self.goal, self.duty) = (Some(goal.clone()), TimeShareLimit::default());
         Ok(())
     }

@@ -27,7 +27,7 @@ use crate::{
     process::cgroup::Group,
     root::{Root, RootError},
 };
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, mem, ops::Range};
 
 /// The file with the zones of each node and their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
@@ -198,12 +198,17 @@ impl Actuator for Physical<'_> {
             let why = "it has the physical addresses of the nodes";
             return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
         }
-        (self.ranges, self.quota, self.push) = (ranges, QuotaController::default(), None);
+        let ranges = mem::replace(&mut self.ranges, ranges);
+        let quota = mem::take(&mut self.quota);
+        let push = self.push.take();
         self.sampler.restart();
-        self.sample(goal, &mut ActuatorState::default())?;
-        self.apply_goal(goal)?;
-        self.goal = Some(goal.clone());
-        Ok(())
+        let sampled = self.sample(goal, &mut ActuatorState::default());
+        let done = sampled.and_then(|()| self.apply_goal(goal));
+        match done {
+            Ok(()) => self.goal = Some(goal.clone()),
+            Err(_) => (self.ranges, self.quota, self.push) = (ranges, quota, push),
+        }
+        done
     }
 
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
