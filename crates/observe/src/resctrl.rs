@@ -79,11 +79,12 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 }
 
 impl<'a> Monitor<'a> {
-    /// Creates an empty group. `own` is the process ID of the calling process. The name of the
-    /// group has this ID and the start time of the process.
+    /// Removes the groups of killed processes, and creates an empty group. `own` is the process ID
+    /// of the calling process. The name of the group has this ID and the start time of the process.
     ///
     /// # Errors
-    /// When the CPU cannot count, or this user may not create groups.
+    /// When resctrl is not mounted, the CPU cannot count, or this user may not create or remove
+    /// groups.
     pub fn open(root: &'a Root, own: u32) -> Result<Self, ResctrlError> {
         probe(root)?;
         remove_leftovers(root)?;
@@ -111,14 +112,16 @@ impl<'a> Monitor<'a> {
         let mut sum = None;
         let mut now = vec![];
         for cache in self.root.peek_names(&data)? {
-            // The file of a cache without a free counter reads `Unavailable`. Such a cache is
-            // skipped.
-            let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
-            let Ok(bytes) = text.trim().parse::<u64>() else { continue };
             let before = self.last.iter().find(|(name, _)| *name == cache);
-            let grown = bytes.saturating_sub(before.map_or(0, |(_, bytes)| *bytes));
-            *sum.get_or_insert(0.0) += grown as f64;
-            now.push((cache, bytes));
+            let before = before.map_or(0, |(_, bytes)| *bytes);
+            let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
+            // The file of a cache without a free counter reads `Unavailable`. The traffic of such a
+            // cache counts when it has a counter again.
+            let bytes = text.trim().parse::<u64>();
+            if let Ok(bytes) = bytes {
+                *sum.get_or_insert(0.0) += bytes.saturating_sub(before) as f64;
+            }
+            now.push((cache, bytes.unwrap_or(before)));
         }
         self.last = now;
         Ok(sum)
@@ -194,6 +197,10 @@ mod tests {
         assert_eq!(monitor.read().unwrap(), Some(1000.0));
         caches("1500\n", "200\n");
         assert_eq!(monitor.read().unwrap(), Some(700.0));
+        caches("Unavailable\n", "Unavailable\n");
+        assert_eq!(monitor.read().unwrap(), None, "no cache counts");
+        caches("1600\n", "Unavailable\n");
+        assert_eq!(monitor.read().unwrap(), Some(100.0), "without the bytes that counted before");
         // The test removes the files of the group itself. The kernel would remove them with the
         // folder.
         fs::remove_dir_all(own.join("mon_data")).unwrap();

@@ -54,7 +54,8 @@ pub struct Planned {
     /// The bytes, ns, requests or cycles that one count represents. If only some units of the PMU's
     /// kind count the event, this factor also covers the traffic of the other units.
     pub scale: f64,
-    /// Events of one group are counted at the same time: they have the same PMU and CPU.
+    /// The number of the event's group. The events of a group have the same PMU and CPU, and are
+    /// counted at the same time, unless the PMU has too few counters for all of them.
     pub group: usize,
 }
 
@@ -314,7 +315,8 @@ impl Making<'_> {
     }
 
     /// The domain of a CPU: 0 if the layout has a single domain, or else the socket of the CPU. If
-    /// no socket lists the CPU, the domain is the socket of another CPU of the same node.
+    /// no socket lists the CPU, the domain is the socket of another CPU of the same node, or else
+    /// domain 0.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -363,8 +365,9 @@ impl Making<'_> {
 /// `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
-    let waited = counted.contains(&Quantity::OccupancyNs)
-        || counted.contains(&Quantity::OccupancyCycles) && counted.contains(&Quantity::Inserts);
+    let occupancy = [Quantity::OccupancyNs, Quantity::OccupancyCycles];
+    let waited = counted.contains(&Quantity::Inserts)
+        && occupancy.iter().any(|quantity| counted.contains(quantity));
     let open = [(bytes, "bytes"), (waited, "latency")];
     open.into_iter().filter(|(known, _)| !known).map(|(_, text)| text).collect()
 }
