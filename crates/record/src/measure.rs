@@ -503,7 +503,8 @@ fn is_first_node_only(weights: &[u16]) -> bool {
 /// The first word of `why` that consists of letters only. Reasons that differ only in their numbers
 /// have the same first such word, so the word groups them.
 fn reason_kind(why: &str) -> &str {
-    why.split([' ', ',']).find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
+    let mut words = why.split([' ', ',']).filter(|word| !word.is_empty());
+    words.find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
 impl MeasuredPoint {

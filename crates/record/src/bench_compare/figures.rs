@@ -15,22 +15,14 @@ impl BenchCompareDocument {
         by_pattern.chain(self.intensity_figure()).collect()
     }
 
-    /// The patterns, in the order in which they were run.
+    /// The patterns, in the order of their first rows.
     fn patterns(&self) -> Vec<String> {
-        let mut names: Vec<String> = self.rows.iter().map(|row| row.pattern.clone()).collect();
-        names.dedup();
-        names
+        distinct(self.rows.iter().map(|row| &row.pattern))
     }
 
     /// The ways except `dram`, which is the reference.
     fn ways(&self) -> Vec<String> {
-        let mut names: Vec<String> = vec![];
-        for row in self.rows.iter().filter(|row| row.way != "dram") {
-            if !names.contains(&row.way) {
-                names.push(row.way.clone());
-            }
-        }
-        names
+        distinct(self.rows.iter().map(|row| &row.way).filter(|way| *way != "dram"))
     }
 
     fn pattern_figure(&self, pattern: &str) -> Figure {
@@ -89,8 +81,30 @@ impl BenchCompareDocument {
     }
 }
 
+/// The different names, in the order in which they occur first.
+fn distinct<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
+    let mut found: Vec<String> = vec![];
+    for name in names {
+        if !found.contains(name) {
+            found.push(name.clone());
+        }
+    }
+    found
+}
+
 fn line(name: &str, group: usize, mut points: Vec<(f64, f64)>) -> Series {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let points = points.into_iter().map(|(x, part)| (x, 100.0 * part));
     Series::new(name, SeriesKind::Line, group, points)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distinct;
+
+    #[test]
+    fn names_that_alternate_occur_once() {
+        let names = ["seq", "triad", "seq", "random", "triad"].map(String::from);
+        assert_eq!(distinct(names.iter()), ["seq", "triad", "random"]);
+    }
 }
