@@ -55,12 +55,12 @@ pub unsafe extern "C" fn mremap(
         };
     }
     if is_fixed {
-        if let Some(pager) = pager_over(new_address as usize, new) {
-            let [_, within, _] =
-                mapping::split(pager, &(new_address as usize..new_address as usize + new));
+        let Some(target) = pages(new_address as usize, new) else { return kernel() };
+        if let Some(pager) = pager_over(target.start, target.len()) {
+            let [_, within, _] = mapping::split(pager, &target);
             inside(|| pager.leave_to_kernel(&within));
         }
-        return kernel();
+        return shared::unmapped(&target, kernel, |at| *at != libc::MAP_FAILED);
     }
     // A mapping that the kernel manages, and that grows large enough to be extended, becomes a
     // region.
@@ -111,6 +111,9 @@ fn remap(
     copy(pager, old, &new, protection);
     if leaves_empty {
         pager.discard(old);
+        if protection & libc::PROT_READ as u32 == 0 {
+            let _ = pager.protect(old, protection);
+        }
     } else {
         pager.unmap(old);
     }
@@ -128,19 +131,12 @@ fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize
     }
     pager.leave_to_kernel(&within);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the program asked for a mapping at this address, in place of any other.
-    let found = unsafe {
-        libc::syscall(
-            libc::SYS_mmap,
-            new.start,
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            flags,
-            -1,
-            0,
-        )
-    };
-    (found == new.start as libc::c_long).then_some(new)
+    let map =
+        || unsafe { libc::syscall(libc::SYS_mmap, new.start, bytes, protection, flags, -1, 0) };
+    let is_mapped = |at: &libc::c_long| *at == new.start as libc::c_long;
+    is_mapped(&shared::unmapped(&new, map, is_mapped)).then_some(new)
 }
 
 /// Copies the content of the range `old` to the range `new`, and gives `new` the protection

@@ -264,8 +264,9 @@ pub(crate) fn end_after_program() {
     if first.threads() != Some(running().len() as u64 + 1) {
         return;
     }
-    // The status of a process is that of its first thread. A signal has no exit code of its own, so
-    // shells add 128 to its number.
+    // The status of a process is that of its last thread since Linux 5.17, and that of its first
+    // thread before. Only the status of the first is still known. A signal has no exit code of its
+    // own, so shells add 128 to its number.
     let code = first.exit_status().map(|status| match status & 0x7f {
         0 => status >> 8,
         signal => 128 + signal,

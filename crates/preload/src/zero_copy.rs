@@ -46,7 +46,13 @@ fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
         match errno::get() {
             libc::EAGAIN if written < 0 && waits => {}
             // Named pipes have no `RWF_NOWAIT`. A pipe with room takes `PIPE_BUF` bytes at once.
-            libc::EOPNOTSUPP if written < 0 => return write_first(fd, pieces),
+            libc::EOPNOTSUPP if written < 0 => {
+                // SAFETY: the call writes to `ready` only.
+                if !waits && unsafe { libc::poll(&raw mut ready, 1, 0) } == 0 {
+                    return errno::failed(libc::EAGAIN) as ssize_t;
+                }
+                return write_first(fd, pieces);
+            }
             _ => return written,
         }
     }

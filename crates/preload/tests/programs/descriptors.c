@@ -3,6 +3,7 @@
 #include "check.h"
 #include <linux/close_range.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #define BYTES (32 * MIB)
@@ -51,6 +52,18 @@ static void splice_into_pipe(char *memory) {
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
+/* A full named pipe takes nothing without waiting. */
+static void splice_into_full_fifo(char *memory) {
+    CHECK(mkfifo("fifo", 0600) == 0);
+    int fifo = open("fifo", O_RDWR);
+    CHECK(fifo >= 0 && unlink("fifo") == 0);
+    struct iovec piece = {memory, FILE_BYTES};
+    ssize_t sent;
+    do sent = vmsplice(fifo, &piece, 1, SPLICE_F_NONBLOCK); while (sent > 0);
+    CHECK(sent == -1 && errno == EAGAIN);
+    CHECK(close(fifo) == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     char *memory = malloc(BYTES + MIB);
@@ -83,6 +96,7 @@ int main(int count, char **arguments) {
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
     CHECK(holds(memory, BYTES, 5));
     splice_into_pipe(memory);
+    splice_into_full_fifo(memory);
     CHECK(has_content(arguments[1]));
     puts("no page reached a file of the program");
     return 0;

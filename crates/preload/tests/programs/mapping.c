@@ -126,6 +126,12 @@ static void remaps(void) {
         == MAP_FAILED && errno == EINVAL);
     char *left = mremap(other, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     CHECK(left != MAP_FAILED && holds(left, 16 * MIB, 10) && is_zero(other, 16 * MIB));
+    /* A range that may not be read keeps its protection when its pages move. */
+    CHECK(mprotect(left, 16 * MIB, PROT_NONE) == 0);
+    char *hidden = mremap(left, 16 * MIB, 16 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+    CHECK(hidden != MAP_FAILED && faults(left, 0) && faults(hidden, 0));
+    CHECK(mprotect(hidden, 16 * MIB, PROT_READ) == 0 && holds(hidden, 16 * MIB, 10));
+    CHECK(munmap(hidden, 16 * MIB) == 0);
     /* A small mapping grows to a size that is extended. */
     char *small = map(PAGE, PROT_READ | PROT_WRITE, 0);
     fill(small, PAGE, 11);
