@@ -189,7 +189,7 @@ impl DimmSweep {
             refreshes: or_none(&read.refresh, |name| {
                 parsed(&toml, "refresh", name, option::refresh)
             })?,
-            mixes: or_none(&read.mix, |mix| parsed(&toml, "mix", mix, option::mix))?,
+            mixes: or_none(&read.mix, |mix| parsed(&toml, "mix", mix, mix_without_order))?,
             loads: or_none(&read.load, |load| parsed(&toml, "load", load, option::load))?,
             requests: or_none(&read.requests, |requests| {
                 let count = toml.whole("requests", requests, 1..=REQUESTS_MAX)?;
@@ -559,6 +559,18 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
     numbers.iter().try_for_each(|(field, values)| distinct(toml, field, values))?;
     let bits = |ns: &Spanned<f64>| Spanned::new(ns.span(), ns.get_ref().to_string());
     distinct(toml, "uncore_ns", &read.uncore_ns.iter().map(bits).collect::<Vec<_>>())
+}
+
+/// Parses a mix. The order of the lines is that of the pattern, so a mix with an order is an error.
+fn mix_without_order(text: &str) -> Result<Mix, String> {
+    let mix = option::mix(text)?;
+    match mix.random() {
+        false => Ok(mix),
+        true => Err(format!(
+            "{text}: the order of the lines is that of the pattern: write the mix without /random, \
+             and the pattern \"random\""
+        )),
+    }
 }
 
 /// Parses the text of an option with `parse`, whose errors have the form `PROBLEM: write ALLOWED`.
