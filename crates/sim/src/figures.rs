@@ -31,6 +31,12 @@ pub struct FigureReader<'a> {
     pub sources: &'a BTreeMap<String, String>,
 }
 
+/// True if a source is "derived: " or "assumed: " with an explanation.
+pub(crate) fn has_reason(source: &str) -> bool {
+    let explained = |word| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
+    ["derived: ", "assumed: "].into_iter().any(explained)
+}
+
 impl FigureReader<'_> {
     /// Reads the value of `pair`, a number of `unit` within `range`. Error messages name `field`.
     ///
@@ -44,9 +50,7 @@ impl FigureReader<'_> {
         range: RangeInclusive<f64>,
     ) -> Result<f64, FileError> {
         let [value, source] = pair.get_ref();
-        let reasoned =
-            |word: &str| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
-        if !(self.sources.contains_key(source) || reasoned("derived: ") || reasoned("assumed: ")) {
+        if !(self.sources.contains_key(source) || has_reason(source)) {
             let problem = format!("\"{source}\" is not a source of this file");
             let hint = "name one under [sources], or say \"derived: how\" or \"assumed: why\"";
             return Err(self.text.error(field, pair, problem, hint));

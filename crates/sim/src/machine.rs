@@ -309,7 +309,8 @@ impl<'a> SimMachine<'a> {
         }
         solved.running = running;
         if loads.is_empty() {
-            solved.reached.clear();
+            // The power depends on the background traffic even while no task runs.
+            *solved = Solved { background_gbps, ..Solved::default() };
             return;
         }
         let system = solved.system.get_or_insert_with(|| System::new(&scenario.platform, &loads));

@@ -154,18 +154,23 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     // `slot` is the number of bytes of a slot on the wire. `part` is the fraction of the wire's
     // bandwidth that flits can use: the 128b/130b encoding of PCIe 5.0 takes the rest, and flits of
     // 256 bytes have no such encoding.
-    let (slot, part) = match flit as u32 {
-        68 => (17.0, 128.0 / 130.0),
-        256 => (256.0 / 15.0, 1.0),
+    let (slot, part) = match flit {
+        68.0 => (17.0, 128.0 / 130.0),
+        256.0 => (256.0 / 15.0, 1.0),
         _ => {
-            let problem = format!("there are no flits of {} bytes", flit as u32);
+            let problem = format!("there are no flits of {flit} bytes");
             let hint = "write 68 B or 256 B";
             return Err(text.error("link.flit", &link.flit, problem, hint).into());
         }
     };
     let bytes_per_ns = gigatransfers * f64::from(lanes) / 8.0 * part;
     let lines = |field: &str, pair: &Sourced| {
-        Ok::<u32, FileError>(reader.number(field, pair, "lines", 1.0..=65_536.0)? as u32)
+        let number = reader.number(field, pair, "lines", 1.0..=65_536.0)?;
+        if number.fract() != 0.0 {
+            let problem = format!("{number} lines are no whole number");
+            return Err(text.error(field, pair, problem, "write a whole number of lines"));
+        }
+        Ok::<u32, FileError>(number as u32)
     };
     let options = Options { density: memory.density.clone(), width: memory.width.clone() };
     let gbps = reader.number("host.bandwidth", &host.bandwidth, "GB/s", 0.1..=1e5)?;

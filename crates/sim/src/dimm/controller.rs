@@ -332,8 +332,8 @@ impl SubChannel {
         let most = self.pseudos.iter().map(|pseudo| pseudo.queue(WRITES).count).max();
         let most = most.unwrap_or(0);
         let low = most.min(self.write_high) * self.write_low / self.write_high;
-        let is_short = self.count(READS) >= self.read_high || self.waiting_count > 0;
-        if is_short { low } else { low.max(most.saturating_sub(self.write_batch)) }
+        let is_long = self.count(READS) >= self.read_high || self.waiting_count > 0;
+        if is_long { low } else { low.max(most.saturating_sub(self.write_batch)) }
     }
 
     fn turn_bus(&mut self) {

@@ -20,7 +20,7 @@ use super::{
     device::{Device, DeviceError, Options, quantity},
     run::Setup,
 };
-use crate::figures::Sourced;
+use crate::figures::{Sourced, has_reason};
 use interleaf_model::format::{FileError, toml_text::TomlText};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -189,8 +189,7 @@ impl Fields<'_> {
         range: core::ops::RangeInclusive<u64>,
     ) -> Result<u64, FileError> {
         let [value, source] = pair.get_ref();
-        let has_reason = ["derived: ", "assumed: "].iter().any(|word| source.starts_with(word));
-        if !has_reason && !self.sources.contains_key(source) {
+        if !has_reason(source) && !self.sources.contains_key(source) {
             let problem = format!("\"{source}\" is none of the file's sources");
             let hint = "name a source, or write \"assumed: why\"";
             return Err(self.text.error(field, pair, problem, hint));

@@ -7,7 +7,7 @@ use super::{
     file::{Density, DeviceToml, Module, Speed, WidthTable},
     rule::{RULE_HINT, Rule, quantity, rule},
 };
-use crate::figures::Sourced;
+use crate::figures::{Sourced, has_reason};
 use core::cell::RefCell;
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
@@ -317,10 +317,7 @@ impl<'a> Tables<'a> {
     /// "derived: " or "assumed: " with an explanation.
     pub(super) fn value<'p>(&self, field: &str, pair: &'p Sourced) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
-        let reasoned = ["derived: ", "assumed: "]
-            .iter()
-            .any(|word| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty()));
-        if reasoned || self.file.sources.contains_key(source) {
+        if has_reason(source) || self.file.sources.contains_key(source) {
             return Ok(value);
         }
         let problem = format!("\"{source}\" is not a source of this file");
