@@ -19,7 +19,7 @@ const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`, in any letter case. If no name is
 /// similar and `wrong` has at least three characters, returns the first known name that begins with
-/// `wrong` in lower case; else `None`.
+/// `wrong`, in any letter case; else `None`.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();
@@ -34,7 +34,7 @@ pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str>
     let best = rated.filter(|(similarity, _)| *similarity >= LEAST);
     let best = best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name);
     let is_beginning = wrong.chars().count() >= BEGINNING;
-    best.or_else(|| known().find(|name| is_beginning && name.starts_with(wrong)))
+    best.or_else(|| known().find(|name| is_beginning && name.to_lowercase().starts_with(wrong)))
 }
 
 /// The parts of a name that are numbers of at least [`NUMBER`] digits.
