@@ -382,12 +382,9 @@ impl Connection {
 
 impl ServerBackend for Connection {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
-        if data.len() > ACCESS_MAX {
-            return Ok(());
-        }
         let device = self.device();
         match region {
-            _ if !device.has_power => data.fill(0xff),
+            _ if !device.has_power || data.len() > ACCESS_MAX => data.fill(0xff),
             VFIO_PCI_CONFIG_REGION_INDEX => device.config.read(offset, data),
             VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
                 device.controller.register_read(offset, data);
