@@ -235,7 +235,7 @@ fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
         let output = folders.extended(&[], &words).output().unwrap();
         let stderr = text(&output.stderr);
         if stderr.contains("unshare failed") {
-            println!("not tested: a new PID namespace needs root");
+            writeln!(io::stderr(), "not tested: a new PID namespace needs root").unwrap();
             return;
         }
         assert_eq!(text(&output.stdout), "as it was left\n", "{stderr}");
