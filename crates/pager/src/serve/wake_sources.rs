@@ -35,8 +35,8 @@ pub(crate) struct WakeSources {
 }
 
 impl WakeSources {
-    /// Blocks in poll(2) until a descriptor is readable, until it is time to retry a pinned page, or
-    /// until the pager has been idle for [`IDLE`].
+    /// Blocks in poll(2) until a descriptor is readable, until it is time to retry a pinned page,
+    /// or until the pager has been idle for [`IDLE`].
     ///
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.
