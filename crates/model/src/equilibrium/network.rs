@@ -12,6 +12,8 @@
 //! computed by convolving the factors of one station after another (`fold`). The throughput is
 //! G(customers - 1) / G(customers).
 
+use std::borrow::Cow;
+
 /// A station of the network.
 #[derive(Clone, Debug)]
 pub struct Station {
@@ -27,83 +29,130 @@ pub struct Station {
 pub struct Solution {
     /// Work per unit of time, of all stations together.
     pub throughput: f64,
-    /// The probability of 0, 1, ... customers at each station.
-    pub occupancy: Vec<Vec<f64>>,
+    /// The probability of 0, 1, ... customers at each station: one row for each station.
+    pub occupancy: Rows,
+}
+
+/// Rows of numbers of the same length, in one allocation: networks have few customers and stations,
+/// and a simulation solves millions of networks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    width: usize,
+    values: Vec<f64>,
+}
+
+impl Rows {
+    /// Zeros.
+    pub fn new(rows: usize, width: usize) -> Self {
+        Self { width, values: vec![0.0; rows * width] }
+    }
+
+    /// The row with the index `at`.
+    pub fn row(&self, at: usize) -> &[f64] {
+        &self.values[at * self.width..][..self.width]
+    }
+
+    /// The row with the index `at`.
+    pub fn row_mut(&mut self, at: usize) -> &mut [f64] {
+        &mut self.values[at * self.width..][..self.width]
+    }
+
+    /// Writes to the row `to` the convolution of the row `from` with `factors`. The two rows are
+    /// adjacent.
+    fn fold(&mut self, from: usize, factors: &[f64], to: usize) {
+        let (before, behind) = self.values.split_at_mut(from.max(to) * self.width);
+        let lower = &mut before[from.min(to) * self.width..];
+        let upper = &mut behind[..self.width];
+        match from < to {
+            true => fold(lower, factors, upper),
+            false => fold(upper, factors, lower),
+        }
+    }
 }
 
 /// The factors f_i(n) = visit_i^n / (rate_i(1) ... rate_i(n)) of each station, multiplied by
 /// `scale`^n. The scale keeps them within the range of floating point.
 struct Factors {
     scale: f64,
-    of_station: Vec<Vec<f64>>,
+    stations: usize,
+    of_station: Rows,
 }
 
 impl Factors {
     fn new(stations: &[Station]) -> Self {
         let bound = |station: &Station| station.rates[station.rates.len() - 1] / station.visit;
         let scale = stations.iter().map(bound).fold(f64::INFINITY, f64::min);
-        let factors = |station: &Station| {
+        let mut of_station = Rows::new(stations.len(), stations[0].rates.len() + 1);
+        for (at, station) in stations.iter().enumerate() {
+            let (first, rest) = of_station.row_mut(at).split_at_mut(1);
             let mut factor = 1.0;
-            let mut factors = Vec::with_capacity(station.rates.len() + 1);
-            factors.push(factor);
-            for rate in &station.rates {
+            first[0] = factor;
+            for (slot, rate) in rest.iter_mut().zip(&station.rates) {
                 factor *= scale * station.visit / rate;
-                factors.push(factor);
+                *slot = factor;
             }
-            factors
-        };
-        Self { scale, of_station: stations.iter().map(factors).collect() }
+        }
+        Self { scale, stations: stations.len(), of_station }
     }
 
-    /// Returns the convolved factors of the stations before and after each station. `before[i]` has
-    /// all stations before `i`, and the last entry of `before` has all stations. `after[i]` has
-    /// station `i` and all stations after it.
-    fn folded(&self) -> (Vec<Vec<f64>>, Vec<Vec<f64>>) {
-        let mut none = vec![0.0; self.of_station[0].len()];
-        none[0] = 1.0;
-        let mut before = vec![none.clone(), self.of_station[0].clone()];
-        for factors in &self.of_station[1..] {
-            before.push(fold(&before[before.len() - 1], factors));
+    fn width(&self) -> usize {
+        self.of_station.width
+    }
+
+    /// Returns the convolved factors of the stations before and after each station. Row `i` of the
+    /// first has all stations before `i`, and its last row has all stations. Row `i` of the second
+    /// has station `i` and all stations after it.
+    fn folded(&self) -> (Rows, Rows) {
+        let (stations, width) = (self.stations, self.width());
+        let (mut before, mut after) =
+            (Rows::new(stations + 1, width), Rows::new(stations + 1, width));
+        before.row_mut(0)[0] = 1.0;
+        before.row_mut(1).copy_from_slice(self.of_station.row(0));
+        for at in 1..stations {
+            before.fold(at, self.of_station.row(at), at + 1);
         }
-        let (last, rest) = (self.of_station.len() - 1, &self.of_station);
-        let mut after = vec![none, rest[last].clone()];
-        for factors in rest[..last].iter().rev() {
-            after.push(fold(&after[after.len() - 1], factors));
+        after.row_mut(stations)[0] = 1.0;
+        after.row_mut(stations - 1).copy_from_slice(self.of_station.row(stations - 1));
+        for at in (0..stations - 1).rev() {
+            after.fold(at + 1, self.of_station.row(at), at);
         }
-        after.reverse();
         (before, after)
     }
 
     /// The convolved factors of all stations before the last one; `None` if there is only one
     /// station.
-    fn before_last(&self) -> Option<Vec<f64>> {
-        let (first, rest) = self.of_station.split_first()?;
-        let (_, between) = rest.split_last()?;
-        Some(between.iter().fold(first.clone(), |folded, factors| fold(&folded, factors)))
+    fn before_last(&self) -> Option<Cow<'_, [f64]>> {
+        let last = self.stations.checked_sub(1).filter(|last| *last > 0)?;
+        let mut folded = Cow::Borrowed(self.of_station.row(0));
+        for at in 1..last {
+            let mut next = vec![0.0; self.width()];
+            fold(&folded, self.of_station.row(at), &mut next);
+            folded = Cow::Owned(next);
+        }
+        Some(folded)
     }
 }
 
 /// Solves the network of `stations` (not empty).
 pub fn solve(stations: &[Station]) -> Solution {
     let customers = stations[0].rates.len();
+    let mut occupancy = Rows::new(stations.len(), customers + 1);
     if let [only] = stations {
-        let mut occupancy = vec![0.0; customers + 1];
-        occupancy[customers] = 1.0;
-        let throughput = only.rates[customers - 1] / only.visit;
-        return Solution { throughput, occupancy: vec![occupancy] };
+        occupancy.row_mut(0)[customers] = 1.0;
+        return Solution { throughput: only.rates[customers - 1] / only.visit, occupancy };
     }
     let factors = Factors::new(stations);
     let (before, after) = factors.folded();
-    let all = &before[stations.len()];
-    let occupancy = (0..stations.len())
-        .map(|at| {
-            let others = fold(&before[at], &after[at + 1]);
-            let own = &factors.of_station[at];
-            (0..=customers).map(|n| own[n] * others[customers - n] / all[customers]).collect()
-        })
-        .collect();
-    let throughput = factors.scale * all[customers - 1] / all[customers];
-    Solution { throughput, occupancy }
+    let all = before.row(stations.len());
+    let mut others = vec![0.0; customers + 1];
+    for at in 0..stations.len() {
+        fold(before.row(at), after.row(at + 1), &mut others);
+        let own = factors.of_station.row(at);
+        for (n, chance) in occupancy.row_mut(at).iter_mut().enumerate() {
+            *chance = own[n] * others[customers - n] / all[customers];
+        }
+    }
+    Solution { throughput: factors.scale * all[customers - 1] / all[customers], occupancy }
 }
 
 /// The throughput of the network of `stations` (not empty), as in [`solve`]. It costs less than
@@ -114,7 +163,7 @@ pub fn throughput(stations: &[Station]) -> f64 {
     let Some(before) = factors.before_last() else {
         return stations[0].rates[customers - 1] / stations[0].visit;
     };
-    let last = &factors.of_station[stations.len() - 1];
+    let last = factors.of_station.row(stations.len() - 1);
     let all = |n| fold_at(&before, last, n);
     factors.scale * all(customers - 1) / all(customers)
 }
@@ -122,31 +171,35 @@ pub fn throughput(stations: &[Station]) -> f64 {
 /// The throughput of the network of `stations` for each number of customers: 1, 2, ...
 pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     let factors = Factors::new(stations);
-    let last = &factors.of_station[stations.len() - 1];
-    let all = match factors.before_last() {
-        Some(before) => fold(&before, last),
-        None => last.clone(),
-    };
+    let last = factors.of_station.row(stations.len() - 1);
+    let mut all = last.to_vec();
+    if let Some(before) = factors.before_last() {
+        fold(&before, last, &mut all);
+    }
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
-/// The probability of 0, 1, ... customers at the station with the index `within`, if the number of
-/// customers in the whole network is n with the probability `chances[n]`.
-pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64]) -> Vec<f64> {
+/// Writes to `occupancy` the probability of 0, 1, ... customers at the station with the index
+/// `within`, if the number of customers in the whole network is n with the probability
+/// `chances[n]`.
+pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64], occupancy: &mut [f64]) {
     let factors = Factors::new(stations);
     let (before, after) = factors.folded();
-    let others = fold(&before[within], &after[within + 1]);
-    let (own, all) = (&factors.of_station[within], &before[stations.len()]);
-    let at = |n: usize| {
-        (n..chances.len()).map(|sum| chances[sum] * own[n] * others[sum - n] / all[sum]).sum()
-    };
-    (0..chances.len()).map(at).collect()
+    let mut others = vec![0.0; factors.width()];
+    fold(before.row(within), after.row(within + 1), &mut others);
+    let (own, all) = (factors.of_station.row(within), before.row(stations.len()));
+    for (n, chance) in occupancy.iter_mut().enumerate() {
+        let of = |sum: usize| chances[sum] * own[n] * others[sum - n] / all[sum];
+        *chance = (n..chances.len()).map(of).sum();
+    }
 }
 
-/// Convolves the factors `a` and `b` of two stations, or of two groups of stations: entry n of the
-/// result is the sum over all distributions of n customers to the two ([`fold_at`]).
-fn fold(a: &[f64], b: &[f64]) -> Vec<f64> {
-    (0..a.len()).map(|n| fold_at(a, b, n)).collect()
+/// Convolves the factors `a` and `b` of two stations, or of two groups of stations: entry n of
+/// `folded` becomes the sum over all distributions of n customers to the two ([`fold_at`]).
+fn fold(a: &[f64], b: &[f64], folded: &mut [f64]) {
+    for (n, sum) in folded.iter_mut().enumerate() {
+        *sum = fold_at(a, b, n);
+    }
 }
 
 /// The sum of `a[i] * b[n - i]` over all distributions of `n` customers to two stations or groups
@@ -197,7 +250,8 @@ mod tests {
                 shape.iter().map(|&(visit, rate)| constant(visit, rate, customers)).collect();
             let solution = solve(&stations);
             let mut there = 0.0;
-            for (station, occupancy) in stations.iter().zip(&solution.occupancy) {
+            for (at, station) in stations.iter().enumerate() {
+                let occupancy = solution.occupancy.row(at);
                 let sum: f64 = occupancy.iter().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9);
                 // The work that a station does per unit of time is its visit fraction times the

@@ -304,7 +304,7 @@ impl<'a> System<'a> {
             self.responses[at].iter().map(Response::idle_latency_ns).collect();
         for (index, tier) in visited.iter().enumerate() {
             let own = bandwidth_gbps * load.shares[*tier];
-            let in_flight: f64 = occupancy[index][1..]
+            let in_flight: f64 = occupancy.row(index)[1..]
                 .iter()
                 .zip(&flows[index])
                 .map(|(chance, flow)| chance * flow.in_flight_bytes())
@@ -424,8 +424,8 @@ impl StreamNetwork {
 /// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
-    /// The probability of 0, 1, ... streams at each station; one list for each station.
-    occupancy: Vec<Vec<f64>>,
+    /// The probability of 0, 1, ... streams at each station; one row for each station.
+    occupancy: network::Rows,
     /// Bytes that wait at the link in front of each station.
     queued_bytes: Vec<f64>,
 }
@@ -448,10 +448,10 @@ fn reach(
     let unlimited: Vec<Vec<f64>> = inner.iter().map(|group| network::throughputs(group)).collect();
     let solution = network::solve(&behind_links(groups, stations, &unlimited));
 
-    let mut occupancy = vec![vec![]; stations.len()];
+    let mut occupancy = network::Rows::new(stations.len(), streams + 1);
     let mut queued_bytes = vec![0.0; stations.len()];
     for (at, (members, limit)) in groups.iter().enumerate() {
-        let chances = &solution.occupancy[at];
+        let chances = solution.occupancy.row(at);
         let queued: f64 = (1..=streams)
             .map(|n| {
                 // Without the link, the streams would have `held_back` GB/s more bandwidth. By
@@ -463,7 +463,8 @@ fn reach(
             .sum();
         for (within, index) in members.iter().enumerate() {
             queued_bytes[*index] = queued * inner[at][within].visit;
-            occupancy[*index] = network::occupancy_of(&inner[at], within, chances);
+            let own = occupancy.row_mut(*index);
+            network::occupancy_of(&inner[at], within, chances, own);
         }
     }
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
