@@ -13,7 +13,7 @@ use interleaf_pager::{
     pager::Pager,
     session::{ADDRESSES, Children, Session, VARIABLE},
 };
-use interleaf_thread::{set_idle, set_spawn};
+use interleaf_thread::set_spawn;
 use libc::c_int;
 use std::{
     path::Path,
@@ -63,7 +63,6 @@ fn prepare() {
             process::watch();
             thread::prepare();
             set_spawn(thread::spawn);
-            set_idle(thread::end_after_program);
         });
     });
 }

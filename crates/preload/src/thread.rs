@@ -23,7 +23,7 @@
 //! is stored at the thread pointer.
 
 use crate::{next, state};
-use interleaf_procfs::{files::Files, page::PAGE_BYTES, stat::Stat};
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_thread::{Join, Work};
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use rustix::thread::futex;
@@ -252,27 +252,6 @@ fn started() -> ThreadList {
 pub(crate) fn running() -> Vec<u32> {
     let numbers = started().iter().map(|thread| thread.number.load(Acquire)).collect::<Vec<_>>();
     numbers.into_iter().filter(|number| *number != 0).collect()
-}
-
-/// Ends the process if all threads of the program have ended. The C library ends a process with its
-/// last thread. But if this thread ends by the system call `exit(2)` or by a seccomp filter, the C
-/// library does not run, and the pager's threads would keep the process alive.
-pub(crate) fn end_after_program() {
-    let Ok(Some(text)) = Files::live().read("proc/self/stat") else { return };
-    // The first thread stays a zombie until the process ends.
-    let Some(first) = Stat::parse(&text).filter(Stat::is_zombie) else { return };
-    if first.threads() != Some(running().len() as u64 + 1) {
-        return;
-    }
-    // The status of a process is that of its last thread since Linux 5.17, and that of its first
-    // thread before. Only the status of the first is still known. A signal has no exit code of its
-    // own, so shells add 128 to its number.
-    let code = first.exit_status().map(|status| match status & 0x7f {
-        0 => status >> 8,
-        signal => 128 + signal,
-    });
-    // SAFETY: the process ends.
-    unsafe { libc::syscall(libc::SYS_exit_group, code.unwrap_or(0)) };
 }
 
 /// The locked list of threads: no thread is started or removed while the list is locked.

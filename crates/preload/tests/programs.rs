@@ -355,7 +355,6 @@ fn first_allocations() {
             &["fork"],
             &["vfork"],
             &["exit"],
-            &["system-exit"],
         ] {
             same_program(None, &program, folder.path(), arguments, faults);
         }

@@ -106,12 +106,6 @@ impl<'a> Stat<'a> {
         self.field(24)
     }
 
-    /// The exit status of a zombie, as wait(2) returns it; 0 for a thread that runs, and if this
-    /// process may not trace the thread.
-    pub fn exit_status(&self) -> Option<u32> {
-        self.field(52)?.try_into().ok()
-    }
-
     /// The CPU on which the thread ran last.
     pub fn cpu(&self) -> Option<usize> {
         self.field(39)?.try_into().ok()

@@ -33,24 +33,11 @@ pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
-static IDLE: OnceLock<fn()> = OnceLock::new();
-
 /// Sets the function that starts all threads of pagers in this process from now on. Only the first
 /// call has an effect.
 pub fn set_spawn(spawn: Spawn) {
     // `set` fails if an earlier call has set the function. The earlier function stays.
     let _ = SPAWN.set(spawn);
-}
-
-/// Sets the function that each pager of this process calls about every second while it has no work.
-/// Only the first call has an effect.
-pub fn set_idle(idle: fn()) {
-    let _ = IDLE.set(idle);
-}
-
-/// The function for pagers without work; `None` if none was set.
-pub fn idle() -> Option<fn()> {
-    IDLE.get().copied()
 }
 
 /// A thread that was started.

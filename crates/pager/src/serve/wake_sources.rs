@@ -18,10 +18,6 @@ use std::{
 /// report the end of a pin.
 const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// Time without work after which the fault server calls the function of
-/// [`interleaf_thread::set_idle`], 1 s.
-const IDLE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
 /// The descriptors that wake the fault server.
 pub(crate) struct WakeSources {
     pub(crate) handle: Arc<FaultHandle>,
@@ -35,8 +31,8 @@ pub(crate) struct WakeSources {
 }
 
 impl WakeSources {
-    /// Blocks in poll(2) until a descriptor is readable, until it is time to retry a pinned page,
-    /// or until the pager has been idle for [`IDLE`].
+    /// Blocks in poll(2) until a descriptor is readable, or until it is time to retry a pinned
+    /// page.
     ///
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.
@@ -51,13 +47,7 @@ impl WakeSources {
             PollFd::new(&store, PollFlags::IN),
             PollFd::new(&faults, flags),
         ];
-        let idle = interleaf_thread::idle();
-        let timeout = match self.has_pinned {
-            true => Some(&PINNED_RETRY),
-            false => idle.map(|_| &IDLE),
-        };
-        match poll(&mut fds, timeout) {
-            Ok(0) if !self.has_pinned => idle.into_iter().for_each(|idle| idle()),
+        match poll(&mut fds, self.has_pinned.then_some(&PINNED_RETRY)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(why) => return Err(why.into()),
         }

@@ -2,7 +2,6 @@
 #include "check.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 
 #define BYTES (24 * MIB)
 
@@ -72,14 +71,6 @@ static void *starts(void *argument) {
     return NULL;
 }
 
-static void *ends(void *argument) {
-    (void)argument;
-    usleep(50000);
-    CHECK(holds(block, BYTES, 5));
-    syscall(SYS_exit, 3);
-    return NULL;
-}
-
 int main(int count, char **arguments) {
     CHECK(count >= 2);
     const char *where = arguments[1];
@@ -134,19 +125,6 @@ int main(int count, char **arguments) {
         /* The process ends with its last own thread; the pager's threads do not count. */
         allocate();
         pthread_exit(NULL);
-    } else if (strcmp(where, "system-exit") == 0) {
-        /* The C library does not see that the last thread ends. Its status or that of the first thread counts,
-           depending on the version of Linux. */
-        allocate();
-        pid_t child = fork();
-        if (child == 0) {
-            pthread_t thread;
-            CHECK(pthread_create(&thread, NULL, ends, NULL) == 0);
-            syscall(SYS_exit, 3);
-        }
-        CHECK(outcome(child) == 3);
-        CHECK(holds(block, BYTES, 5));
-        syscall(SYS_exit, 0);
     } else {
         CHECK(strcmp(where, "constructor") == 0 && block);
     }
