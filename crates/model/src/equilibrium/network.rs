@@ -12,7 +12,7 @@
 //! computed by convolving the factors of one station after another (`fold`). The throughput is
 //! G(customers - 1) / G(customers).
 
-use std::borrow::Cow;
+use std::{borrow::Cow, slice::ChunksExact};
 
 /// A station of the network.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Solution {
 
 /// Rows of numbers of the same length, in one allocation: networks have few customers and stations,
 /// and a simulation solves millions of networks.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     width: usize,
     values: Vec<f64>,
@@ -55,6 +55,16 @@ impl Rows {
     /// The row with the index `at`.
     pub fn row_mut(&mut self, at: usize) -> &mut [f64] {
         &mut self.values[at * self.width..][..self.width]
+    }
+
+    /// All rows, in order; none if the rows have no numbers.
+    pub fn rows(&self) -> ChunksExact<'_, f64> {
+        self.values.chunks_exact(self.width.max(1))
+    }
+
+    /// True if there are `rows` rows of `width` numbers.
+    pub fn is_of(&self, rows: usize, width: usize) -> bool {
+        self.width == width && self.values.len() == rows * width
     }
 
     /// Writes to the row `to` the convolution of the row `from` with `factors`. The two rows are

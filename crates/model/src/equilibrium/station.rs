@@ -5,10 +5,12 @@ use crate::curve::{Flow, Response};
 
 /// A tier as one load finds it: with the traffic of other loads, and slower by couplings.
 pub(super) struct TierView<'a> {
+    /// The tier's response to the mix of the load itself.
+    pub(super) own: &'a Response,
     /// For each load with traffic on the tier: the fraction of the tier's traffic that the load
-    /// has, and the tier's response to the mix of the load. The fractions sum to 1. If no load has
-    /// traffic on the tier, the only entry is that of the load itself, with the fraction 1.
-    pub(super) responses: Vec<(f64, &'a Response)>,
+    /// has, and the tier's response to the mix of the load. The fractions sum to 1. Empty if the
+    /// load itself is the only one, or if no load has traffic on the tier: `own` then counts alone.
+    pub(super) mixed: Vec<(f64, &'a Response)>,
     /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
     /// of the load lowers it, and so does traffic on coupled tiers.
     pub(super) bandwidth_factor: f64,
@@ -23,7 +25,7 @@ impl TierView<'_> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let stream_bytes = load.circulating_bytes() / streams as f64;
         let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
-        if let ([(_, response)], true) = (&self.responses[..], self.others_bytes == 0.0) {
+        if let (Some(response), true) = (self.only_response(), self.others_bytes == 0.0) {
             // The bandwidth factor scales the bandwidth at each latency. By Little's law it
             // therefore scales the bytes in flight at this latency too.
             let factor = self.bandwidth_factor;
@@ -53,12 +55,24 @@ impl TierView<'_> {
     /// The latency of a line if all loads together have `bytes` in flight at the tier.
     fn latency_ns(&self, bytes: f64) -> f64 {
         let bytes = bytes / self.bandwidth_factor;
-        let bandwidth: f64 =
-            self.responses.iter().map(|(part, r)| part * r.at(bytes).bandwidth_gbps).sum();
-        if bandwidth > 0.0 {
-            bytes / bandwidth
-        } else {
-            self.responses.iter().map(|(part, r)| part * r.idle_latency_ns()).sum()
+        let bandwidth = self.mean(|response| response.at(bytes).bandwidth_gbps);
+        if bandwidth > 0.0 { bytes / bandwidth } else { self.mean(Response::idle_latency_ns) }
+    }
+
+    /// The response of all traffic on the tier; `None` if loads with several responses share it.
+    fn only_response(&self) -> Option<&Response> {
+        match self.mixed[..] {
+            [] => Some(self.own),
+            [(_, response)] => Some(response),
+            _ => None,
+        }
+    }
+
+    /// The mean of a figure of the responses, weighted by the traffic of their loads.
+    fn mean(&self, figure: impl Fn(&Response) -> f64) -> f64 {
+        match self.mixed.is_empty() {
+            true => figure(self.own),
+            false => self.mixed.iter().map(|(part, response)| part * figure(response)).sum(),
         }
     }
 }

@@ -1,6 +1,12 @@
 //! Solves for the common equilibrium of several loads on the tiers of a platform.
 
-use super::{limits::BandwidthLimits, load::Load, network, root::root, station::TierView};
+use super::{
+    limits::BandwidthLimits,
+    load::Load,
+    network::{self, Rows},
+    root::root,
+    station::TierView,
+};
 use crate::{
     curve::{Flow, Response},
     platform::Platform,
@@ -55,22 +61,26 @@ pub struct System<'a> {
 /// good start for a similar problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
-    /// `bandwidth_gbps[i][j]` is the bandwidth of load `i` on tier `j`, GB/s.
-    bandwidth_gbps: Vec<Vec<f64>>,
-    /// `in_flight_bytes[i][j]` are the bytes in flight of load `i` on tier `j`.
-    in_flight_bytes: Vec<Vec<f64>>,
+    /// Row `i` has the bandwidth of load `i` on each tier, GB/s.
+    bandwidth_gbps: Rows,
+    /// Row `i` has the bytes in flight of load `i` on each tier.
+    in_flight_bytes: Rows,
 }
 
 impl LoadTraffic {
     /// No traffic.
     fn none(loads: usize, tiers: usize) -> Self {
-        let none = vec![vec![0.0; tiers]; loads];
+        let none = Rows::new(loads, tiers);
         Self { bandwidth_gbps: none.clone(), in_flight_bytes: none }
     }
 
     fn is_of(&self, loads: usize, tiers: usize) -> bool {
-        self.bandwidth_gbps.len() == loads
-            && self.bandwidth_gbps.iter().all(|row| row.len() == tiers)
+        self.bandwidth_gbps.is_of(loads, tiers)
+    }
+
+    /// The bandwidth of all loads on a tier, GB/s.
+    fn all_gbps(&self, tier: usize) -> f64 {
+        self.bandwidth_gbps.rows().map(|tiers| tiers[tier]).sum()
     }
 }
 
@@ -186,7 +196,7 @@ impl<'a> System<'a> {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
             for (tier, share) in load.shares.iter().enumerate() {
-                traffic.bandwidth_gbps[0][tier] = share * bandwidth;
+                traffic.bandwidth_gbps.row_mut(0)[tier] = share * bandwidth;
             }
         };
         set(traffic, 0.0);
@@ -245,7 +255,7 @@ impl<'a> System<'a> {
         tolerance: f64,
     ) -> Vec<LoadEquilibrium> {
         let mut solved: Vec<Option<LoadEquilibrium>> = vec![None; loads.len()];
-        let fresh = traffic.bandwidth_gbps.iter().flatten().all(|gbps| *gbps == 0.0);
+        let fresh = traffic.bandwidth_gbps.rows().flatten().all(|gbps| *gbps == 0.0);
         for round in 0..ROUNDS_MAX {
             let mut moved = 0.0_f64;
             for (at, slot) in solved.iter_mut().enumerate() {
@@ -254,10 +264,10 @@ impl<'a> System<'a> {
                 for tier in 0..self.platform.tiers.len() {
                     let bandwidth = reached.tier_bandwidth_gbps[tier];
                     let bytes = bandwidth * reached.tier_latency_ns[tier];
-                    let known = &mut traffic.bandwidth_gbps[at][tier];
+                    let known = &mut traffic.bandwidth_gbps.row_mut(at)[tier];
                     moved = moved.max((bandwidth - *known).abs() / reached.bandwidth_gbps);
                     *known += part * (bandwidth - *known);
-                    let known = &mut traffic.in_flight_bytes[at][tier];
+                    let known = &mut traffic.in_flight_bytes.row_mut(at)[tier];
                     *known += part * (bytes - *known);
                 }
                 *slot = Some(reached);
@@ -321,10 +331,10 @@ impl<'a> System<'a> {
     /// the mixes of the loads that have traffic on it, the bytes in flight of the other loads, and
     /// the bandwidth that couplings leave.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
-        let on_tier = |load: usize| traffic.bandwidth_gbps[load][tier];
-        let all: f64 = (0..loads.len()).map(on_tier).sum();
-        let responses = if loads.len() == 1 || all == 0.0 {
-            vec![(1.0, &self.responses[at][tier])]
+        let on_tier = |load: usize| traffic.bandwidth_gbps.row(load)[tier];
+        let all = traffic.all_gbps(tier);
+        let mixed = if loads.len() == 1 || all == 0.0 {
+            vec![]
         } else {
             (0..loads.len())
                 .filter(|load| on_tier(*load) > 0.0)
@@ -332,7 +342,7 @@ impl<'a> System<'a> {
                 .collect()
         };
         let others = (0..loads.len()).filter(|load| *load != at);
-        let others_bytes = others.map(|load| traffic.in_flight_bytes[load][tier]).sum();
+        let others_bytes = others.map(|load| traffic.in_flight_bytes.row(load)[tier]).sum();
         let full =
             loads[at].bandwidth_factors[tier] * self.responses[at][tier].max_bandwidth_gbps();
         let lost: f64 = self
@@ -341,14 +351,14 @@ impl<'a> System<'a> {
             .iter()
             .filter(|coupling| coupling.to == tier)
             .map(|coupling| {
-                let from: f64 =
-                    traffic.bandwidth_gbps.iter().map(|tiers| tiers[coupling.from]).sum();
+                let from = traffic.all_gbps(coupling.from);
                 coupling.loss * (from + self.background_gbps[coupling.from])
             })
             .sum();
         let left = (1.0 - lost / full).max(LEAST_BANDWIDTH_FACTOR);
         let bandwidth_factor = loads[at].bandwidth_factors[tier] * left;
-        TierView { responses, bandwidth_factor, others_bytes }
+        let own = &self.responses[at][tier];
+        TierView { own, mixed, bandwidth_factor, others_bytes }
     }
 
     /// Groups the visited tiers (as indices into `visited`) by link, each group with a limit of the
@@ -379,7 +389,7 @@ impl<'a> System<'a> {
                 .flat_map(|other| {
                     let crossing = link.crossing(&loads[other].domain_parts);
                     let tiers = link.tiers.iter();
-                    tiers.map(move |tier| crossing * traffic.bandwidth_gbps[other][*tier])
+                    tiers.map(move |tier| crossing * traffic.bandwidth_gbps.row(other)[*tier])
                 })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
@@ -425,7 +435,7 @@ impl StreamNetwork {
 struct Reached {
     bandwidth_gbps: f64,
     /// The probability of 0, 1, ... streams at each station; one row for each station.
-    occupancy: network::Rows,
+    occupancy: Rows,
     /// Bytes that wait at the link in front of each station.
     queued_bytes: Vec<f64>,
 }
@@ -448,7 +458,7 @@ fn reach(
     let unlimited: Vec<Vec<f64>> = inner.iter().map(|group| network::throughputs(group)).collect();
     let solution = network::solve(&behind_links(groups, stations, &unlimited));
 
-    let mut occupancy = network::Rows::new(stations.len(), streams + 1);
+    let mut occupancy = Rows::new(stations.len(), streams + 1);
     let mut queued_bytes = vec![0.0; stations.len()];
     for (at, (members, limit)) in groups.iter().enumerate() {
         let chances = solution.occupancy.row(at);
