@@ -61,8 +61,9 @@ const STARTS: usize = 51;
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// Number of steered processes, and seconds of measurement. With 3000 processes, the actuator
-/// samples each process only every seven minutes, so that measurement lasts 430 s.
+/// Number of steered processes, and duration of the measurement in seconds. With 3000 processes,
+/// the daemon's actuator samples each process only every seven minutes (420 s). The measurement of
+/// 3000 processes therefore lasts 430 s.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
 /// Time before the measurement, in which the actuator learns that no page of the steered processes

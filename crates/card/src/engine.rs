@@ -1,18 +1,18 @@
 //! The card and its host, simulated event by event.
 //!
 //! ```text
-//! submit ── host processor ── doorbell ──▶ link ──▶ arbitration
-//!                                                      │ reads entries of the submission queue
-//!   write:  DMA engine reads host memory in chunks ◀── core: command ──▶ read: memory channel
-//!           link ──▶ buffer ──▶ ECC ──▶ memory channel                    ECC, buffer ──▶ link
-//!                                          └─▶ core: completion ◀───────────┘
-//! completion ◀── host processor ◀── interrupt ◀── link ◀── completion queue entry, MSI-X
+//! submit:   host processor ──▶ doorbell ──▶ link ──▶ arbitration
+//! fetch:    submission queue entries ──▶ link ──▶ core: command
+//! read:     memory channel ──▶ ECC ──▶ buffer ──▶ link ──▶ core: completion
+//! write:    DMA engine reads host memory in chunks ──▶ link ──▶ buffer ──▶ ECC
+//!           ──▶ memory channel ──▶ core: completion
+//! complete: completion queue entry, MSI-X ──▶ link ──▶ interrupt ──▶ host processor
 //! ```
 //!
-//! Link, cores and memory channels are servers in the sense of queueing: the end of a piece of work
-//! is computed as soon as the work arrives at the server. Buffers, tags, DMA engines and credits
-//! are pools. A write is acknowledged when all its data are safe: in DRAM that is saved on a power
-//! failure, or in STT-MRAM whose row is precharged.
+//! The link, the cores and the memory channels are servers in the sense of queueing theory: the end
+//! of a piece of work is computed as soon as the work arrives at the server. Buffers, tags, DMA
+//! engines and credits are pools. A write is acknowledged when all its data are safe: in DRAM whose
+//! content is saved on a power failure, or in STT-MRAM whose row is precharged.
 //!
 //! Units in names: `at` and `now` are femtoseconds since the start.
 
@@ -348,7 +348,7 @@ impl Engine {
         self.event_queue.next_at()
     }
 
-    /// Submits a command at the time `at` (fs): from then on, the host's processor writes the
+    /// Submits a command. At the time `at` (fs), the host's processor begins to write the
     /// submission queue entry and the doorbell.
     ///
     /// # Errors

@@ -224,7 +224,7 @@ impl Load {
         }
     }
 
-    /// Runs the load on `card`, and reports its writes to `observer`.
+    /// Runs the load on `card`, and reports the writes of the load to `observer`.
     ///
     /// # Errors
     /// If the card cannot run the load.

@@ -1,18 +1,19 @@
 //! A pointer chase: the address of each load is the result of the load before, so loads do not
 //! overlap and the time of a load is the latency of memory.
 //!
-//! All lines are on one cycle, in an order from a seeded random generator. The *random* order jumps
-//! over all of the memory, so its latency includes TLB misses. The *local* order visits the lines
-//! of a block of 256 KiB, in random order, before the next block. The translations of the block
-//! stay in the TLB, so only the latency of memory remains.
+//! All lines form one cycle, in an order from a seeded random generator; a lap is one pass through
+//! the cycle. The *random* order jumps over all of the memory, so its latency includes TLB misses.
+//! The *local* order visits the lines of a block of 256 KiB, in random order, before the next
+//! block. The translations of the block stay in the TLB, so only the latency of memory remains.
 //!
-//! Some prefetchers fetch the other line of a pair of 128 bytes, or the next line. Such a
-//! prefetcher would make every second load of a block a hit. Lines that are less than 128 bytes
-//! apart are therefore visited in separate passes over the whole memory. A prefetched line is then
-//! half a lap too early, and is evicted from the caches before the chase reaches it.
+//! Some prefetchers fetch the other line of an aligned pair of lines (128 bytes), or the next line.
+//! Such a prefetcher would turn half of the loads of a block into cache hits. The two lines of a
+//! pair are therefore visited in different halves of a lap, and each half covers the whole memory.
+//! A prefetched line is then half a lap too early, and is evicted from the caches before the chase
+//! reaches the line.
 //!
-//! The path of the chase is verified: after each slice the chase must be at the line to which its
-//! number of steps leads.
+//! The path of the chase is verified: after each slice (a timed part of the chase, [`SLICE`]) the
+//! chase must be at the line to which its number of steps leads.
 
 use crate::{
     clock::{Clock, ticks},

@@ -51,8 +51,9 @@ const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 /// the preceding `BEGIN_ROWS` rows.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses may lag behind the highest touched row of the block by less than this number of rows.
-/// Therefore panels that are packed by columns may be up to this number of rows high.
+/// Accesses belong to a block if their row number is less than this number below the largest row
+/// number touched in the block. A panel that the program packs column by column may therefore be up
+/// to this number of rows high.
 const ROWS_BEHIND_MAX: i64 = 512;
 
 /// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows

@@ -39,8 +39,9 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     let close = |first: c_uint, last: c_uint| {
         call(libc::SYS_close_range, first.into(), last.into(), flags.into())
     };
-    // The kernel handles calls with flags. It refuses unknown flags. With `CLOSE_RANGE_CLOEXEC` it
-    // closes no descriptor now, and the pager's descriptors have the flag `FD_CLOEXEC` anyway.
+    // The kernel handles calls with flags, and calls with an invalid range. `UNSHARE` was cleared
+    // above if a pager runs. `CLOSE_RANGE_CLOEXEC` closes no descriptor now, and the pager's
+    // descriptors have `FD_CLOEXEC` anyway. The kernel refuses other flags.
     if flags != 0 || first > last {
         return close(first, last);
     }

@@ -1,5 +1,6 @@
-//! Memory that this process shares with others. The kernel changes the mappings of this memory, and
-//! this module reports the changes to the server of the session.
+//! Memory that this process shares with other processes of its session. Calls that change the
+//! mappings of shared memory, such as `munmap(2)`, go to the kernel. Afterwards this module reports
+//! the changes to the session's server for shared memory.
 
 use crate::{
     errno, maps,

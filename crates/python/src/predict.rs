@@ -99,11 +99,11 @@ fn predict(
 /// Number of values in a row besides the values of the tiers.
 const SCALARS: usize = 10;
 
-/// Predicts choices of weights with full precision. `weights` has a byte for each tier of each
-/// choice. Returns the float64 values of all rows, and a byte for each row. A row has bandwidth and
-/// its interval, latency, speed-up and its interval, result and its interval (NaN for a mix), then
-/// the bandwidths of all tiers, then the latencies of all tiers. The byte is 1 if the pages fit,
-/// plus 2 if the row is extrapolated.
+/// Predicts each choice of weights, without rounding. `weights` has one byte for each tier of each
+/// choice. Returns two byte strings: the rows of all choices as float64 values, and a byte of flags
+/// for each row. A row has the bandwidth (mean, low, high), the latency, the speed-up (mean, low,
+/// high), the result (mean, low, high; NaN for a mix), the bandwidth of each tier, and the latency
+/// of each tier. Flag 1 is set if the pages fit, flag 2 if the row is extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

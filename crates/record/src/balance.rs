@@ -2,8 +2,8 @@
 //! (`interleaf.balance/1`), the advice that `--advise` writes at the end
 //! (`interleaf.balance.advice/1`), and the plan of `--dry-run` (`interleaf.balance.plan/1`).
 //!
-//! Weights are percentages of the pages on each node. Lists with an element for each node have the
-//! order of `nodes`, the fastest node first.
+//! A weight is the percentage of all pages that are on a node. A list with an element for each node
+//! is in the order of `nodes`, the fastest node first.
 
 mod figures;
 

@@ -1,12 +1,13 @@
-//! Configurations of a server for one demand or several, as `interleaf.plan/1`.
+//! The document `interleaf.plan/1`: configurations of a server for one or more demands.
 //!
-//! `interleaf plan` writes the document. It has a row for each configuration. Speeds are relative
-//! to the baseline. `task_energy_j` is the energy of a run, of a unit of a rate, or of a GB of a
-//! mix.
+//! `interleaf plan` writes the document, with a row for each configuration. Speeds are relative to
+//! the baseline configuration. `task_energy_j` is the energy of one run of the demand. If the
+//! demand's result is a rate, it is the energy of one unit of work; for a traffic mix, of one GB.
 //!
-//! Several demands have shares of the run time on the baseline. The figures of a row are then for
-//! the work that takes a second on the baseline: its time (`result`) and its energy. The document
-//! of a single demand has no `demands`.
+//! In a plan with several demands, each demand has a share of the run time on the baseline. The
+//! work of a row is then the work that the baseline does in one second: `result` is the time for
+//! this work, and `task_energy_j` is the energy for this work. The field `demands` is left out in a
+//! plan with one demand.
 
 use super::{
     ProvenanceDocument,

@@ -146,9 +146,9 @@ mod tests {
     /// Columns of names. A name such as `NaN` or `inf` is valid, so a page may show it.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
-    /// Reads files of two rows: a valid row, and its copy with one cell replaced by an odd value.
-    /// Each cell is replaced in turn. Reading fails with the number of the line, or the page shows
-    /// no NaN and no infinity in place of a number.
+    /// Reads files of two rows: a valid row, and a copy of this row with one cell replaced by an
+    /// unusual value. Each cell is replaced in turn. The test passes if reading fails with an error
+    /// that names the line, or if the page shows neither NaN nor infinity in place of a number.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let header = interleaf_record::sweep::header(&COLUMNS);

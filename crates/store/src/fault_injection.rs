@@ -70,15 +70,15 @@ impl FromStr for FaultPlan {
     }
 }
 
-/// An injected result of a job.
+/// The result that replaces or delays the result of a job.
 enum InjectedResult {
     Fails(Errno),
-    /// The result is delayed until a timer ends. The value is the result of the drive, or `None`
-    /// while the drive has not finished.
+    /// The result is delayed until a timer ends. The value is the drive's result, or `None` if the
+    /// drive has not finished the job yet.
     Held(Option<Result<usize, Errno>>),
 }
 
-/// A drive whose transfers fail by a plan.
+/// A drive with injected faults: jobs fail, are cut short, delayed or reordered, as the plan says.
 pub struct FaultyEngine {
     drive: Box<dyn Engine>,
     plan: FaultPlan,

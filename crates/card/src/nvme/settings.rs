@@ -41,8 +41,9 @@ pub struct NvmeSettings {
     pub subsystem_vendor: u16,
     /// Model number, 1 to 40 printable ASCII characters.
     pub model: String,
-    /// Serial number, 1 to 20 printable ASCII characters. The NQN of the subsystem (version 1.4) is
-    /// made from model and serial number, so the devices of a host need different serial numbers.
+    /// Serial number, 1 to 20 printable ASCII characters. With NVMe 1.4, the NQN of the NVM
+    /// subsystem is made from the model number and the serial number, so the devices of a host need
+    /// different serial numbers.
     pub serial: String,
     /// Firmware revision, 1 to 8 printable ASCII characters.
     pub firmware: String,

@@ -34,8 +34,8 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // Each of the listed weights needs a run, and so do the weights with all pages on the first
-    // tier. The hint adds two runs, which repeat the best two.
+    // Each entry of `--weights` needs a run, and the entry with all pages on the first tier needs
+    // one more. The number in the hint adds two runs, which repeat the two best entries.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(

@@ -34,11 +34,11 @@ impl Process {
         (self.pid, self.start_ticks)
     }
 
-    /// True while this process runs. False after its end, even if another process has its ID by
-    /// then.
+    /// True while this process runs. False once the process has ended, also while it is a zombie,
+    /// and also if another process has the same ID now.
     ///
     /// # Errors
-    /// When the process's file cannot be read.
+    /// When the files of the process in `/proc` cannot be read or parsed.
     pub fn runs(&self, root: &Root) -> Result<bool, RootError> {
         let now = visible(root, self.pid)?;
         Ok(now.is_some_and(|now| now.identity() == self.identity() && !now.is_zombie))

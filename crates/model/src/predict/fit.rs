@@ -1,9 +1,9 @@
-//! The distance of a forecast from the measured runs that it was inferred from.
+//! The difference between a forecast and the measured runs from which it was inferred.
 //!
-//! A forecast passes through the local runs of one series: through the runs with a counted
-//! bandwidth, or, if no run has one, through the runs of the first series
-//! ([`Demand::nearest_run`]). The forecast may miss other runs, which only narrow the set of
-//! behaviours.
+//! A local run has all pages in the local tier. For the local runs of one series, the forecast
+//! equals the measured result. This series is the one with a counted bandwidth, or, if no run has a
+//! counted bandwidth, the series of the first run ([`Demand::nearest_run`]). For all other runs the
+//! forecast may differ from the measured result: these runs only exclude behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};

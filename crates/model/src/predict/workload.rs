@@ -186,9 +186,9 @@ impl<'a> Forecast<'a> {
         let local_gbps = &local.reached_gbps[member];
         let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
-            // The run time is the sum of the times of the phases, and gives the speed-up. Traffic
-            // per work stays that of the load of the whole run, so the bandwidth is scaled in
-            // proportion to the speed-up.
+            // The run time is the sum of the phases' times, and the speed-up is the ratio of the
+            // run times before and after. The traffic per unit of work is taken from the load of
+            // the whole run, so the bandwidth is scaled in proportion to the speed-up.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {

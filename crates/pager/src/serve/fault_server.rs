@@ -647,8 +647,8 @@ impl FaultServer {
     fn move_out(&mut self, id: ExtentId, span: Span, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // Some pages were missing. It is unknown which pages, so all pages of the extent count
-            // as dirty.
+            // Some pages of the extent were not mapped, and their frames are now zeros.
+            // `unmap_out` does not report which pages, so all pages of the extent count as dirty.
             Ok(true) => {
                 self.dirty.forget(span.pages());
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))

@@ -1,12 +1,12 @@
 //! A fair sequence of members (the nodes of a plan) in an integer ratio: at any time, the number of
-//! turns of each member differs from its exact share by less than one.
+//! turns of each member differs from its exact share of all turns by less than one.
 //!
-//! For 3:2 the sequence is 0 1 0 0 1, repeated. After any number of turns each member has had its
-//! share of the turns, rounded up or down. Two simpler methods do not have this property. One
-//! rounds the shares of each range separately. The other gives the next turn to the member with the
-//! largest deficit, and fails with more than two members. Earliest deadline first among the
-//! eligible members has this property (Liu and Layland 1973; Baruah et al., "Proportionate
-//! progress", 1996, show that the error stays below one turn).
+//! For 3:2 the sequence is 0 1 0 0 1, repeated. Two simpler methods are not fair in this sense. The
+//! first rounds the shares of each range of pages separately, so the rounding errors add up. The
+//! second gives the next turn to the member with the largest deficit, and fails with more than two
+//! members. This module uses earliest deadline first among the eligible members (see
+//! [`Sequence::next_member`]). Its error stays below one turn (Liu and Layland 1973; Baruah et al.,
+//! "Proportionate progress", 1996).
 
 use interleaf_model::weights::gcd;
 
