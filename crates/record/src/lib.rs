@@ -55,6 +55,17 @@ use interleaf_model::{format::FileError, provenance::Provenance, tier::TierKind}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
+/// Returns the different items, in the order in which they occur first.
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found: Vec<T> = vec![];
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
 /// The text is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
@@ -448,4 +459,15 @@ pub fn all_rounded(values: &[f64]) -> Vec<f64> {
 /// Weights in the notation of the command line: `3:1`.
 pub fn weights_text(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distinct;
+
+    #[test]
+    fn names_that_alternate_occur_once() {
+        let names = ["seq", "triad", "seq", "random", "triad"];
+        assert_eq!(distinct(names), ["seq", "triad", "random"]);
+    }
 }

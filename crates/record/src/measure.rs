@@ -19,6 +19,7 @@ pub use quality::Quality;
 
 use super::{
     check::{Check, Checked, invalid, not_empty},
+    distinct,
     run::{ChangedSetting, PutBackDocument},
 };
 use serde::{Deserialize, Serialize};
@@ -378,12 +379,7 @@ impl MeasureDocument {
         let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
-        let mut curves = vec![];
-        for point in &points {
-            if !curves.contains(&curve(point)) {
-                curves.push(curve(point));
-            }
-        }
+        let curves = distinct(points.iter().map(|point| curve(point)));
         // A point without a delay has no load, so it is put before all others, as if its delay were
         // infinite.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);

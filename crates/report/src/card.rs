@@ -11,7 +11,10 @@ use super::{
     terminal_chart,
 };
 use interleaf_model::units::Bytes;
-use interleaf_record::card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE};
+use interleaf_record::{
+    card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE},
+    distinct,
+};
 
 /// A text for a terminal has the latencies of each point, as fio prints them, if the document has
 /// at most this many points. With more points, it has charts instead.
@@ -246,12 +249,8 @@ fn table(document: &CardDocument) -> Table {
 
 /// The utilisation of the components, a column for each component.
 fn utilisation(document: &CardDocument) -> Table {
-    let mut names: Vec<&str> = vec![];
-    for component in document.points.iter().flat_map(|point| &point.utilisation) {
-        if !names.contains(&component.component.as_str()) {
-            names.push(&component.component);
-        }
-    }
+    let components = document.points.iter().flat_map(|point| &point.utilisation);
+    let names = distinct(components.map(|it| it.component.as_str()));
     let header = ["card", "load", "depth"].iter().chain(&names).map(ToString::to_string);
     let mut table = Table::with_header(header.collect());
     for point in &document.points {

@@ -2,18 +2,14 @@
 
 use super::BalancePeriod;
 use crate::{
+    distinct,
     figure::{Figure, Series, SeriesKind},
     simulate_machine::share_axis_from,
 };
 
 /// The figures of `periods`, which are in order of time.
 pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
-    let mut domains: Vec<&str> = vec![];
-    for period in periods {
-        if !domains.contains(&period.domain.as_str()) {
-            domains.push(&period.domain);
-        }
-    }
+    let domains = distinct(periods.iter().map(|period| period.domain.as_str()));
     let of_domain = |(at, name): (usize, &&str)| {
         let own: Vec<&BalancePeriod> =
             periods.iter().filter(|period| period.domain == **name).collect();

@@ -1,7 +1,10 @@
 //! Figures of a comparison: efficiency against the ratio of footprint to budget.
 
 use super::{BenchCompareDocument, BenchRow};
-use crate::figure::{Figure, Scale, Series, SeriesKind};
+use crate::{
+    distinct,
+    figure::{Figure, Scale, Series, SeriesKind},
+};
 
 /// The beginning of the name of a pattern with a known arithmetic intensity. In `polynomial-N`, N
 /// is the number of operations per byte.
@@ -11,22 +14,22 @@ impl BenchCompareDocument {
     /// Figures of the efficiency: against the ratio of footprint to budget for each pattern, and
     /// against the arithmetic intensity for the patterns `polynomial-N`.
     pub fn figures(&self) -> Vec<Figure> {
-        let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(&pattern));
+        let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(pattern));
         by_pattern.chain(self.intensity_figure()).collect()
     }
 
     /// The patterns, in the order of their first rows.
-    fn patterns(&self) -> Vec<String> {
-        distinct(self.rows.iter().map(|row| &row.pattern))
+    pub fn patterns(&self) -> Vec<&str> {
+        distinct(self.rows.iter().map(|row| row.pattern.as_str()))
     }
 
     /// The ways except `dram`, which is the reference.
-    fn ways(&self) -> Vec<String> {
-        distinct(self.rows.iter().map(|row| &row.way).filter(|way| *way != "dram"))
+    fn ways(&self) -> Vec<&str> {
+        distinct(self.rows.iter().map(|row| row.way.as_str()).filter(|way| *way != "dram"))
     }
 
     fn pattern_figure(&self, pattern: &str) -> Figure {
-        let of_way = |(group, way): (usize, &String)| {
+        let of_way = |(group, way): (usize, &&str)| {
             let rows = self.rows.iter().filter(|row| row.pattern == pattern && row.way == *way);
             line(way, group, rows.filter_map(|row| Some((row.ratio, row.efficiency?))).collect())
         };
@@ -59,7 +62,7 @@ impl BenchCompareDocument {
         let rows: Vec<(f64, &BenchRow)> =
             self.rows.iter().filter_map(|row| Some((intensity(row)?, row))).collect();
         let largest = rows.iter().map(|(_, row)| row.ratio).fold(0.0, f64::max);
-        let of_way = |(group, way): (usize, &String)| {
+        let of_way = |(group, way): (usize, &&str)| {
             let of_way = rows.iter().filter(|(_, row)| row.way == *way && row.ratio == largest);
             line(way, group, of_way.filter_map(|(x, row)| Some((*x, row.efficiency?))).collect())
         };
@@ -81,30 +84,8 @@ impl BenchCompareDocument {
     }
 }
 
-/// The different names, in the order in which they occur first.
-fn distinct<'n>(names: impl Iterator<Item = &'n String>) -> Vec<String> {
-    let mut found: Vec<String> = vec![];
-    for name in names {
-        if !found.contains(name) {
-            found.push(name.clone());
-        }
-    }
-    found
-}
-
 fn line(name: &str, group: usize, mut points: Vec<(f64, f64)>) -> Series {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let points = points.into_iter().map(|(x, part)| (x, 100.0 * part));
     Series::new(name, SeriesKind::Line, group, points)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::distinct;
-
-    #[test]
-    fn names_that_alternate_occur_once() {
-        let names = ["seq", "triad", "seq", "random", "triad"].map(String::from);
-        assert_eq!(distinct(names.iter()), ["seq", "triad", "random"]);
-    }
 }

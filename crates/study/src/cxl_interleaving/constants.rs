@@ -15,6 +15,7 @@ use interleaf_model::{
     predict::saturating_load,
     weights::Weights,
 };
+use interleaf_record::distinct;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -53,13 +54,7 @@ pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
 
 /// Returns the mixes of `points`, each once.
 pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
-    let mut mixes: Vec<Mix> = vec![];
-    for point in points {
-        if !mixes.contains(&point.mix) {
-            mixes.push(point.mix);
-        }
-    }
-    mixes
+    distinct(points.iter().map(|point| point.mix))
 }
 
 /// The two constants of interleaving: the number of page streams, and the coupling loss, GB/s that

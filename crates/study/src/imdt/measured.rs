@@ -54,7 +54,7 @@ pub fn with_measured(study: &mut StudyDocument, runs: &[MeasuredRun<'_>]) -> Res
     let mut errors = vec![];
     for run in runs {
         let curves: Vec<Curve> =
-            patterns(run.document).into_iter().map(|pattern| curve(run, pattern)).collect();
+            run.document.patterns().into_iter().map(|pattern| curve(run, pattern)).collect();
         for curve in &curves {
             errors.extend(curve.points.iter().filter_map(MeasuredPoint::error).map(f64::abs));
         }
@@ -75,16 +75,6 @@ fn title(document: &BenchCompareDocument, what: &str) -> String {
         document.machine.cpus,
         document.dram_bytes >> 20
     )
-}
-
-fn patterns(document: &BenchCompareDocument) -> Vec<&str> {
-    let mut names = vec![];
-    for row in &document.rows {
-        if !names.contains(&row.pattern.as_str()) {
-            names.push(row.pattern.as_str());
-        }
-    }
-    names
 }
 
 /// A table of the measured, planned and published efficiencies of all workloads, a row for each
