@@ -84,7 +84,6 @@ impl Rows {
 /// `scale`^n. The scale keeps them within the range of floating point.
 struct Factors {
     scale: f64,
-    stations: usize,
     of_station: Rows,
 }
 
@@ -102,7 +101,7 @@ impl Factors {
                 *slot = factor;
             }
         }
-        Self { scale, stations: stations.len(), of_station }
+        Self { scale, of_station }
     }
 
     fn width(&self) -> usize {
@@ -113,7 +112,7 @@ impl Factors {
     /// first has all stations before `i`, and its last row has all stations. Row `i` of the second
     /// has station `i` and all stations after it.
     fn folded(&self) -> (Rows, Rows) {
-        let (stations, width) = (self.stations, self.width());
+        let (stations, width) = (self.of_station.rows().len(), self.width());
         let (mut before, mut after) =
             (Rows::new(stations + 1, width), Rows::new(stations + 1, width));
         before.row_mut(0)[0] = 1.0;
@@ -132,7 +131,7 @@ impl Factors {
     /// The convolved factors of all stations before the last one; `None` if there is only one
     /// station.
     fn before_last(&self) -> Option<Cow<'_, [f64]>> {
-        let last = self.stations.checked_sub(1).filter(|last| *last > 0)?;
+        let last = self.of_station.rows().len().checked_sub(1).filter(|last| *last > 0)?;
         let mut folded = Cow::Borrowed(self.of_station.row(0));
         for at in 1..last {
             let mut next = vec![0.0; self.width()];
