@@ -38,21 +38,17 @@ fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
     loop {
         let mut ready = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
         // SAFETY: the call writes to `ready` only.
-        if waits && unsafe { libc::poll(&raw mut ready, 1, -1) } < 0 {
-            return -1;
+        match unsafe { libc::poll(&raw mut ready, 1, if waits { -1 } else { 0 }) } {
+            0 => return errno::failed(libc::EAGAIN) as ssize_t,
+            1.. => {}
+            _ => return -1,
         }
         // SAFETY: the caller of `vmsplice` passes memory that may be read.
         let written = unsafe { libc::pwritev2(fd, pieces.as_ptr(), count, -1, libc::RWF_NOWAIT) };
         match errno::get() {
             libc::EAGAIN if written < 0 && waits => {}
             // Named pipes have no `RWF_NOWAIT`. A pipe with room takes `PIPE_BUF` bytes at once.
-            libc::EOPNOTSUPP if written < 0 => {
-                // SAFETY: the call writes to `ready` only.
-                if !waits && unsafe { libc::poll(&raw mut ready, 1, 0) } == 0 {
-                    return errno::failed(libc::EAGAIN) as ssize_t;
-                }
-                return write_first(fd, pieces);
-            }
+            libc::EOPNOTSUPP if written < 0 => return write_first(fd, pieces),
             _ => return written,
         }
     }
