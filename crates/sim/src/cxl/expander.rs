@@ -164,14 +164,7 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
         }
     };
     let bytes_per_ns = gigatransfers * f64::from(lanes) / 8.0 * part;
-    let lines = |field: &str, pair: &Sourced| {
-        let number = reader.number(field, pair, "lines", 1.0..=65_536.0)?;
-        if number.fract() != 0.0 {
-            let problem = format!("{number} lines are no whole number");
-            return Err(text.error(field, pair, problem, "write a whole number of lines"));
-        }
-        Ok::<u32, FileError>(number as u32)
-    };
+    let lines = |field: &str, pair: &Sourced| reader.whole(field, pair, "lines", 1..=65_536);
     let options = Options { density: memory.density.clone(), width: memory.width.clone() };
     let gbps = reader.number("host.bandwidth", &host.bandwidth, "GB/s", 0.1..=1e5)?;
     Ok(Expander {
