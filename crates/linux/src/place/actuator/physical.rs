@@ -198,15 +198,14 @@ impl Actuator for Physical<'_> {
             let why = "it has the physical addresses of the nodes";
             return Err(ActuatorError::Absent { path: ZONEINFO.into(), why });
         }
-        let ranges = mem::replace(&mut self.ranges, ranges);
-        let quota = mem::take(&mut self.quota);
-        let push = self.push.take();
+        let before =
+            (mem::replace(&mut self.ranges, ranges), mem::take(&mut self.quota), self.push.take());
         self.sampler.restart();
         let sampled = self.sample(goal, &mut ActuatorState::default());
         let done = sampled.and_then(|()| self.apply_goal(goal));
         match done {
             Ok(()) => self.goal = Some(goal.clone()),
-            Err(_) => (self.ranges, self.quota, self.push) = (ranges, quota, push),
+            Err(_) => (self.ranges, self.quota, self.push) = before,
         }
         done
     }
