@@ -40,6 +40,9 @@ pub const UNCORE_NS: f64 = 65.0;
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
+/// Why a mix with an order is an error.
+pub(crate) const ORDER_IN_MIX: &str = "the order of the lines is that of the pattern";
+
 /// Choices of the memory controller; `None` leaves the default, or a server's own choice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControllerChoice {
@@ -176,7 +179,7 @@ impl DimmJob {
     pub(crate) fn check(&self) -> Result<Vec<(u64, String)>, Failure> {
         if let Some(mix) = self.mixes.iter().find(|mix| mix.random()) {
             return Err(Failure::new(
-                format!("mix {mix}: the order of the lines is that of the pattern"),
+                format!("mix {mix}: {ORDER_IN_MIX}"),
                 "leave /random out of the mix, and choose the pattern random",
             ));
         }

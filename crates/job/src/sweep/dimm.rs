@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     dimm::{
-        self, CHANNELS, CHANNELS_MAX, ControllerChoice, DimmJob, DimmSystem, OUTSTANDING_MAX,
-        REQUESTS, REQUESTS_MAX, UNCORE_NS,
+        self, CHANNELS, CHANNELS_MAX, ControllerChoice, DimmJob, DimmSystem, ORDER_IN_MIX,
+        OUTSTANDING_MAX, REQUESTS, REQUESTS_MAX, UNCORE_NS,
     },
     option::{self, LoadChoice, PATTERNS},
 };
@@ -567,8 +567,7 @@ fn mix_without_order(text: &str) -> Result<Mix, String> {
     match mix.random() {
         false => Ok(mix),
         true => Err(format!(
-            "{text}: the order of the lines is that of the pattern: write the mix without /random, \
-             and the pattern \"random\""
+            "{text}: {ORDER_IN_MIX}: write the mix without /random, and the pattern \"random\""
         )),
     }
 }
