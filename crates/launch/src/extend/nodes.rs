@@ -4,8 +4,8 @@
 use super::Dram;
 use interleaf_console::{Failure, system};
 use interleaf_linux::{
-    machine::node::{Node, available, nodes},
-    process::table::allowed_nodes,
+    machine::node::{Node, nodes},
+    process::{available, table::allowed_nodes},
     root::Root,
 };
 use interleaf_model::units::Bytes;
@@ -52,7 +52,8 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
     let mut budgets: Vec<NodeBudget> = chosen
         .iter()
         .map(|(node, dram_bytes)| -> Result<_, Failure> {
-            let available = available(root, node.id).map_err(system::read_failure)?;
+            let found = available::of_node(root, node.id).map_err(system::read_failure)?;
+            let available = found.unwrap_or(0);
             Ok(NodeBudget {
                 node: node.id,
                 cpus: vec![],

@@ -118,17 +118,6 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// Memory of a node that is available to a program, bytes: free memory, and the page cache, which
-/// the kernel evicts for the program.
-///
-/// # Errors
-/// When `meminfo` cannot be read.
-pub fn available(root: &Root, id: u32) -> Result<u64, RootError> {
-    let meminfo = root.text(&format!("{NODES}/node{id}/meminfo"))?.unwrap_or_default();
-    let bytes = |key: &&str| size(&meminfo, key);
-    Ok(["MemFree", "Active(file)", "Inactive(file)"].iter().filter_map(bytes).sum())
-}
-
 /// The whole machine as one node, for a kernel without NUMA.
 fn whole_machine(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| IdList::of_kernel(text).ok();

@@ -62,7 +62,12 @@ pub fn swap(root: &Root) -> Result<u64, RootError> {
     Ok(size(&meminfo, "SwapFree").unwrap_or(0))
 }
 
-fn of_node(root: &Root, id: u32) -> Result<Option<u64>, RootError> {
+/// Memory of a node that is available to a program, bytes: free memory, and half of the page cache,
+/// which the kernel evicts for the program; `None` for a missing node.
+///
+/// # Errors
+/// When `meminfo` cannot be read.
+pub fn of_node(root: &Root, id: u32) -> Result<Option<u64>, RootError> {
     let meminfo = root.text(&format!("{}/node{id}/meminfo", node::NODES))?.unwrap_or_default();
     let Some(free) = size(&meminfo, "MemFree") else { return Ok(None) };
     let files: u64 =
