@@ -15,7 +15,7 @@
 use crate::{place::mempolicy::Policy, process, root::Root, stop_flag::StopFlag, syscall};
 use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
-    thread::disable_transparent_huge_pages,
+    thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled},
 };
 use signal_hook::{
     consts::signal::{
@@ -118,14 +118,15 @@ pub struct Resources {
 /// pages.
 ///
 /// # Errors
-/// When the kernel refuses to disable transparent huge pages, or to enable them for this process
-/// again.
+/// When the kernel refuses to disable transparent huge pages, or to restore the setting of this
+/// process.
 pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
     // Disable transparent huge pages for this process, because the command inherits this setting,
-    // and enable them afterwards.
+    // and restore the setting afterwards.
+    let were_disabled = transparent_huge_pages_are_disabled()?;
     disable_transparent_huge_pages(true)?;
     let started = start();
-    disable_transparent_huge_pages(false)?;
+    disable_transparent_huge_pages(were_disabled)?;
     Ok(started)
 }
 
@@ -389,7 +390,7 @@ impl Running<'_> {
     /// ([`Running::has_ended`]), until [`Running::status`] reaps the process.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When waitid(2) fails.
     pub fn resources(&self) -> io::Result<Resources> {
         let usage = syscall::resources_of_ended(self.pid())?;
         let time = |time: libc::timeval| {
@@ -517,6 +518,10 @@ mod tests {
         let disabled = without_huge_pages(|| start(&signals, &script)).unwrap();
         assert_eq!(code(disabled), Some(5));
         assert_eq!(code(start(&signals, &script)), Some(1), "the next command has them again");
+        // The setting is that of the calling thread.
+        disable_transparent_huge_pages(true).unwrap();
+        without_huge_pages(|| ()).unwrap();
+        assert!(transparent_huge_pages_are_disabled().unwrap(), "as a wrapper has set it");
     }
 
     #[test]
