@@ -164,7 +164,9 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
         return outcome;
     };
     let [before, within, behind] = split(pager, &pages);
-    inside(|| pager.unmap(&within));
+    if let Err(why) = inside(|| pager.unmap(&within)) {
+        return errno::failed(why.raw_os_error().unwrap_or(libc::ENOMEM));
+    }
     for rest in [before, behind] {
         // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) };

@@ -87,6 +87,7 @@ fn remap(
     if (to.is_some() || leaves_empty) && !may_move || leaves_empty && new_bytes != old.len() {
         return errno::unmapped(libc::EINVAL);
     }
+    // To unmap pages of regions cannot fail, so the results of `unmap` below are ignored.
     let overlaps = |to: usize| to < old.end && old.start < to.saturating_add(new_bytes);
     if to.is_some_and(overlaps) {
         return errno::unmapped(libc::EINVAL);
@@ -94,7 +95,7 @@ fn remap(
     if to.is_none() && !leaves_empty {
         let new_end = old.start + new_bytes;
         if new_end < old.end {
-            pager.unmap(&(new_end..old.end));
+            let _ = pager.unmap(&(new_end..old.end));
         }
         if new_end <= old.end || pager.grow(old.end, new_end - old.end, protection_of(old.end - 1))
         {
@@ -115,7 +116,7 @@ fn remap(
             let _ = pager.protect(old, protection);
         }
     } else {
-        pager.unmap(old);
+        let _ = pager.unmap(old);
     }
     new.start as *mut c_void
 }

@@ -39,7 +39,10 @@ impl Pager {
     }
 
     /// Unmaps pages of any owner, and waits until the pages are unmapped.
-    pub fn unmap(&self, pages: &Range<usize>) {
+    ///
+    /// # Errors
+    /// When the kernel refuses to unmap memory that the program has mapped, which then remains.
+    pub fn unmap(&self, pages: &Range<usize>) -> io::Result<()> {
         for (piece, owner) in self.pieces(pages) {
             match owner {
                 Owner::Free => {}
@@ -47,15 +50,16 @@ impl Pager {
                     self.remove(&piece);
                     self.context.release(&piece);
                 }
-                Owner::Foreign => self.reclaim(&piece),
+                Owner::Foreign => self.reclaim(&piece)?,
             }
         }
+        Ok(())
     }
 
     /// Makes pages, which may have any owner, belong to a region and read as zeros.
     ///
     /// # Errors
-    /// When the kernel refuses the protection.
+    /// When the kernel refuses the protection, or to unmap memory that the program has mapped.
     pub fn map(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         for (piece, owner) in self.pieces(pages) {
             match owner {
@@ -63,7 +67,7 @@ impl Pager {
                     self.discard(&piece);
                     continue;
                 }
-                Owner::Foreign => self.reclaim(&piece),
+                Owner::Foreign => self.reclaim(&piece)?,
                 Owner::Free => {}
             }
             lock(&self.context.arena).set(piece.clone(), Owner::Region);
@@ -170,16 +174,17 @@ impl Pager {
         lock(&self.context.pinned).set(&numbers, None);
         lock(&self.context.inherit).set(&numbers, None);
         // The pages are removed first. Otherwise a prefetch could load them again after they were
-        // discarded, and later move a page that the program has mapped in their place.
+        // discarded, and an eviction could later unmap memory that the program has mapped in their
+        // place.
         self.context.queue(Request::Remove(numbers));
         self.discard(pages);
     }
 
     /// Reserves addresses for the pager again. A mapping that the program has made at these
     /// addresses is removed.
-    fn reclaim(&self, pages: &Range<usize>) {
-        if self.context.reserve_again(pages).is_ok() {
-            lock(&self.context.arena).set(pages.clone(), Owner::Free);
-        }
+    fn reclaim(&self, pages: &Range<usize>) -> io::Result<()> {
+        self.context.reserve_again(pages)?;
+        lock(&self.context.arena).set(pages.clone(), Owner::Free);
+        Ok(())
     }
 }
