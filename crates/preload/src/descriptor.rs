@@ -64,7 +64,7 @@ pub extern "C" fn closefrom(first: c_int) {
 /// `dup2(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
-    if old == new {
+    if old == new && !is_protected(old) {
         // The system call checks that the descriptor is open, and changes nothing.
         let flags = call(libc::SYS_fcntl, old.into(), libc::F_GETFD.into(), 0);
         return if flags < 0 { -1 } else { new };
@@ -75,6 +75,9 @@ pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 /// `dup3(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    if is_protected(old) {
+        return errno::failed(libc::EBADF);
+    }
     if is_protected(new) {
         return errno::failed(libc::EBUSY);
     }
