@@ -52,11 +52,11 @@ impl HintedGroup {
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
         let resident_max = (self.dram_bytes - self.dram_bytes / FREE_DIVISOR) / PAGE_BYTES as u64;
-        let mut resident_elsewhere: u64 =
-            self.processes.values().map(|(_, policy)| policy.resident()).sum();
         let text = fs::read_to_string(&self.processes_file).unwrap_or_default();
         let pids: Vec<u32> = cgroup::processes(&text).collect();
         self.processes.retain(|pid, _| pids.contains(pid));
+        let mut resident_elsewhere: u64 =
+            self.processes.values().map(|(_, policy)| policy.resident()).sum();
         for pid in pids.into_iter().filter(|pid| *pid != process::id()) {
             if !self.processes.contains_key(&pid) {
                 let max = (self.dram_bytes / READ_AHEAD_DIVISOR / PAGE_BYTES as u64).max(1);
