@@ -310,9 +310,10 @@ impl Kernel for Spherical {
         self.rounds += 1;
         let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
         let iterations = u64::from(ITERATIONS);
-        // In each iteration the four arrays of the matrix and three vectors are read, and three
-        // further vectors are read and written (8 bytes each).
-        let bytes = iterations * cells * 8 * (4 + 3 + 2 * 3);
+        // Accesses to elements of 8 bytes in an iteration, for each cell: 2 for the gain, 4 for the
+        // direction, 6 for the product (4 of them of the matrix), 2 for the step, and 3 each for
+        // the solution and the residual.
+        let bytes = iterations * cells * 8 * (2 + 4 + 6 + 2 + 3 + 3);
         Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
     }
 
