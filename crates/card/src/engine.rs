@@ -66,8 +66,8 @@ pub trait WriteObserver {
     /// The controller decided at `at` to complete a command; a core builds the completion next.
     /// `safe` is the time from which the data of the command survive a power failure. A `safe`
     /// after `at` is an error, except on a card that acknowledges early
-    /// ([`Settings::acknowledge_early`]). Such a `safe` is an error even if the core has not built
-    /// the completion by then, because a faster core would acknowledge unsafe data.
+    /// ([`Settings::acknowledge_early`]). It is an error even if the core finishes the completion
+    /// only after `safe`, because a faster core would acknowledge unsafe data.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }

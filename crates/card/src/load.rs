@@ -162,8 +162,8 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Maximum number of threads of a load, summed over its groups. Bounds the memory that the
-/// simulation takes.
+/// Maximum number of threads of a load, summed over its groups. The limit bounds the memory that
+/// the simulation takes.
 const JOBS_MAX: u32 = 4096;
 
 /// The longest ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.

@@ -173,8 +173,8 @@ impl MemoryOutcome {
 /// The smallest and the largest access, bytes: a register, and a page.
 pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 
-/// Maximum number of outstanding accesses of all threads together. Bounds the memory that the
-/// simulation takes.
+/// Maximum number of outstanding accesses of all threads together. The limit bounds the memory that
+/// the simulation takes.
 const OUTSTANDING_MAX: u64 = 1 << 16;
 
 impl MemoryLoad {

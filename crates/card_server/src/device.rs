@@ -56,7 +56,8 @@ pub enum Event {
 /// volatile write cache may survive, because a cache may write its units back in any order. From
 /// the failure to the next connection, reads return ones and writes are ignored.
 pub struct PowerCut {
-    /// The power fails after this number of I/O commands has completed; 0 for a failure at once.
+    /// The power fails after this number of I/O commands has completed; 0 for a failure at once. A
+    /// command that the host aborts, or whose queue it deletes, counts too.
     pub after: u64,
     /// Called for each unit of the cache: true if the unit survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,

@@ -196,7 +196,7 @@ fn a_tier_takes_the_curves_of_a_built_in_one() {
     assert!(refused.contains("such as xeon6-cz122:cxl"), "{refused}");
 }
 
-/// A file that a command reads is not overwritten, under whichever name the file is given.
+/// A command does not overwrite a file that it reads, whichever name the output option gives it.
 #[test]
 fn an_input_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,7 +234,7 @@ fn an_input_is_not_overwritten() {
     }
 }
 
-/// Two outputs of a command are two files, even if the command has not made them yet.
+/// Two outputs of a command must be two files. This is checked even before the files exist.
 #[test]
 fn two_outputs_are_not_written_to_one_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ fn two_outputs_are_not_written_to_one_file() {
     }
 }
 
-/// An option that would be of no effect is refused, with what to do instead.
+/// An option without effect is rejected, and the error names the alternative.
 #[test]
 fn options_without_effect_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -142,8 +142,8 @@ fn the_minimum_of_requests_depends_on_the_load() {
     assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
 }
 
-/// Power, bandwidth and energy per bit of a point are of the same time, although the sub-channels
-/// are measured for different times, after a warm-up with another load.
+/// Power, bandwidth and energy per bit of a point are for the same span of time, although the
+/// sub-channels are measured for different spans, after a warm-up with another load.
 #[test]
 fn power_and_energy_of_a_point_agree() {
     let words = ["--device", "rdimm-6400-2r", "--channels", "2", "--requests", "40000"];

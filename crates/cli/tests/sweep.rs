@@ -126,7 +126,7 @@ fn a_truncated_sweep_is_completed() {
         ends[0],             // behind the header
         ends[0] + 1,         // within the number of a case
         ends[3],             // behind a case
-        ends[10],            // behind the first row of a case of two
+        ends[10],            // behind the first row of a case with two rows
         letter,              // within a UTF-8 sequence
         ends[rows - 3] + 20, // within the last case
         ends[rows - 2],      // behind the first row of the last case

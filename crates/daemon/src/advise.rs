@@ -63,9 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the advice is the first decision of the policy. The other policies approach their
-    /// target in several periods, or decide by the hotness of pages. Their advice is the shares of
-    /// [`GainForecast`] instead.
+    /// True if the first decision of the policy is its final decision, and is the advice. False for
+    /// policies that approach their target in several periods, or decide by the hotness of pages:
+    /// their advice is the shares of [`GainForecast`].
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(

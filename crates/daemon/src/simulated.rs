@@ -25,8 +25,9 @@ pub struct Machine<'a> {
     pub platform: &'a str,
     /// The workload; `None` for [`WORKLOAD`].
     pub workload: Option<&'a str>,
-    /// The number of threads; `None` for the largest number of the workload's measured runs with
-    /// all pages on the first tier, at most one per core of the first domain.
+    /// The number of threads. With `None`, it is the largest number of threads among the workload's
+    /// measured runs with all pages on the first tier, at most one thread per core of the first
+    /// domain.
     pub threads: Option<u32>,
 }
 

@@ -101,7 +101,7 @@ mod tests {
         let trace = reads(&(0..1000).collect::<Vec<_>>());
         let BlockTraffic { read, written } = carried(&trace, 500);
         // In a long run, optimal replacement with c cached blocks reads n (n - c) / (n - 1) blocks
-        // in a pass over n blocks. For n = 1000 and c = 500 these are 500.5 blocks.
+        // in a pass over n blocks: 500.5 blocks for n = 1000 and c = 500.
         assert!((500..=501).contains(&read) && written == 0, "{read} and {written}");
         assert_eq!(carried(&trace, 1000).read, 0);
     }

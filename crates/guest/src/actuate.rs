@@ -2,13 +2,16 @@
 //! [--panic] [--follows N] [--stay N] [--until WORD] [--within POINTS]`
 //!
 //! Migrates pages with an actuator: the pages of the processes, or without PIDs those of the whole
-//! machine. Prints a sample of the placement every second. After three consecutive samples within
-//! POINTS of the weights it prints `reached 60:40 after 12` (seconds) and continues with the next
-//! weights. It fails if N samples (`--follows`) do not suffice. With `--panic` it panics when it
-//! has reached the last weights. Otherwise it then takes N more samples (`--stay`), but stops early
-//! if a note of the actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints
-//! the largest distance of these samples from the weights, in percentage points, as `stayed within
-//! 0.4`, restores all settings and exits.
+//! machine. With `--hottest`, the hottest pages go to the first nodes. With `--leave`, the actuator
+//! may switch off the kernel's DAMON modules and NUMA balancing.
+//!
+//! Prints a sample of the placement every second. After three consecutive samples within POINTS of
+//! the weights it prints `reached 60:40 after 12` (seconds) and continues with the next weights. It
+//! fails if N samples (`--follows`) do not suffice. With `--panic` it panics when it has reached
+//! the last weights. Otherwise it then takes N more samples (`--stay`), but stops early if a note
+//! of the actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints the
+//! largest distance of these samples from the weights, in percentage points, as `stayed within
+//! 0.40`, restores all settings and exits.
 
 use std::{
     cell::RefCell,

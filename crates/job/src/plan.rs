@@ -73,7 +73,7 @@ pub struct PlanJob<'a> {
     /// footprint, if the file states one.
     pub footprint: Option<Bytes>,
     /// The number of threads of each demand; a number above the cores is cut to one thread for each
-    /// core. Default: that of the demand's runs.
+    /// core. Default: the number of threads of the demand's runs.
     pub threads: Option<u32>,
     /// The merit by which a configuration is recommended.
     pub goal: Goal,

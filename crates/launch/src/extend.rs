@@ -124,8 +124,8 @@ pub struct Extended {
     pub document: Option<ExtendDocument>,
 }
 
-/// Checks that a command can be extended on this machine; `job` is the MPI job that the process is
-/// a rank of.
+/// Checks that a command can be extended on this machine. `job` is the parallel job (MPI, Slurm) of
+/// which this process is a rank.
 ///
 /// # Errors
 /// When the preloaded library is not found, or the options are invalid. Failed checks are in the

@@ -94,9 +94,9 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the kernel settings that a placement needs, with a journal of the old values. An
-/// unprivileged user cannot write a journal, and needs none if all settings already have the needed
-/// values. The result is then `None`.
+/// Changes the kernel settings that a placement needs, with a journal of the old values. `None` if
+/// the placement needs no settings. Also `None` if this user may not write a journal, and all
+/// settings already have the needed values.
 fn apply_settings<'a>(
     job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],

@@ -119,8 +119,8 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Like [`read_file`], for a file of the kernel. No user chooses the name of such a file, so its
-/// type is checked only after opening.
+/// Reads the kernel file at `path`, at most `limit` bytes, and keeps a byte order mark. No user
+/// chooses the name of such a file, so its type is checked only after opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;

@@ -74,7 +74,7 @@ pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
 /// `nodes`, the call only locates the pages. Each entry of `status` becomes the page's node or a
 /// negative error. The kernel moves pages in groups, and stops at the first group that does not
 /// migrate as a whole. The entries of this group and of later pages are then unchanged, and the
-/// result is the number of pages that were left. Otherwise the result is 0.
+/// result is the number of these pages that did not migrate. Otherwise the result is 0.
 ///
 /// # Panics
 /// When the lengths differ, which is a bug of the caller.

@@ -41,8 +41,8 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// Minimum number of undisturbed slices, during which no other thread ran on the CPU, for a result
-/// from undisturbed slices alone. With fewer, the result includes the disturbed slices.
+/// A slice is undisturbed if no other thread ran on the CPU during the slice. With at least this
+/// number of undisturbed slices, the result is from undisturbed slices alone, else from all slices.
 const ALONE_MIN: usize = 3;
 
 /// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this

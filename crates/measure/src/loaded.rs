@@ -4,9 +4,9 @@
 //! point. There are three plans for the pauses: a list, such as MLC's injection delays; bandwidths
 //! to reach; or an adaptive choice that shows the curve and its knee with few points.
 //!
-//! The reported bandwidth is that of the memory controller, computed from the loads and stores of
-//! the threads by the table of [`Traffic`], and one line for each load of the chase. The bandwidth
-//! of the program is reported as well.
+//! The reported bandwidth is that of the memory controller. It is computed from the loads and
+//! stores of the threads by the table of [`Traffic`], with one more line for each load of the
+//! chase. The bandwidth of the program is reported as well.
 
 use crate::{
     chase::{Chase, ChaseError, Slices},

@@ -153,8 +153,8 @@ impl Demand {
     }
 
     /// The local run whose number of threads is nearest to `threads` as a ratio: 60 is nearer to 80
-    /// (a factor of 1.33) than to 40 (1.5). The run is from the series with counted bandwidths, if
-    /// there is such a series, else from the series of the first run.
+    /// (a factor of 1.33) than to 40 (1.5). Only the runs of [`Self::counted_runs`] are considered.
+    /// If no run has a counted bandwidth, all runs of the series of the first run are considered.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

@@ -1,12 +1,12 @@
 //! The equilibrium of threads and tiers: bandwidth and latency under a load.
 //!
 //! Threads have a bounded number of outstanding lines and wait for them. The latency of a tier
-//! follows from its curve and its load, and the load follows from the latency. Two scales of time
-//! need a model each:
+//! follows from its curve and its load, and the load follows from the latency. Each of two time
+//! scales needs its own model:
 //!
-//! *Lines.* Thousands of lines within a page average out: threads with `bytes` in flight at a tier
-//! get the bandwidth at which Little's law and the curve agree
-//! ([`crate::curve::Response::closed_loop`]).
+//! *Lines.* Thousands of lines are outstanding at a time, so the delays of single lines average
+//! out: threads with `bytes` in flight at a tier get the bandwidth at which Little's law and the
+//! curve agree ([`crate::curve::Response::closed_loop`]).
 //!
 //! *Pages.* A thread walks some pages on one tier, then some on another. The number of threads on
 //! each tier at a moment is random. Threads in lock-step move together, so they amount to only a

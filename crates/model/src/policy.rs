@@ -65,9 +65,9 @@ pub struct TierReading {
 }
 
 /// The observation of a period: computed from the quiet samples (samples without migration) since
-/// the last migration. After the maximum wait, too few of them are replaced by all quiet samples of
-/// the period, or by all samples if none is quiet. If the load varies within the period, only the
-/// samples under load are used.
+/// the last migration. If there are too few of these samples after the maximum wait, all quiet
+/// samples of the period are used, or all samples if none is quiet. If the load varies within the
+/// period, only the samples under load are used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// Time since the start, s.

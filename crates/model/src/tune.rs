@@ -271,7 +271,7 @@ struct Judged<'a> {
     first: usize,
     /// The index in `points` of the runs with the best weights.
     best: usize,
-    /// The number of runs that the search may make after those so far.
+    /// The number of further runs that the search may make.
     left: usize,
 }
 

@@ -130,8 +130,8 @@ fn a_curve_goes_out_as_mess_writes_it() {
     assert_eq!(text.lines().nth(5).unwrap(), "50,1,50,0,0.5,120,0,50,120,1");
 }
 
-/// A number as tools print it: `digits` decimals, and below `most` without its decimal point. With
-/// 1000 and 1, the numbers are 0.1 to 99.9.
+/// A number as tools print it, with `digits` decimals. Without the decimal point, its digits are a
+/// whole number from 1 to `most` - 1. With 1000 and 1, the numbers are 0.1 to 99.9.
 fn printed(most: u64, digits: i32) -> impl Strategy<Value = f64> {
     (1..most).prop_map(move |number| number as f64 / f64::from(10_i32.pow(digits as u32)))
 }

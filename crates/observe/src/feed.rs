@@ -1,7 +1,8 @@
 //! A source that programs feed through a Unix socket: for a machine without counters, or if a
 //! simulator or another tool has better counts.
 //!
-//! A program connects and writes lines of JSON, each with the traffic since its last line:
+//! A program connects and writes lines of JSON. Each line has the traffic of a domain to a tier
+//! since the program's previous line for this domain and tier:
 //!
 //! ```json
 //! {"domain":0,"tier":1,"read_bytes":64000,"written_bytes":0,"inserts":1000,"occupancy_ns":250000}

@@ -71,8 +71,8 @@ pub struct SessionSettings {
     /// Folders, files or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
-    /// and the kernel. Once those of at least 128 KiB add up to this size, further allocations of
-    /// at least 128 KiB are extended too.
+    /// and the kernel. Once the smaller allocations of at least 128 KiB add up to this size,
+    /// further allocations of at least 128 KiB are extended too.
     pub min_alloc_bytes: u64,
     /// The extended memory of child processes: its budget, or none.
     pub children: Children,

@@ -39,10 +39,10 @@ const BLOCK_ENTRIES: u32 = 256;
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries per slot of the index; the minimum is half of this number. A slot
-/// holds one position. If the slot of a page holds the position of another page, the page is
-/// predicted later. An entry and a slot have 4 bytes each. If each page causes a fault of its own,
-/// the history has at most 7.5 bytes (0.18 %) for each page. If each fault maps an extent of 4
-/// pages, the history has a quarter of these bytes.
+/// holds one position. If the slot of a page holds the position of another page, no replay begins
+/// at a fault on this page, but at a later fault. An entry and a slot have 4 bytes each. If each
+/// page causes a fault of its own, the history has at most 7.5 bytes (0.18 %) for each page. If
+/// each fault maps an extent of 4 pages, the history has a quarter of these bytes.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads that are followed. A new thread replaces the thread that has not
@@ -490,8 +490,8 @@ impl Log {
     }
 
     /// Replaces the index by one of twice the size, and fills it from the log in the order of the
-    /// log's memory. If a page has several entries, the index keeps the one at the highest
-    /// position. It is usually the newest, because blocks are added as they are needed.
+    /// log's memory. If a page has several entries, the index keeps the entry at the highest
+    /// position. This entry is usually the newest, because new blocks are added at the end.
     fn grow_index(&mut self) {
         self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
         for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {

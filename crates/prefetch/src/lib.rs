@@ -202,7 +202,8 @@ impl Prefetcher {
     }
 
     /// The next untouched pages that the stream of the last fault has requested; `None` if no
-    /// stream explains that fault with enough confidence.
+    /// stream explains that fault with enough confidence. Faults in matrix blocks, and faults on
+    /// pages with [`Advice::Random`], do not count as the last fault.
     pub fn next_expected(&self) -> Option<Prefetch> {
         self.streams.next_expected()
     }

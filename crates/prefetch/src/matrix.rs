@@ -42,9 +42,9 @@ const UNEXPLAINED_MAX: usize = 16;
 /// forgotten.
 const KNOWN_MAX: usize = 256;
 
-/// Possible pitches, bytes. Accesses to rows of less than two pages touch every page, so
-/// [`Streams`](crate::stream::Streams) predict them; distances above this range are assumed to be
-/// between matrices.
+/// Possible pitches, bytes. Accesses to rows of less than two pages skip at most one page at a
+/// time, so [`Streams`](crate::stream::Streams) predict them. Distances above this range are
+/// assumed to be between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
 /// A block begins with three faults in nearly the same column: the newest fault, and two faults in
@@ -384,7 +384,7 @@ impl MatrixBlock {
     }
 
     /// Pages to map early: the pages of the prefetched rows after `row`, up to the row before the
-    /// next one that shows its faults ([`SHOWN_ONE_IN`]).
+    /// next row that shows its faults ([`SHOWN_ONE_IN`]).
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
@@ -450,7 +450,7 @@ mod tests {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
         mapped: BTreeSet<Page>,
-        /// All faults, and the major faults: those on pages that were not prefetched.
+        /// All faults, and the major faults: faults on pages that were not prefetched.
         faults: usize,
         major_faults: usize,
     }

@@ -606,7 +606,7 @@ mod tests {
     }
 
     /// Asserts that at most 5 touches for each stream are not prefetch hits, and that at most
-    /// `LIMITS.max` pages for each stream are wasted: those past its end.
+    /// `LIMITS.max` pages for each stream are wasted: the pages past its end.
     fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");

@@ -174,7 +174,7 @@ pub(crate) fn is_inside() -> bool {
 }
 
 /// Locks [`STARTING`]. While the guard is held, no other thread starts the pager, forks, or changes
-/// the user of the pager's threads.
+/// the credentials of the pager's threads.
 pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
     STARTING.lock().unwrap_or_else(PoisonError::into_inner)
 }

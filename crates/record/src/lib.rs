@@ -66,7 +66,7 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The text is not a valid record.
+/// The error of a text that is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// The problem. It names the file, and the line, column or field.
@@ -163,8 +163,8 @@ impl Document {
         }
     }
 
-    /// The name of the document's schema. For a record of `balance`, each line has this schema. A
-    /// sweep is CSV and has no schema; the name of its format is returned.
+    /// The name of the document's schema; for a record of `balance`, the schema of the lines of
+    /// periods. A sweep is CSV and has no schema; the name of its format is returned.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,

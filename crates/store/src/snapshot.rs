@@ -72,9 +72,9 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Returns
-    /// `pages` after that, split into runs of pages in one layer. Allocation units that become used
-    /// are appended to `units`.
+    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Then returns
+    /// `pages`, split into runs of pages that are in the same layer. Allocation units that become
+    /// used are appended to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -164,8 +164,8 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to. One such layer always exists, because `fork` adds a
-    /// layer when it freezes the present one.
+    /// The layer that new pages are written to: the first layer that is not frozen. It always
+    /// exists, because `fork` leaves an empty layer unfrozen, and adds such a layer if necessary.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)

@@ -117,10 +117,10 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
-    /// first `depth` of them are started even after `limit`, because the thread may lose its CPU in
-    /// the meantime. Transfer n, counted from 0, moves `bytes` bytes at the offset `offset(n)` of
-    /// the store. Returns the number of transfers and the time from the first start to the last
-    /// end.
+    /// first `depth` transfers are started even after `limit`: a thread that loses its CPU for long
+    /// still measures them. Transfer n, counted from 0, moves `bytes` bytes at the offset
+    /// `offset(n)` of the store. Returns the number of transfers and the time from the first start
+    /// to the last end.
     fn run(
         &mut self,
         is_write: bool,
@@ -158,8 +158,8 @@ impl Bench<'_> {
                 break;
             }
             if let Err(why) = self.submit_and_wait() {
-                // The wait has failed, so outstanding transfers may still use the memory: it is
-                // leaked.
+                // The wait has failed. Leak the memory, because outstanding transfers may still use
+                // it.
                 mem::forget(mem::take(&mut self.memory));
                 return Err(why.into());
             }

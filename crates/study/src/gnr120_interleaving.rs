@@ -1,9 +1,8 @@
 //! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the server
 //! of the slides on dynamic memory interleaving.
 //!
-//! The published logs have runtimes and counted traffic at several weights. Of these runs, the
-//! model is fitted only to those with all pages on DRAM. It predicts the speed-up at the other
-//! weights.
+//! The published logs have runtimes and counted traffic at several weights. The model is fitted
+//! only to the runs with all pages on DRAM. It predicts the speed-up at the other weights.
 
 use super::{
     coverage::{self, Case},

@@ -95,9 +95,9 @@ const fn ordering(
     Ordering { words, first, second, least }
 }
 
-/// The comparisons of efficiencies in the text of the paper. Each has a description, the workload
-/// that is more efficient, the one that is less efficient, and the least ratio of the efficiencies.
-/// Each workload has its footprint, in multiples of the DRAM of the node.
+/// The comparisons of efficiencies in the text of the paper. Each has a description, the more
+/// efficient workload, the less efficient workload, and the least ratio of their efficiencies. Each
+/// workload has its footprint, in multiples of the DRAM of the node.
 const ORDERINGS: [Ordering; 12] = [
     ordering("STREAM is the worst case: FFT", ("fft-3d", 4.0), ("stream", 1.95), 1.0),
     ordering("STREAM is the worst case: LU", ("lu", 1.25), ("stream", 1.95), 1.0),

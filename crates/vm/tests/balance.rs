@@ -44,7 +44,7 @@ const LATER: usize = 1;
 /// Like `LATER`, with DAMON on physical addresses. The number is larger because each period
 /// migrates only a fraction of the pages that are still on the wrong node, and it is a range
 /// because DAMON finds the last of these pages by random samples. Within the range, pages may
-/// migrate until the daemon reports no more that they do.
+/// migrate as long as the daemon reports that they do.
 const LATER_PHYSICAL: RangeInclusive<usize> = 5..=10;
 
 /// Largest fraction of the pages that may migrate after settling, summed over the checked periods.
@@ -181,17 +181,17 @@ fn nothing_is_left(record: &Record) {
     assert!(!target.succeeded(), "nobody looks after it any more\n{record}");
 }
 
-/// Checks the periods that begin `later` periods after settling: at the least number, or within the
-/// range when the daemon no longer reports that pages migrate. The first period whose reason
-/// contains `rests` is the time of settling. Target and pages are within `near` percentage points
-/// of the optimum, and almost no page migrates.
+/// Checks that after settling the target and the pages are within `near` percentage points of the
+/// optimum, and that almost no page migrates. The daemon has settled in the first period whose
+/// reason contains `rests`. The checked periods begin two periods after the last report that pages
+/// still migrate, but at least `later.start()` and at most `later.end()` periods after settling.
 fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: RangeInclusive<usize>) {
     let best = best(1.0);
     let periods = periods(record);
     let settled = periods.iter().position(|it| it.reason.contains(rests)).unwrap();
     let (first, last) = (settled + later.start(), settled + later.end());
     let migrates = |at: &usize| periods[*at].reason.contains("pages still migrate");
-    // The pages of a reported period may still migrate in the next one.
+    // After a period with this report, pages may still migrate in the next period.
     let at = (settled..last).rev().find(migrates).map_or(first, |at| (at + 2).clamp(first, last));
     let rest = &periods[at..][..READINGS * APART];
     for period in rest {

@@ -14,9 +14,9 @@ const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::N
 const LOCAL_MIN: f64 = 0.99;
 
 /// Minimum number of resident pages of a thread. If a thread ends its sweep first, the other thread
-/// takes frames until the node of the first one has the minimum share: an eighth of the even share
-/// of 1,024 frames. The reserve, a quarter of a share, need not be resident. The bound is half of
-/// the minimum share.
+/// takes frames until the node of the first thread has the minimum share: an eighth of the even
+/// share of 1,024 frames. The frames of the reserve, less than a third of the share, may have no
+/// pages. The bound is half of the minimum share.
 const RESIDENT_MIN: f64 = 64.0;
 
 /// For each thread of the program `extend`, its node and the numbers of its resident pages on nodes

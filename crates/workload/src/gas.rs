@@ -37,8 +37,9 @@ const COURANT: f64 = 0.15;
 const TOLERANCE: f64 = 1e-9;
 
 /// Floating-point operations of a cell in a step, without comparisons: 13 conversions by
-/// [`state_of`], 6 faces, and for each field 6 to sum the fluxes and 2 to apply the sum. A face has
-/// 10 calls of [`half_slope`] with an addition each, 2 calls of [`flux`], and 5 for each field.
+/// [`state_of`] with 13 operations each, 6 faces, and for each field 6 to sum the fluxes and 2 to
+/// apply the sum. A face has 10 calls of [`half_slope`] with 5 operations each (one of them adds
+/// the result), 2 calls of [`flux`] with 24 each, and 5 operations for each field.
 pub(crate) const FLOPS: u64 = 13 * 13 + 6 * (10 * 5 + 2 * 24 + 5 * 5) + 5 * (6 + 2);
 
 /// The density, the three velocities and the pressure of a cell. Some functions return the five

@@ -1,6 +1,6 @@
 //! C = A B of square matrices, by `matrixmultiply` through `ndarray`. If the matrices are stored by
-//! rows, a thread multiplies all its rows by one library call. If they are stored by tiles, each
-//! contiguous in memory, one library call multiplies one pair of tiles.
+//! rows, a thread computes all its rows of C with one library call. If they are stored by tiles,
+//! each contiguous in memory, one library call multiplies one pair of tiles.
 //!
 //! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
 //! for a vector x (Freivalds 1977). This comparison is exact, too. Every other round computes 2 A

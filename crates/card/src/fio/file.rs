@@ -41,8 +41,8 @@ struct Section {
 }
 
 /// Reads the text of the job file `file`. Returns the groups in the order of the file; the jobs of
-/// a group run together. `over` are the options of the command line, which replace those of every
-/// job. `check` refuses jobs that a card cannot run together.
+/// a group run together. `over` are the options of the command line, which replace the same options
+/// of every job. `check` refuses jobs that a card cannot run together.
 ///
 /// # Errors
 /// When a section header is malformed, a line is in no section, the file has no job or too many, an

@@ -140,7 +140,7 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
 /// to 4096 bytes. An I/O has a size that [`block`] accepts.
 ///
 /// # Errors
-/// When `text` is the size of neither a load or store nor an I/O.
+/// When `text` is neither the size of a load or store, nor the size of an I/O.
 pub fn access(text: &str) -> Result<u32, ValueError> {
     let [least, most] = ACCESS_BYTES;
     match u32::try_from(size(text)?) {

@@ -137,10 +137,10 @@ impl MemoryTest {
     pub const LISTED_MAX: usize = 1000;
     /// Maximum number of operations in the log; further operations are only counted.
     pub const LOG_MAX: usize = 10_000;
-    /// Maximum number of words of a test (256 MiB). Bounds the memory and the time of the
+    /// Maximum number of words of a test (256 MiB). The limit bounds the memory and the time of the
     /// simulation.
     pub const WORDS_MAX: u64 = 1 << 26;
-    /// Maximum number of accesses of a test. Bounds the time of the simulation.
+    /// Maximum number of accesses of a test. The limit bounds the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
 
     /// Checks the fields against a memory of `capacity` bytes.

@@ -164,8 +164,8 @@ impl NandArray {
     }
 
     /// Programs an image of `pages` pages, until the image is complete or `limit_fs` has passed;
-    /// `seed` decides which programs fail. The failures of the image are those of programs that
-    /// ended before `limit_fs`.
+    /// `seed` decides which programs fail. The image lists the failures of programs that ended
+    /// before `limit_fs`.
     pub fn program(&self, pages: u64, limit_fs: u64, seed: u64) -> ProgrammedImage {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7072_6F67);
         let spec = &self.spec;

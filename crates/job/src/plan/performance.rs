@@ -268,7 +268,7 @@ impl Performance {
     /// Finds what limits the speed: the bandwidth of a tier, the latency of all tiers, or the
     /// cores. The limit is the figure to which the speed is most sensitive: with a sensitivity of
     /// 0.8, 1 % more bandwidth gives 0.8 % more speed. The sensitivity to the cores is taken as 1
-    /// minus the sum of the others.
+    /// minus the sum of the other sensitivities.
     fn limited(
         self,
         machine: &Platform,

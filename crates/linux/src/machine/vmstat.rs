@@ -148,8 +148,8 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
 }
 
 /// The counters of a node; `None` where the node does not exist. The kernel counts migrations only
-/// for the machine. Kernels that count demotions and promotions by node count a demotion on the
-/// source node, and a promotion on the target node.
+/// for the machine. Some kernels count demotions and promotions by node: a demotion on the source
+/// node, and a promotion on the target node.
 ///
 /// # Errors
 /// When a file cannot be read, or a counter is not a number.

@@ -78,8 +78,8 @@ impl Prior {
     /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
     /// outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // The median of the demand may be below the limit of a core. A higher median is cut to this
-        // limit.
+        // The median of the demand may be below the limit of a core. A median above the limit is
+        // cut to the limit.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),

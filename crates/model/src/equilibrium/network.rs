@@ -8,9 +8,9 @@
 //! f_i(n) = visit_i^n / (rate_i(1) rate_i(2) ... rate_i(n)),
 //! ```
 //!
-//! divided by G(customers). G is the sum of this product over all distributions of customers. It is
-//! computed by convolving the factors of one station after another (`fold`). The throughput is
-//! G(customers - 1) / G(customers).
+//! divided by G(customers). G is the sum of this product over all divisions of the customers among
+//! the stations. It is computed by convolving the factors of one station after another (`fold`).
+//! The throughput is G(customers - 1) / G(customers).
 
 use std::{borrow::Cow, slice::ChunksExact};
 
@@ -81,7 +81,7 @@ impl Rows {
 }
 
 /// The factors f_i(n) = visit_i^n / (rate_i(1) ... rate_i(n)) of each station, multiplied by
-/// `scale`^n. The scale keeps them within the range of floating point.
+/// `scale`^n. The scale keeps the factors within the range of floating point.
 struct Factors {
     scale: f64,
     of_station: Rows,
@@ -109,8 +109,8 @@ impl Factors {
     }
 
     /// Returns the convolved factors of the stations before and after each station. Row `i` of the
-    /// first has all stations before `i`, and its last row has all stations. Row `i` of the second
-    /// has station `i` and all stations after it.
+    /// first result has all stations before `i`, and the last row has all stations. Row `i` of the
+    /// second result has station `i` and all stations after it.
     fn folded(&self) -> (Rows, Rows) {
         let (stations, width) = (self.of_station.rows().len(), self.width());
         let (mut before, mut after) =
@@ -204,15 +204,16 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64], occupa
 }
 
 /// Convolves the factors `a` and `b` of two stations, or of two groups of stations: entry n of
-/// `folded` becomes the sum over all distributions of n customers to the two ([`fold_at`]).
+/// `folded` becomes the sum over all divisions of n customers between the two stations or groups
+/// ([`fold_at`]).
 fn fold(a: &[f64], b: &[f64], folded: &mut [f64]) {
     for (n, sum) in folded.iter_mut().enumerate() {
         *sum = fold_at(a, b, n);
     }
 }
 
-/// The sum of `a[i] * b[n - i]` over all distributions of `n` customers to two stations or groups
-/// of stations: i customers at the first, n - i at the second.
+/// The sum of `a[i] * b[n - i]` over all divisions of `n` customers between two stations or groups
+/// of stations: i customers are at the first, n - i at the second.
 fn fold_at(a: &[f64], b: &[f64], n: usize) -> f64 {
     a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum()
 }

@@ -9,7 +9,7 @@ pub(super) struct TierView<'a> {
     pub(super) own: &'a Response,
     /// For each load with traffic on the tier: the fraction of the tier's traffic that the load
     /// has, and the tier's response to the mix of the load. The fractions sum to 1. Empty if the
-    /// load itself is the only one, or if no load has traffic on the tier: `own` then counts alone.
+    /// load is the only load, or if no load has traffic on the tier: `own` then counts alone.
     pub(super) mixed: Vec<(f64, &'a Response)>,
     /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
     /// of the load lowers it, and so does traffic on coupled tiers.

@@ -63,7 +63,7 @@ impl<'a> TomlText<'a> {
     /// Parses the whole file as a `T`.
     ///
     /// # Errors
-    /// If the text is not TOML, lacks a key or has an unknown key.
+    /// If the text is not TOML, lacks a key, or has an unknown key or a value of a wrong type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
@@ -73,7 +73,7 @@ impl<'a> TomlText<'a> {
     /// its first unknown key.
     ///
     /// # Errors
-    /// If the text is not TOML, lacks a key or has an unknown key.
+    /// If the text is not TOML, lacks a key, or has an unknown key or a value of a wrong type.
     pub fn read_as<T: DeserializeOwned>(&self, expected: &str) -> Result<T, FileError> {
         self.read().map_err(|mut why| {
             if why.problem == "missing field `schema`" {
@@ -88,7 +88,7 @@ impl<'a> TomlText<'a> {
     /// Parses `table`, which was merged from [`Self::tables`], as a `T`.
     ///
     /// # Errors
-    /// If the table lacks a key or has an unknown key.
+    /// If the table lacks a key, or has an unknown key or a value of a wrong type.
     pub fn read_merged<T: DeserializeOwned>(&self, table: Table<'_>) -> Result<T, FileError> {
         let whole = Spanned::new(0..self.text.len(), table);
         T::deserialize(toml::Deserializer::from(whole)).map_err(|why| self.parse_error(&why))

@@ -273,8 +273,8 @@ impl Policy for Watermark {
         if balance.demote() {
             self.high = p;
             // If p is too high although it is not above the lower mark, the program has changed
-            // since the lower mark was set: the lower mark is obsolete. The same holds for the
-            // upper mark below.
+            // since the lower mark was set: the lower mark is obsolete. If p is too low although it
+            // is not below the upper mark, the upper mark is obsolete for the same reason.
             if self.low >= self.high {
                 self.low = 0.0;
             }

@@ -85,9 +85,9 @@ use crate::machine::TierLayout;
 /// GB/s.
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// While the search rests, the ratio times the relative change of the bandwidth must be at least
-/// this to start a new search. The first step of that search has the same length. Both are in
-/// points (percent of the pages).
+/// While the search rests and memory is saturated, a new search begins only if the ratio times the
+/// relative change of the bandwidth, in either direction, is at least this number of points
+/// (percent of the pages). The first step of this search has this length.
 const RESEARCH_POINTS: f64 = 4.0;
 
 /// A step is repeated in full if its gain of bandwidth in percent, divided by its length in points

@@ -56,8 +56,8 @@ const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
 /// The search restarts if, in two consecutive periods, the bandwidth differs from the settled
-/// bandwidth by more than the fraction `CHANGE` of the latter, and by more than `CHANGE_ERRORS`
-/// standard errors of the difference.
+/// bandwidth by more than the fraction `CHANGE` of the settled bandwidth, and by more than
+/// `CHANGE_ERRORS` standard errors of the difference.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 

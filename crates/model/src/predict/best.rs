@@ -35,7 +35,7 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
 /// - `predict` returns a row for each of the given weights.
 /// - `done` is called after each set with the number of weights in the set.
 ///
-/// If no weights of a set fit, the set has a row only if it is a single tier.
+/// If no weights of a set fit, the result has a row for the set only if the set is a single tier.
 ///
 /// # Errors
 /// The first error of `predict`.

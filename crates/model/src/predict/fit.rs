@@ -1,9 +1,9 @@
 //! The difference between a forecast and the measured runs from which it was inferred.
 //!
-//! A local run has all pages in the local tier. For the local runs of one series, the forecast
-//! equals the measured result. This series is the one with a counted bandwidth, or, if no run has a
-//! counted bandwidth, the series of the first run ([`Demand::nearest_run`]). For all other runs the
-//! forecast may differ from the measured result: these runs only exclude behaviours.
+//! A local run has all pages on the first tier. For the local runs that [`Demand::nearest_run`] can
+//! return, the forecast equals the measured result. These are the runs of one series with a counted
+//! bandwidth, or, if no run has a counted bandwidth, the runs of the first run's series. For all
+//! other runs the forecast may differ from the measured result: these runs only exclude behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};

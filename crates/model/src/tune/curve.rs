@@ -8,10 +8,10 @@
 //!   runs.
 //! - If the share of the first tier falls to a fraction of its value, the run time falls to no less
 //!   than the same fraction of its value: at most the time of the removed traffic is saved. At
-//!   smaller shares than that of a run, the curve is therefore above the line from the run to a
-//!   time of zero at a share of 0.
-//! - The same holds for the other tiers: at larger shares than that of a run, the curve is above
-//!   the line from the run to a time of zero at a share of 1.
+//!   shares below the share of a run, the curve is therefore above the line from the run to a time
+//!   of zero at a share of 0.
+//! - The same holds for the other tiers: at shares above the share of a run, the curve is above the
+//!   line from the run to a time of zero at a share of 1.
 //!
 //! Between two runs the lowest possible time is where the lines of both runs meet. Runs have noise.
 //! First, a least-squares fit moves the values to satisfy all three assumptions. Then each slope is

@@ -76,9 +76,9 @@ pub struct Event {
     /// an event that counts cycles of a core with 8 slots. 1 for requests and cycles.
     pub per_count: f64,
     /// The lane of the event. Each unit of the PMU counts the events of one lane (of several lanes
-    /// if there are more lanes than units). `None` if all units count the event;
-    /// [`Quantity::Ticks`], however, only units that also count an occupancy in cycles. Core events
-    /// of the same lane are counted at the same time.
+    /// if there are more lanes than units). `None` if all units count the event. Ticks
+    /// ([`Quantity::Ticks`]) have no lane, but only units that also count an occupancy in cycles
+    /// count ticks. Core events of the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
     /// The source of this row.

@@ -101,8 +101,8 @@ impl Cache {
         }
     }
 
-    /// Takes the mapped extents for which `is_due` holds out of their queues, and then queues or
-    /// pins these extents by the new advice. A pinned extent is in no queue.
+    /// Takes the mapped extents of `pages` for which `is_due` holds out of their queues, and then
+    /// queues or pins these extents by the new advice. A pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -87,8 +87,8 @@ const EARLY_LONG_END_MAX: f64 = 0.1;
 /// Order of a group: 2^`GROUP_ORDER` pages share one time of the last eviction.
 const GROUP_ORDER: u8 = 2;
 
-/// A detector of loops. Its shares are moving averages over the latest reads, which have about as
-/// many pages as a quarter of the budget has frames.
+/// A detector of loops. Its shares are moving averages over the latest reads: over about as many
+/// pages as a quarter of the budget has frames.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.
@@ -168,7 +168,7 @@ impl LoopDetector {
         self.releasing > 0
     }
 
-    /// True if it is time to evict a sample: protected pages in `frames` frames.
+    /// True if it is time to evict a sample of protected pages, which fills `frames` frames.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };

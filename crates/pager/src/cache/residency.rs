@@ -183,7 +183,7 @@ impl Residency {
         id
     }
 
-    /// Replaces an extent by an extent that begins with the same page.
+    /// Replaces an extent by a part of it. The caller adds the rest as another extent.
     pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
         self.owners.set(extent.span().frame, id);
         self.extents[id as usize] = extent;

@@ -152,7 +152,8 @@ const fn hash(page: Page) -> u32 {
 impl Cache {
     /// Ends a period of a second in which the stall time of all threads was `stall_share` of the
     /// elapsed time. Returns the budget in frames that would end the thrashing, at most once in the
-    /// life of the cache. `None` if that budget is not larger than the present one.
+    /// life of the cache. `None` if the program does not thrash, if that budget is not known yet,
+    /// or if it is not larger than the present budget.
     pub fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let enough = self.thrash.end_period(stall_share)?;
         // No program needs a budget for more pages than all of its regions have.

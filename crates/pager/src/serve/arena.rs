@@ -111,9 +111,10 @@ impl Arena {
     }
 
     /// The address of a free range for a region. At least [`SPACING`] bytes stay free after each
-    /// region. If `grows` is true, the free space after the region before the new region, and after
-    /// the new region, lets either region double its length; at the end of the reserved range,
-    /// [`SPACING`] bytes after the new region suffice.
+    /// region. If `grows` is true, the gap before the new region is at least as long as the region
+    /// before the gap, and the gap after the new region at least as long as the new region, so that
+    /// both regions can double their length. At the end of the reserved range, a gap of [`SPACING`]
+    /// bytes suffices.
     fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
         let mut free = self.addresses.start;

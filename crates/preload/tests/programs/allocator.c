@@ -1,6 +1,6 @@
-/* A program with its own malloc on top of mmap, like a program that is linked with an allocator. It holds
-   a lock that is not recursive while it calls mmap: an allocation by the pager in that call would
-   deadlock, and fails the test. */
+/* A program with its own malloc on top of mmap, like a program that is linked with an allocator. Its malloc
+   holds a lock that is not recursive while it calls mmap. A call of malloc by the pager within this mmap would
+   deadlock, so enter() aborts the program instead, and the test fails. */
 #include "check.h"
 #include <pthread.h>
 

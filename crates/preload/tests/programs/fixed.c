@@ -1,5 +1,5 @@
-/* A program with fixed addresses that takes the addresses of malloc and its family, as interpreters do: their addresses
-   are entries of its own linkage table, and it still uses the definitions of a library. */
+/* A program with fixed addresses (not PIE) that takes the addresses of malloc and its family, as interpreters do. The
+   addresses are entries of the program's own procedure linkage table, but calls still reach the definitions of a library. */
 #include "check.h"
 #include <malloc.h>
 

@@ -71,7 +71,7 @@ impl TuneDocument {
         let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
         let better = if self.higher_is_better { "Higher" } else { "Lower" };
         vec![Figure {
-            // The axis begins half of the range of the values below the least one, so that
+            // The axis begins below the least value, by half of the range of the values, so that
             // differences are visible.
             y_from: (least - 0.5 * (most - least)).max(0.0),
             series: vec![

@@ -56,9 +56,9 @@ pub struct PeriodRecord {
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth that represents the period, GB/s, summed over the domains: a percentile of the
-    /// bandwidths of its samples, if possible only of those after the last migration. `None` if the
-    /// policy of some domain was not asked, because a migration had not begun or was not complete,
-    /// there were too few samples, or no bytes were counted.
+    /// bandwidths of its samples, if possible only of the samples after the last migration. `None`
+    /// if the policy of some domain was not asked, because a migration had not begun or was not
+    /// complete, there were too few samples, or no bytes were counted.
     pub judged_gbps: Option<f64>,
     /// Bytes of the pages that were migrated in the period.
     pub migrated_bytes: u64,

@@ -40,8 +40,9 @@ impl<'a> PreparedScenario<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// Like [`Self::new`], but with given best static shares: those of a scenario that differs at
-    /// most in noise, seed, migration or hotness sampling, which do not affect static shares.
+    /// Like [`Self::new`], but with given best static shares. They may be from a scenario that
+    /// differs only in noise, seed, migration or hotness sampling, because these do not affect
+    /// static shares.
     pub const fn with_best(
         scenario: &'a Scenario,
         duration: Duration,

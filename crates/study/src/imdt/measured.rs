@@ -1,5 +1,5 @@
 //! The study of Intel Memory Drive Technology on this machine: the measured efficiencies, compared
-//! with those that the planner predicts and those that the paper states.
+//! with the predictions of the planner and with the figures of the paper.
 //!
 //! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
 //! at other footprints. The run at twice the budget gives compute time, overlap and traffic. The

@@ -56,7 +56,7 @@ struct Point {
     guest: f64,
     /// The least and the greatest mean of simulations with different random offsets and with many
     /// I/Os. In a short run, the offsets may change the order in which I/Os arrive, and the order
-    /// changes the mean by up to 10 %. Both orders occur in the guest.
+    /// changes the mean by up to 10 %. Any of these orders may occur in the guest.
     simulated: [f64; 2],
 }
 

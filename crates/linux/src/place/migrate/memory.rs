@@ -66,9 +66,10 @@ pub(super) trait Memory {
     /// Writes the node of each page into `status`, negative for a page that is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
-    /// `move_pages(2)` to one node. The call may stop early. Returns the number of pages that a
-    /// stopped call has left, else 0. Writes into `status` the node of each page or a negative
-    /// error, and nothing for the pages that a stopped call has left.
+    /// `move_pages(2)` to one node. The kernel stops at the first group of pages that does not
+    /// migrate as a whole, and returns the number of pages from this group on that did not migrate;
+    /// 0 if it did not stop. Writes into `status` the node or a negative error of each page before
+    /// this group.
     fn move_to(
         &mut self,
         pid: u32,

@@ -194,9 +194,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// In each window and for each size of units, the plan has as many moves as units leave the
-    /// nodes that have fewer units after the plan than before. No plan with fewer moves gives the
-    /// nodes the same numbers of units.
+    /// In each window and for each size of units, the number of moves equals the total decrease of
+    /// the nodes whose number of units falls. No plan with fewer moves gives the nodes the same
+    /// numbers of units.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
