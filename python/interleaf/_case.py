@@ -1,19 +1,13 @@
-"""The cases of a sweep: their content hash, their computation, their rows."""
+"""The cases of a sweep: their computation, their rows."""
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import json
 import os
-import pickle
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from types import CodeType
+from collections.abc import Callable, Mapping, Sequence, Set
 
-from . import _core, simulate
+from . import simulate
 from ._errors import InputError, InputTypeError
-from ._model import Demand, Platform
 from ._options import text
 from ._part import Row, encoded
 from ._plan import plan
@@ -35,9 +29,6 @@ TARGETS: dict[str, Target] = {
     "simulate.dimm": simulate.dimm,
     "simulate.card": simulate.card,
 }
-
-#: The argument that names a platform: its content is part of the hash.
-_PLATFORM = "platform"
 
 
 def target_of(given: object) -> Target:
@@ -61,78 +52,16 @@ def label_of(target: Target) -> str:
     return found or f"{module}.{getattr(target, '__qualname__', type(target).__name__)}"
 
 
-@lru_cache(maxsize=256)
-def _digest(kind: str, value: object) -> str:
-    """Return a hash of the content that an argument stands for."""
-    if kind == _PLATFORM and isinstance(value, str):
-        value = Platform(value)
-    if isinstance(value, (Platform, Demand)):
-        return hashlib.sha256(repr(value._made_from).encode()).hexdigest()
-    if isinstance(value, str) and os.path.isfile(value):
-        with open(value, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
-    return ""
-
-
-def content_hash(target: Target, arguments: Mapping[str, object]) -> str:
-    """Return the hash of a case: of the function, the version, and all that its arguments name."""
-    own = "" if target in TARGETS.values() else code_hash(target)
-    parts: list[list[str]] = [[label_of(target), _core.VERSION, own]]
-    for name in sorted(arguments):
-        value = arguments[name]
-        if value is None:
-            continue
-        shown = argument_text(name, value)
-        try:
-            digest = code_hash(value) if _is_own(value) else _digest(name, value)
-        except (InputError, TypeError):
-            digest = ""
-        parts.append([name, shown, digest])
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-def _is_own(value: object) -> bool:
+def is_own(value: object) -> bool:
     """Return whether a value is a class, a function, or an object such as a policy."""
     return isinstance(value, type) or callable(value) or hasattr(value, "decide")
-
-
-def code_hash(value: object) -> str:
-    """Return a hash of a function, a class, or an object: of its code and its state.
-
-    The state is that of its pickle: an object that has none counts by its code only.
-    """
-    kind = value if isinstance(value, type) or inspect.isroutine(value) else type(value)
-    found = hashlib.sha256(_code(kind).encode())
-    if kind is not value:
-        try:
-            found.update(pickle.dumps(value, protocol=4))
-        except Exception:
-            found.update(b"no pickle")
-    return found.hexdigest()
-
-
-@lru_cache(maxsize=256)
-def _code(kind: object) -> str:
-    try:
-        return inspect.getsource(kind)  # type: ignore[arg-type]
-    except (OSError, TypeError):
-        own = [kind, *(vars(kind).values() if isinstance(kind, type) else ())]
-        codes = (getattr(item, "__code__", None) for item in own)
-        return "".join(_instructions(code) for code in codes if isinstance(code, CodeType))
-
-
-def _instructions(code: CodeType) -> str:
-    constants = (
-        _instructions(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts
-    )
-    return f"{code.co_code.hex()}{code.co_names}({','.join(constants)})"
 
 
 def argument_text(name: str, value: object) -> str:
     """Return an argument as the text of its column."""
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
-    if _is_own(value) and type(value).__repr__ in _DEFAULT_REPR:
+    if is_own(value) and type(value).__repr__ in _DEFAULT_REPR:
         return str(getattr(value, "__qualname__", type(value).__name__))
     try:
         return text(name, value)
@@ -157,10 +86,28 @@ def run_batch(
         head: Row = {"case": digest, **shown}
         try:
             rows = summary(target(**arguments))
-            results.append([{**head, **row, "error": None} for row in rows])
+            taken = {*head, "error"}
+            results.append([{**head, **_beside(taken, row), "error": None} for row in rows])
         except Exception as why:
             results.append([{**head, "error": f"{type(why).__name__}: {why}"}])
     return results
+
+
+def _beside(taken: Set[str], row: Row) -> Row:
+    """Return a row whose columns differ from those of the arguments.
+
+    A column of results has text or numbers, and that of an argument always text. If a result
+    replaced the argument of the same name, the column of a failed case would have another type.
+    """
+    names = {*taken, *row}
+    beside: Row = {}
+    for name, value in row.items():
+        own = name
+        while own in taken or (own != name and own in names):
+            own = f"result_{own}"
+        names.add(own)
+        beside[own] = value
+    return beside
 
 
 def run_part(

@@ -65,9 +65,9 @@ def arrow() -> Any:
 
 
 def table(rows: Sequence[Row], columns: Sequence[str]) -> pyarrow.Table:
-    """Return rows as a table: numbers are float64, all other columns text.
+    """Return rows as a table: columns of numbers are float64, all others text.
 
-    ``columns`` come first, in this order.
+    ``columns`` come first, in this order. Numbers of a column that also has texts are texts.
     """
     pa = arrow()
     names: dict[str, None] = dict.fromkeys(columns)
@@ -78,13 +78,22 @@ def table(rows: Sequence[Row], columns: Sequence[str]) -> pyarrow.Table:
     arrays = {}
     for name in names:
         values = [row.get(name) for row in rows]
-        is_number = name in _NUMBERS or any(isinstance(value, (int, float)) for value in values)
+        is_text = any(isinstance(value, str) for value in values)
+        has_number = any(isinstance(value, (int, float)) for value in values)
+        if is_text and has_number:
+            values = as_texts(values)
+        is_number = not is_text and (has_number or name in _NUMBERS)
         kind = pa.float64() if is_number else pa.string()
         is_known = name in columns or name in _NUMBERS or name in _TEXTS
         if not is_known and all(value is None for value in values):
             kind = pa.null()
         arrays[name] = pa.array(values, kind)
     return pa.table(arrays)
+
+
+def as_texts(values: Sequence[str | float | None]) -> list[str | float | None]:
+    """Return values with each number as text."""
+    return [value if value is None or isinstance(value, str) else repr(value) for value in values]
 
 
 def encoded(rows: Sequence[Row], columns: Sequence[str]) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._errors import InputError
-from ._part import arrow
+from ._part import arrow, as_texts
 
 if TYPE_CHECKING:
     import pyarrow
@@ -74,8 +74,19 @@ class Store:
             self._fs.mv(f"{self.path}/{temporary}", f"{self.path}/{name}")
 
     def joined(self, tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
-        """Return the tables as one."""
-        return self._pa.concat_tables(tables, promote_options="permissive")
+        """Return the tables as one. A column with texts in one of them has texts in all."""
+        pa = self._pa
+        fields = [field for table in tables for field in table.schema]
+        texts = {field.name for field in fields if pa.types.is_string(field.type)}
+
+        def same(table: pyarrow.Table) -> pyarrow.Table:
+            for at, field in enumerate(table.schema):
+                if field.name in texts and pa.types.is_floating(field.type):
+                    column = pa.array(as_texts(table[field.name].to_pylist()), pa.string())
+                    table = table.set_column(at, field.name, column)
+            return table
+
+        return pa.concat_tables([same(table) for table in tables], promote_options="permissive")
 
     def _open(self, name: str, mode: str) -> Any:
         path = f"{self.path}/{name}"

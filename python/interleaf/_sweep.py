@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ._case import TARGETS, Target, content_hash, run_batch, run_part, target_of
+from ._case import TARGETS, Target, run_batch, run_part, target_of
 from ._design import Case, Design, cases, design_of_file
 from ._engine import Engine, engine_of
 from ._errors import InputError, InputTypeError
+from ._hash import Hasher
 from ._options import called, path_of, whole
 from ._part import Row, encoded, part_name
 from ._store import Store
@@ -151,7 +152,8 @@ def sweep(
 
     Returns:
         The rows: ``case`` (content hash), the arguments as text, the results, and ``error``, which
-        is null unless the case failed.
+        is null unless the case failed. A result that is called as another column has ``result_``
+        before its name.
 
     Raises:
         InputError: The design, the engine or the output cannot be used.
@@ -194,12 +196,13 @@ class _Plan:
         self.target = target
         self.names = design.names + tuple(fixed)
         constant = tuple(fixed.values())
+        hasher = Hasher(target)
         size = batch or max(1, min(BATCH_MAX, -(-len(design) // BATCHES)))
         self.total = len(design)
         self.batches: list[list[tuple[str, tuple[object, ...]]]] = []
         for start in range(0, len(design), size):
             rows = (row + constant for row in design.rows[start : start + size])
-            self.batches.append([(content_hash(target, self._case(row)), row) for row in rows])
+            self.batches.append([(hasher.case(self._case(row)), row) for row in rows])
         self.parts = [
             part_name(number, [digest for digest, _ in cases_of])
             for number, cases_of in enumerate(self.batches)
@@ -264,13 +267,17 @@ class _Run:
         wanted = {digest for at in missing for digest, _ in self._plan.batches[at]}
         found: dict[str, list[Row]] = {}
         for name in sorted(self._store.names() - set(self._plan.parts)):
-            if not wanted & self._store.cases(name):
+            here = wanted & self._store.cases(name)
+            if not here:
                 continue
-            table = self._store.read(name).to_pylist()
-            for row in table:
-                if row["case"] in wanted:
+            for row in self._store.read(name).to_pylist():
+                if row["case"] in here:
                     found.setdefault(row["case"], []).append(row)
-        return found
+            # Several older parts can have the same case: its rows are taken from the first.
+            wanted -= here
+        # A design can have a case twice, and so can its part. Such a case is computed again,
+        # because its rows do not tell whether the part has them once or twice.
+        return {digest: rows for digest, rows in found.items() if _are_distinct(rows)}
 
     def _stored(
         self, number: int, result: bytes | list[list[Row]], known: Mapping[str, list[Row]]
@@ -296,6 +303,10 @@ class _Run:
             return
         self._reported = now
         self._report(Progress(self._done, self._plan.total, self.computed, now - self._began))
+
+
+def _are_distinct(rows: Sequence[Row]) -> bool:
+    return len({tuple(row.items()) for row in rows}) == len(rows)
 
 
 def _reporter(

@@ -140,6 +140,59 @@ def test_a_sweep_goes_on_and_grows(tmp_path):
     assert other.computed == 3
 
 
+def test_a_sweep_that_grows_twice_has_each_case_once(tmp_path):
+    for xs in ([1, 2, 3], [0, 1, 2, 3], [-1, 0, 1, 2, 3]):
+        swept = interleaf.sweep(_area, interleaf.grid(width=xs), height=1, output=tmp_path)
+        assert swept.to_arrow()["area"].to_pylist() == xs
+    for batch in (2, 3):
+        swept = interleaf.sweep(
+            _area, interleaf.grid(width=xs), height=1, output=tmp_path, batch=batch
+        )
+        assert (swept.computed, len(swept.to_arrow())) == (0, 5)
+
+
+def test_a_design_with_a_case_twice_has_two_rows(tmp_path):
+    for xs in ([1, 1], [0, 1, 1]):
+        swept = interleaf.sweep(_area, interleaf.grid(width=xs), height=1, output=tmp_path, batch=9)
+        assert swept.to_arrow()["area"].to_pylist() == xs
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_failed_case_beside_results_that_are_called_like_arguments(tmp_path, batch):
+    design = interleaf.grid(threads=[64, 70000])
+    swept = interleaf.sweep(
+        "plan", design, demand="hpcg", configuration="rdimm-6400", output=tmp_path, batch=batch
+    )
+    first, second = swept.to_arrow().to_pylist()
+    assert (first["threads"], first["result_threads"]) == ("64", 64.0)
+    assert (second["threads"], second["result_threads"]) == ("70000", None)
+    assert [row["threads"] for row in swept.errors()] == ["70000"]
+
+
+def _reserved(width):
+    return {"width": width, "result_width": 5, "case": 6, "error": 7, "result_case": 8}
+
+
+def test_results_take_the_place_of_no_other_column(tmp_path):
+    swept = interleaf.sweep(_reserved, interleaf.grid(width=[1]), output=tmp_path)
+    (row,) = swept.to_arrow().to_pylist()
+    assert (row["width"], row["error"], len(row["case"])) == ("1", None, 32)
+    assert (row["result_width"], row["result_result_width"]) == (5.0, 1.0)
+    assert (row["result_case"], row["result_result_case"], row["result_error"]) == (8.0, 6.0, 7.0)
+    assert interleaf.sweep(_reserved, interleaf.grid(width=[1]), output=tmp_path).computed == 0
+
+
+def _mixed(width):
+    return {"value": "none" if width == 2 else float(width)}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_column_with_numbers_and_texts_is_text(tmp_path, batch):
+    design = interleaf.grid(width=[1, 2, 3])
+    swept = interleaf.sweep(_mixed, design, output=tmp_path, batch=batch)
+    assert swept.to_arrow()["value"].to_pylist() == ["1.0", "none", "3.0"]
+
+
 FILE = """
 schema = "interleaf.sweep/1"
 duration = "5s"
