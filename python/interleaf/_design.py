@@ -57,15 +57,21 @@ class Range:
 
     def at(self, part: float) -> object:
         """Return the value at a fraction of the range, 0 to 1."""
-        if self.whole:
+        if self.whole and self.log:
+            least, most = math.ceil(self.low), math.floor(self.high)
+            value: float = min(max(round(self._logarithmic(part)), least), most)
+        elif self.whole:
             count = math.floor(self.high) - math.ceil(self.low) + 1
-            value: float = math.ceil(self.low) + min(int(part * count), count - 1)
+            value = math.ceil(self.low) + min(int(part * count), count - 1)
         elif self.log:
-            value = self.low * (self.high / self.low) ** part
+            value = self._logarithmic(part)
         else:
             value = self.low + part * (self.high - self.low)
         number = int(value) if self.whole else float(f"{value:.6g}")
         return f"{number}{self.unit}" if self.unit else number
+
+    def _logarithmic(self, part: float) -> float:
+        return float(self.low * (self.high / self.low) ** part)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,15 @@ def test_a_random_design_of_a_logarithmic_range():
     assert {case["y"] for case in design} == {1, 2}
 
 
+def test_whole_numbers_of_a_logarithmic_range():
+    whole = interleaf.Range(1, 10000, log=True, whole=True)
+    x = [case["x"] for case in interleaf.random_design(2000, design_seed=1, x=whole)]
+    assert 0.45 < np.mean(np.array(x) < 100) < 0.55
+    assert all(isinstance(value, int) for value in x)
+    narrow = interleaf.Range(1.4, 3.6, log=True, whole=True)
+    assert [narrow.at(part) for part in (0.0, 0.5, 1.0)] == [2, 2, 3]
+
+
 def test_the_content_does_not_depend_on_the_engine(tmp_path):
     local = interleaf.sweep(
         "predict", DESIGN, platform="xeon6-cz122", output=tmp_path / "local", batch=5
