@@ -95,8 +95,12 @@ def record(given: Record, figure: int | str = 0, ax: Axes | None = None) -> Axes
         return draw(figures[ids.index(figure)], ax)
     if isinstance(figure, int) and 0 <= figure < len(figures):
         return draw(figures[figure], ax)
+    raise _no_figure(figure, ids)
+
+
+def _no_figure(figure: object, ids: list[str]) -> InputError:
     hint = f"the figures are {', '.join(ids)}" if ids else "this record has no figure"
-    raise InputError(f"there is no figure {figure!r}", hint)
+    return InputError(f"there is no figure {figure!r}", hint)
 
 
 def draw(figure: dict[str, Any], ax: Axes | None = None) -> Axes:
@@ -174,20 +178,32 @@ def _rows(figure: dict[str, Any], axes: Axes) -> Axes:
 def compare(records: Iterable[Record], figure: int | str = 0, ax: Axes | None = None) -> Axes:
     """Draw the same figure of several records on one pair of axes; returns the axes.
 
-    Each record has a colour. The names of its series have the record's own title before them.
+    Each record has a colour. The names of its series have the record's own title before them. A
+    record without the figure is left out.
+
+    Raises:
+        InputError: No record has such a figure.
     """
-    axes = _axes(ax)
+    drawn: list[dict[str, Any]] = []
+    ids: dict[str, None] = {}
     for group, given in enumerate(items("records", records, "give a list of records")):
         if not hasattr(given, "figures"):
             kind = type(given).__name__
             raise InputTypeError(f"records[{group}] is of type {kind}", "give a record")
-        for found in _chosen(given, figure):
+        figures = given.figures()
+        ids.update(dict.fromkeys(str(found["id"]) for found in figures))
+        for found in _chosen(figures, figure):
             title = found["title"]
             series = [
                 {**one, "group": group, "name": f"{title}: {one['name']}"}
                 for one in found["series"]
             ]
-            draw({**found, "series": series}, axes)
+            drawn.append({**found, "series": series})
+    if not drawn:
+        raise _no_figure(figure, list(ids))
+    axes = _axes(ax)
+    for found in drawn:
+        draw(found, axes)
     axes.set_title("")
     axes.legend()
     return axes
@@ -271,10 +287,9 @@ def _labelled(name: str, unit: str) -> str:
     return f"{name}, {unit}" if unit else name
 
 
-def _chosen(given: Record, figure: int | str) -> list[dict[str, Any]]:
-    figures = given.figures()
+def _chosen(figures: list[dict[str, Any]], figure: int | str) -> list[dict[str, Any]]:
     if isinstance(figure, int):
-        return figures[figure : figure + 1]
+        return figures[figure : figure + 1] if figure >= 0 else []
     return [found for found in figures if found["id"] == figure]
 
 

@@ -139,3 +139,13 @@ def test_parameters_of_platforms_are_columns():
     assert axes.lines[0].get_xdata().tolist() == [2, 4, 8]
     with pytest.raises(interleaf.InputError, match=r"there is no column 'cxl.cout'"):
         interleaf.plot.sweep(table, "cxl.cout", "speedup")
+
+
+def test_a_figure_that_no_record_has():
+    record = interleaf.predict("xeon6-cz122", mix="R")
+    known = record.figures()[0]["id"]
+    for figure in ("typo", 99, -1):
+        with pytest.raises(interleaf.InputError, match=f"no figure {figure!r}") as raised:
+            interleaf.compare([record, record], figure=figure)
+        assert known in raised.value.hint
+    assert interleaf.compare([record, record], figure=known).lines
