@@ -134,8 +134,9 @@ class DaskEngine:
 class RayEngine:
     """Ray: a cluster that is connected, or one on this machine."""
 
-    def __init__(self, ray: Any, slots: int) -> None:
+    def __init__(self, ray: Any, slots: int, is_own: bool) -> None:
         self._ray = ray
+        self._is_own = is_own
         self._remote: dict[Any, Any] = {}
         self.slots = slots
 
@@ -155,9 +156,11 @@ class RayEngine:
         return self._ray.get(handle)
 
     def close(self, handles: Sequence[Any]) -> None:
-        """Cancel the references."""
+        """Cancel the references, and end a Ray of our own."""
         for handle in handles:
             self._ray.cancel(handle)
+        if self._is_own:
+            self._ray.shutdown()
 
 
 def engine_of(engine: object, workers: int | None) -> Engine:
@@ -209,7 +212,9 @@ def _ray(workers: int | None) -> Engine:
         import ray
     except ImportError as why:
         raise ImportError('engine "ray" needs Ray: pip install ray') from why
-    if not ray.is_initialized():
+    is_own = not ray.is_initialized()
+    if is_own:
         ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
     cluster: Any = ray
-    return RayEngine(ray, max(1, int(cluster.cluster_resources().get("CPU", 1))))
+    slots = max(1, int(cluster.cluster_resources().get("CPU", 1)))
+    return RayEngine(ray, slots, is_own)
