@@ -284,8 +284,13 @@ impl Engine {
         let chunk = card.chunk_bytes();
         let link = &card.link;
         let credit = |units| Pool::new(units, limited(Component::Credits));
+        let requests = credit(link.non_posted_headers);
         let tags = link.read_tags * (link.max_read_request / chunk);
         let controller = &card.controller;
+        let burst = transfer::BURST
+            .min(controller.buffer_bytes / chunk)
+            .min(tags)
+            .min(requests.most().saturating_mul(link.max_read_request / chunk));
         Self {
             packets: Packets::new(link),
             now: 0,
@@ -297,11 +302,7 @@ impl Engine {
             arbiter: Arbiter::new(&settings.arbitration, queues),
             up: Direction::new(link, ideal(Component::LinkUp)),
             down: Direction::new(link, ideal(Component::LinkDown)),
-            credits: [
-                credit(link.posted_headers),
-                credit(link.posted_data),
-                credit(link.non_posted_headers),
-            ],
+            credits: [credit(link.posted_headers), credit(link.posted_data), requests],
             cores: vec![0; controller.cores as usize],
             cores_busy: 0,
             fetches: Pool::new(controller.fetches, true),
@@ -312,7 +313,7 @@ impl Engine {
             turn: 0,
             buffers: Pool::new(controller.buffer_bytes / chunk, limited(Component::Buffers)),
             tags: Pool::new(tags, limited(Component::ReadTags)),
-            burst: transfer::BURST.min(controller.buffer_bytes / chunk).min(tags),
+            burst,
             retry: u64::MAX,
             memory: Memory::new(&card.memory, ideal(Component::Memory)),
             card: card.clone(),

@@ -16,6 +16,8 @@ pub(crate) struct Pool {
     /// The known future returns of units: the time of each (fs) and its number of units, in order
     /// of time.
     returns: Ring,
+    /// The time of the last request of [`Pool::take_from`], which later requests do not pass, fs.
+    last: u64,
     /// The sum, over all units, of the ticks for which the unit was taken, modulo 2^64. For each
     /// unit, [`Pool::take`] subtracts the tick of the take, and [`Pool::give`] or
     /// [`Pool::give_now`] adds the tick of the return.
@@ -33,8 +35,8 @@ impl Pool {
         // `total` entries never grows. A pool of more than 4096 units begins with a ring of 4096
         // entries, which grows if necessary.
         let returns = Ring::new(total.min(4096) as usize);
-        let (held, waited, waits_since) = (0, 0, None);
-        Self { total, free: total, returns, held, waited, waits_since, limited }
+        let (last, held, waited, waits_since) = (0, 0, 0, None);
+        Self { total, free: total, returns, last, held, waited, waits_since, limited }
     }
 
     #[inline]
@@ -77,15 +79,23 @@ impl Pool {
         }
     }
 
-    /// Takes `units` units, or all units if the pool has fewer, at the first time from `now` on at
-    /// which they are free. Returns that time, fs. All units in use must have a known time of
-    /// return.
+    /// The most units that a request can take at once.
+    pub(crate) fn most(&self) -> u32 {
+        if self.limited { self.total } else { u32::MAX }
+    }
+
+    /// Takes `units` units, at most [`most`](Self::most), at the first time from `now` on at which
+    /// they are free and no earlier request waits. Returns that time, fs. All units in use must
+    /// have a known time of return.
     #[inline]
     pub(crate) fn take_from(&mut self, now: u64, units: u32) -> u64 {
-        let (mut at, units) = (now, units.min(self.total));
+        // More units than the pool has are never free.
+        assert!(units <= self.most(), "{units} units of {}", self.total);
+        let mut at = now.max(self.last);
         while !self.take(at, units) {
             at = self.next_return().unwrap_or(at).max(at + 1);
         }
+        self.last = at;
         at
     }
 
@@ -152,6 +162,26 @@ mod tests {
         assert_eq!(pool.waited(at(40)), at(30 - 11));
         assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
+    }
+
+    #[test]
+    fn a_later_request_does_not_pass_one_that_waits() {
+        let mut pool = Pool::new(4, true);
+        let mut request = |now, units, back| {
+            let at = pool.take_from(now, units);
+            pool.give(back, units);
+            (at, pool.in_use(at))
+        };
+        assert_eq!(request(0, 3, 100), (0, 3));
+        assert_eq!(request(5, 2, 200), (100, 2));
+        assert_eq!(request(6, 2, 300), (100, 4));
+        assert_eq!(request(7, 4, 400), (300, 4));
+    }
+
+    #[test]
+    #[should_panic(expected = "5 units of 4")]
+    fn more_units_than_the_pool_has_are_refused() {
+        Pool::new(4, true).take_from(0, 5);
     }
 
     #[test]

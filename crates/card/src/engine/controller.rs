@@ -43,20 +43,29 @@ impl Engine {
         }
     }
 
-    /// Sends read requests to host memory, and returns the time at which the host has the data of
-    /// the first request. The data of each further request are ready one transmission time of a
-    /// request later.
+    /// Sends read requests to host memory. Returns the time from which the host has the data: those
+    /// of each further request are ready one transmission time of a request after those of the
+    /// request before. If the card has fewer credits than requests, the returned time is later than
+    /// that of the first data, so that the data of the last request are ready in time.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
-        // A packet takes its credit when the link sends it, not when it is ready.
-        let start = self.credits[2].take_from(self.up.starts(self.now), requests);
-        let bytes = u64::from(requests) * READ_REQUEST;
-        let sent = self.up.send(start, bytes, requests);
+        let (mut left, mut read) = (requests, self.now);
+        while left > 0 {
+            let part = left.min(self.credits[2].most());
+            // The link is taken at once, even if the requests wait for credits of earlier ones:
+            // other packets pass such requests (PCI Express 3.1, 2.4.1).
+            let bytes = u64::from(part) * READ_REQUEST;
+            let time = self.up.time_of(bytes);
+            let start = self.up.send(self.now, bytes, part) - time;
+            // A packet takes its credit when the link sends it, not when it is ready.
+            let sent = self.credits[2].take_from(start, part) + time;
+            read = sent + link.delay_fs + self.card.host.memory_read_fs;
+            // The root complex returns the credits when it has read the data from host memory.
+            self.credits[2].give(read + link.delay_fs, part);
+            left -= part;
+        }
         self.down.answer(self.now, requests, &self.packets);
-        let read = sent + link.delay_fs + self.card.host.memory_read_fs;
-        // The root complex returns the credits when it has read the data from host memory.
-        self.credits[2].give(read + link.delay_fs, requests);
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 

@@ -140,3 +140,31 @@ fn an_io_costs_few_events() {
         }
     }
 }
+
+/// A card needs a credit for each read request, and has the credit again after the round trip of
+/// the request (2 x 125 ns on the link, 297 ns in host memory), so few credits bound the rate.
+#[test]
+fn few_credits_bound_the_rate_of_read_requests() {
+    let mut card = card("flashtec-dram");
+    // A write of 4 KiB has 8 requests of 512 bytes. The submission queue entries of all commands
+    // that the controller fetches at once are one further request.
+    let at = |credits: u32, card: &mut Card| {
+        card.link.non_posted_headers = credits;
+        run(card, &Settings::default(), group(Access::RandomWrite, 32), 4000)
+    };
+    let most = |credits: u32| f64::from(credits) / 547e-9 / 8.0;
+    for credits in [1, 2, 4] {
+        let found = at(credits, &mut card).iops() / most(credits);
+        assert!((0.75..1.0).contains(&found), "{credits} credits: {found} of the most");
+    }
+    let all = at(64, &mut card).iops();
+    assert!(at(8, &mut card).iops() <= all, "more I/Os with fewer credits");
+    // A PRP list of 1 MiB has 2040 bytes, so 4 requests.
+    let reads = Group { block_bytes: 1 << 20, ..group(Access::Read, 1) };
+    let mut alone = |credits| {
+        card.link.non_posted_headers = credits;
+        run(&card, &Settings::default(), reads.clone(), 10).mean_ns()
+    };
+    let added = alone(1) - alone(4);
+    assert!((3.0 * 547.0 - 20.0..3.0 * 547.0 + 20.0).contains(&added), "{added} ns");
+}

@@ -25,12 +25,13 @@ fn settings() -> impl Strategy<Value = Settings> {
 }
 
 fn any_card() -> impl Strategy<Value = Card> {
-    let sizes = (0_usize..3, 1_u32..6, 9_u32..18, 1_u32..65, 1_u32..40, 1_u32..5);
-    sizes.prop_map(|(name, cores, buffers, tags, engines, payload)| {
+    let sizes = (0_usize..3, 1_u32..6, 9_u32..18, 1_u32..65, 1_u32..40, 1_u32..5, 1_u32..65);
+    sizes.prop_map(|(name, cores, buffers, tags, engines, payload, credits)| {
         let mut card = card(["flashtec-dram", "all-mram", "all-mram-1gb"][name]);
         card.controller.cores = cores;
         card.controller.buffer_bytes = 1 << buffers;
         card.link.read_tags = tags;
+        card.link.non_posted_headers = credits;
         card.controller.dma_engines = engines;
         card.link.max_payload = 64 << payload;
         card.link.max_read_request = 1 << (7 + buffers % 6);
