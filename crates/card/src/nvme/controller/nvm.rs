@@ -1,6 +1,7 @@
 //! Commands of the NVM command set (NVMe 1.4, section 6).
 
 use super::{Attachments, NvmeController};
+use crate::card::BLOCK_BYTES;
 use crate::io::{IoCommand, Operation};
 use crate::nvme::{
     command::SubmissionEntry,
@@ -52,9 +53,12 @@ impl NvmeController {
     ) -> Option<IoCommand> {
         match self.decode(queue, entry, attached.memory) {
             Ok((operation, command)) => {
+                let offset = command.extent.offset;
                 let bytes: u64 = match operation {
+                    // Ranges may overlap, so their sum may be larger than the rest of the card.
                     Operation::Deallocate => {
-                        command.deallocate.iter().map(|extent| extent.bytes).sum()
+                        let sum: u64 = command.deallocate.iter().map(|extent| extent.bytes).sum();
+                        sum.min(self.settings.capacity - offset)
                     }
                     _ => command.extent.bytes,
                 };
@@ -62,8 +66,8 @@ impl NvmeController {
                     tag: 0,
                     queue: queue - 1,
                     operation,
-                    offset: command.extent.offset,
-                    bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    offset,
+                    bytes: u32::try_from(bytes).unwrap_or(u32::MAX / BLOCK_BYTES * BLOCK_BYTES),
                     force_unit_access: command.force_unit_access,
                 };
                 Some(IoCommand { tag: self.keep(command), ..io })

@@ -244,3 +244,30 @@ fn log_pages_count_errors_and_use() {
     assert_eq!(driver.admin(2, 0, DATA_AT, dwords(3)), Ok(0));
     assert_eq!(driver.host.0[DATA_AT as usize], 1);
 }
+
+/// The pacer accepts a discard of any size: whole blocks, within the namespace.
+#[test]
+fn the_length_of_a_discard_is_saturated() {
+    let capacity = 6 << 30;
+    let blocks = (capacity / 512) as u32;
+    for (ranges, bytes) in [
+        (vec![(1, blocks - 1)], u32::MAX - 511),
+        (vec![(0, 8), (4, 8)], 16 * 512),
+        (vec![(blocks - 8, 8), (blocks - 8, 8)], 8 * 512),
+    ] {
+        let mut driver = Driver::enabled(NvmeSettings { capacity, ..settings() });
+        driver.create_queue();
+        for (at, (first, count)) in ranges.iter().enumerate() {
+            let mut range = [0; 16];
+            range[4..8].copy_from_slice(&u32::to_le_bytes(*count));
+            range[8..12].copy_from_slice(&u32::to_le_bytes(*first));
+            driver.host.write(DATA_AT + 16 * at as u64, &range).unwrap();
+        }
+        driver.put(1, &command(DATASET, [ranges.len() as u32 - 1, 4, 0]));
+        driver.ring(1);
+        let (controller, mut attached) = driver.attached();
+        let found = controller.fetch(&mut attached).expect("a valid command");
+        assert_eq!(found.bytes, bytes, "{ranges:?}");
+        assert!(found.offset + u64::from(found.bytes) <= capacity);
+    }
+}
