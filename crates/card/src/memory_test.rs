@@ -47,7 +47,8 @@ pub use algorithm::{Algorithm, Background, Detection, MarchOrder, TestOperation,
 pub use array::{PowerLoss, TestArray};
 pub use fault::{FaultClass, FaultSyntax, InjectedFault, MemoryCell};
 pub use run::{
-    AccessTimes, LogEntry, MemoryTest, MemoryTestError, MemoryTestResult, ReadMismatch, run, run_on,
+    AccessTimes, LogEntry, MemoryTest, MemoryTestError, MemoryTestResult, ReadMismatch,
+    power_cycle, run, run_on,
 };
 
 #[cfg(test)]

@@ -200,6 +200,21 @@ impl MemoryTest {
     }
 }
 
+/// Simulates a power cycle of a card. Returns whether the card keeps its content, and the time of
+/// the save and until the card accepts commands again, s: the test reads only then. A card that
+/// needs no save keeps its content in 0 s.
+pub fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
+    let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
+    let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);
+    let (image, saved) = simulator.save(seed);
+    let (_, restored) = simulator.restore(&image, seed);
+    let power_loss = match restored.state {
+        RestoreState::Complete => PowerLoss::Kept,
+        RestoreState::Partial | RestoreState::Nothing => PowerLoss::Lost,
+    };
+    (power_loss, saved.seconds + restored.ready_seconds)
+}
+
 /// Tests the memory of a card. STT-MRAM keeps its content in a power cycle. DRAM keeps its content
 /// if `is_saved` is true and the save and its restore are complete.
 ///
@@ -212,16 +227,8 @@ pub fn run_on(
     is_saved: bool,
 ) -> Result<MemoryTestResult, MemoryTestError> {
     let (power_loss, power_cycle_s) = match &card.power {
-        PowerSpec::Precharge { .. } => (PowerLoss::Kept, 0.0),
         PowerSpec::Save(_) if !is_saved => (PowerLoss::Lost, 0.0),
-        PowerSpec::Save(spec) => {
-            let save = SaveSimulator::new(spec, card.memory.capacity, test.seed);
-            let (image, saved) = save.save(test.seed);
-            let (_, restored) = save.restore(&image, test.seed);
-            let kept = restored.state == RestoreState::Complete;
-            let power_loss = if kept { PowerLoss::Kept } else { PowerLoss::Lost };
-            (power_loss, saved.seconds + restored.ready_seconds)
-        }
+        _ => power_cycle(card, test.seed),
     };
     let times = AccessTimes::of(&card.memory.device, power_cycle_s);
     run(test, card.memory.capacity, faults, power_loss, &times)

@@ -48,6 +48,9 @@ fn a_card_keeps_its_memory_by_its_medium() {
     let mut dram = Card::by_name("flashtec-dram").expect("a card");
     let (is_lost, seconds) = on(&dram, true).expect("valid");
     assert!(!is_lost && (11.0..20.0).contains(&seconds), "save and restore take {seconds} s");
+    // The test reads when the card accepts commands again.
+    let (_, cycle_s) = power_cycle(&dram, pattern.seed);
+    assert!(seconds > cycle_s && seconds < cycle_s + 1e-3, "{seconds} {cycle_s}");
     assert!(on(&dram, false).expect("valid").0, "DRAM without power loses its content");
     let mram = Card::by_name("all-mram").expect("a card");
     let (is_lost, seconds) = on(&mram, false).expect("valid");

@@ -1,11 +1,7 @@
 //! `interleaf simulate card test`: the memory test of a card.
 
 use crate::args::CardTestArgs;
-use interleaf_card::{
-    card::Card,
-    memory_test::{self, AccessTimes, MemoryTest, PowerLoss},
-    power::{PowerSpec, RestoreState, SaveSimulator},
-};
+use interleaf_card::memory_test::{self, AccessTimes, MemoryTest};
 use interleaf_console::{Failure, support};
 use interleaf_job::card::cards;
 use interleaf_record::card_test::CardTestDocument;
@@ -25,7 +21,7 @@ pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
     };
     let mut document = CardTestDocument::new(&test, &args.fault);
     for card in cards(&args.card)? {
-        let (power_loss, power_cycle_s) = power_cycle(&card, args.seed);
+        let (power_loss, power_cycle_s) = memory_test::power_cycle(&card, args.seed);
         let times = AccessTimes::of(&card.memory.device, power_cycle_s);
         let capacity = card.memory.capacity;
         let result = memory_test::run(&test, capacity, &args.fault, power_loss, &times);
@@ -40,18 +36,4 @@ pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::card_test::text(&document),
     )?;
     Ok(if document.passed() { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-/// Simulates a power cycle of a card. Returns whether the card keeps its content, and the time of
-/// the save and the restore together, s. A card that needs no save keeps its content in 0 s.
-fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
-    let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
-    let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);
-    let (image, saved) = simulator.save(seed);
-    let (_, restored) = simulator.restore(&image, seed);
-    let power_loss = match restored.state {
-        RestoreState::Complete => PowerLoss::Kept,
-        RestoreState::Partial | RestoreState::Nothing => PowerLoss::Lost,
-    };
-    (power_loss, saved.seconds + restored.seconds)
 }
