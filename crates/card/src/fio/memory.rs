@@ -51,6 +51,8 @@ pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoa
             hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
         });
     }
+    // A share of the card is that of the BAR, the part of the card that loads and stores reach.
+    let size = card.bar.as_ref().map(|bar| job.size.of(bar.bytes));
     let load = MemoryLoad {
         initiator: options.initiator,
         read_percent: match (job.rw.is_mixed(), job.rw.has_writes()) {
@@ -63,7 +65,7 @@ pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoa
         threads: job.numjobs,
         random: job.rw.is_random(),
         repeats: job.norandommap,
-        size: Some(job.size.of(card.memory.capacity)),
+        size,
         persist_every: options.fsync.unwrap_or(0),
         ramp_fs: job.ramp_ns.unwrap_or(RAMP_NS) * FS_PER_NS,
         stop: Stop::Time(job.runtime_ns.unwrap_or(RUNTIME_NS) * FS_PER_NS),

@@ -292,3 +292,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_default_size_of_loads_and_stores_is_the_bar() {
+    let mut card = crate::card::by_name("all-mram").unwrap();
+    card.bar.as_mut().unwrap().bytes = 64 << 20;
+    let memory =
+        memory::MemoryOptions { initiator: crate::memory_mode::Initiator::Processor, fsync: None };
+    let of = |size| {
+        let options =
+            FioOptions { rw: Some(Access::RandomRead), bs: Some(64), size, ..Default::default() };
+        memory::load(&options.job("").unwrap(), &memory, &card)
+    };
+    assert_eq!(of(None).unwrap().size, Some(64 << 20));
+    assert_eq!(of(Some(Size::Percent(50))).unwrap().size, Some((64 << 20) / 100 * 50));
+    assert_eq!(of(Some(Size::Bytes(65 << 20))).unwrap_err().option, "size");
+}

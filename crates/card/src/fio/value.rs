@@ -53,7 +53,7 @@ impl ValueError {
 pub enum Size {
     /// A number of bytes.
     Bytes(u64),
-    /// A percentage of the capacity.
+    /// A percentage of the capacity, or of the BAR for loads and stores.
     Percent(u32),
 }
 

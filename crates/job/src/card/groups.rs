@@ -53,8 +53,12 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
             let options = FioOptions { rw: *rw, iodepth: *depth, ..options.clone() };
             if files.is_empty() {
                 let jobs = vec![options.job("").map_err(of_option)?];
-                check(&jobs).map_err(of_option)?;
-                found.push(jobs);
+                match check(&jobs) {
+                    Ok(()) => found.push(jobs),
+                    // A default depth that a card does not allow gives no point of the curves.
+                    Err(why) if !found.is_empty() && job.depths.is_none() && is_depth(&why) => {}
+                    Err(why) => return Err(of_option(why)),
+                }
             }
             for (file, text) in files.iter().zip(&texts) {
                 let name = file.display().to_string();
@@ -64,6 +68,10 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     }
     let number = |(at, jobs): (usize, Vec<Job>)| Group { number: at as u32 + 1, jobs };
     Ok(found.into_iter().enumerate().map(number).collect())
+}
+
+fn is_depth(why: &OptionError) -> bool {
+    why.option == "iodepth"
 }
 
 /// Converts checked jobs of fio to the load that is simulated on `card`.
@@ -79,4 +87,32 @@ pub(super) fn of_option(why: OptionError) -> Failure {
         option => option.replace('_', "-"),
     };
     Failure::new(format!("--{option}: {}", why.problem), why.hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_depths_are_those_that_fit_the_queues() {
+        let mut card = interleaf_card::card::by_name("all-mram").expect("it is built in");
+        card.nvme.entries = 128;
+        let job = CardJob {
+            cards: vec![card],
+            files: vec![],
+            options: FioOptions::default(),
+            depths: None,
+            initiator: None,
+            fsync: None,
+            power_failures: None,
+            for_curves: true,
+            is_direct: false,
+        };
+        let found = groups(&job, None).expect("depth 1 fits");
+        let depths: Vec<u32> = found.iter().map(|group| group.jobs[0].iodepth).collect();
+        assert_eq!(depths, [1, 2, 4, 8, 16, 32, 64].repeat(3));
+        let given = CardJob { depths: Some(Depths(vec![1, 128])), ..job };
+        let why = groups(&given, None).err().expect("128 do not fit").to_string();
+        assert!(why.starts_with("--iodepth: all-mram: 128 I/Os do not fit"), "{why}");
+    }
 }
