@@ -95,8 +95,8 @@ struct ControllerToml {
 #[serde(deny_unknown_fields)]
 struct MemoryToml {
     module: Spanned<String>,
-    density: Option<String>,
-    width: Option<String>,
+    density: Option<Spanned<String>>,
+    width: Option<Spanned<String>>,
     channels: Sourced,
     ranks: Sourced,
     capacity: Sourced,
@@ -344,14 +344,31 @@ impl Reader<'_> {
         })
     }
 
+    /// The module of the memory, with the density and the width of the file.
+    fn module(&self, memory: &MemoryToml) -> Result<Device, FileError> {
+        let (name, density, width) = (&memory.module, &memory.density, &memory.width);
+        let text = |value: &Option<Spanned<String>>| value.as_ref().map(Spanned::get_ref).cloned();
+        let options = Options { density: text(density), width: text(width) };
+        Device::by_name(name.get_ref(), &options).map_err(|why| {
+            // The error is in the first field with which there is no module.
+            let exists = |options| Device::by_name(name.get_ref(), &options).is_ok();
+            let of_density = Options { width: None, ..options.clone() };
+            let (field, value) = match (density, width) {
+                _ if !exists(Options::default()) => ("memory.module", name),
+                (Some(density), _) if !exists(of_density) => ("memory.density", density),
+                (_, Some(width)) => ("memory.width", width),
+                _ => ("memory.module", name),
+            };
+            self.0.text.error(field, value, why.to_string(), why.hint())
+        })
+    }
+
     fn memory(&self, memory: &MemoryToml) -> Result<MemorySpec, FileError> {
         let Self(reader) = self;
-        let options = Options { density: memory.density.clone(), width: memory.width.clone() };
         let module = |problem: String, hint: &str| {
             reader.text.error("memory.module", &memory.module, problem, hint)
         };
-        let mut device = Device::by_name(memory.module.get_ref(), &options)
-            .map_err(|why| module(why.to_string(), why.hint()))?;
+        let mut device = self.module(memory)?;
         if !RowChannel::supports(&device) || device.sub_channels != 1 {
             let problem = format!("\"{}\" has several sub-channels", device.name);
             return Err(module(problem, "name a module of DDR3, DDR4 or STT-MRAM"));
