@@ -504,8 +504,9 @@ enum FileSource<'a> {
 
 impl FileSource<'_> {
     fn platform(&self, name: &str) -> Result<Platform, Failure> {
+        let (own, _) = parameters::split(name);
         match (self, embedded(&SCENARIOS, name)) {
-            _ if platform_names().iter().any(|known| known == name) => platform(name),
+            _ if platform_names().iter().any(|known| known == own) => platform(name),
             (Self::BuiltIn, Some(text)) => {
                 let folder = Path::new(name).parent().unwrap_or(Path::new(""));
                 let curves = |path: &str| {
@@ -627,6 +628,15 @@ mod tests {
             let why = why.expect_err("it is too high");
             assert_eq!(why.line, Some(19));
             assert!(why.hint.contains(hint), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_scenario_names_a_built_in_platform_with_parameters() {
+        for folder in ["", ".", "scen", "/tmp"] {
+            let source = FileSource::Folder(Path::new(folder));
+            let found = source.platform("xeon6-cz122:cxl.count=4").expect(folder);
+            assert_eq!(Some(found), platform("xeon6-cz122:cxl.count=4").ok());
         }
     }
 
