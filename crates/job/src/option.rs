@@ -1,7 +1,7 @@
 //! Parsers of the texts of options, with their units and ranges.
 //!
 //! An error has the form `PROBLEM: write ALLOWED`. The command line prints `write ALLOWED` as a
-//! hint. Errors of [`uncore`] have only the problem.
+//! hint.
 
 use interleaf_model::{
     mix::Mix,
@@ -273,8 +273,11 @@ fn named<T: Copy>(kind: &str, text: &str, values: &[(&str, T)]) -> Result<T, Str
 /// Parses the round-trip latency between a core and the memory controller, 0 to 10000 ns.
 ///
 /// # Errors
-/// The problem, without `: write ALLOWED`.
+/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
 pub fn uncore(text: &str) -> Result<f64, String> {
     let ns = text.parse::<f64>().ok().filter(|ns| (0.0..=10_000.0).contains(ns));
-    ns.ok_or_else(|| format!("\"{text}\" is not a number of nanoseconds from 0 to 10000"))
+    ns.ok_or_else(|| {
+        let allowed = "write a number such as 65.0";
+        format!("\"{text}\" is not a number of nanoseconds from 0 to 10000: {allowed}")
+    })
 }

@@ -179,9 +179,8 @@ impl DimmSweep {
             })?,
             outstanding: or_none(&read.outstanding, whole("outstanding", OUTSTANDING_MAX))?,
             uncore_ns: or_none(&read.uncore_ns, |ns| {
-                option::uncore(&ns.get_ref().to_string()).map_err(|problem| {
-                    toml.error("uncore_ns", ns, problem, "write a number such as 65.0")
-                })
+                let parsed = option::uncore(&ns.get_ref().to_string());
+                parsed.map_err(|why| refused(&toml, "uncore_ns", ns, &why))
             })?,
             row_policies: or_none(&read.row_policy, |name| {
                 parsed(&toml, "row_policy", name, option::row_policy).map(Spanned::into_inner)
@@ -579,9 +578,12 @@ fn parsed<T>(
     value: &Spanned<String>,
     parse: fn(&str) -> Result<T, String>,
 ) -> Result<Spanned<T>, FileError> {
-    let parsed = parse(value.get_ref()).map_err(|why| {
-        let (problem, hint) = why.split_once(": write ").unwrap_or((&why, "another value"));
-        toml.error(field, value, problem, format!("write {hint}"))
-    })?;
+    let parsed = parse(value.get_ref()).map_err(|why| refused(toml, field, value, &why))?;
     Ok(Spanned::new(value.span(), parsed))
+}
+
+/// The error of a parser of options, `PROBLEM: write ALLOWED`, as that of a field.
+fn refused<T>(toml: &TomlText<'_>, field: &str, value: &Spanned<T>, why: &str) -> FileError {
+    let (problem, hint) = why.split_once(": write ").unwrap_or((why, "another value"));
+    toml.error(field, value, problem, format!("write {hint}"))
 }
