@@ -10,7 +10,10 @@ use std::{
 };
 
 use interleaf_card::nvme::{Contents, ContentsFault};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, fallocate, flock},
+    io::Errno,
+};
 
 /// Contents in a sparse file. The contents survive simulated power failures. A crash of the machine
 /// that runs the server may lose the writes since the last flush.
@@ -21,17 +24,26 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    /// Opens or creates the file, and gives it the size of the namespace.
+    /// Opens or creates the file, locks it until the contents are dropped, and gives it the size of
+    /// the namespace.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or written, or is larger than the namespace.
+    /// The file cannot be opened or written, or is larger than the namespace. The kind of the error
+    /// is [`io::ErrorKind::WouldBlock`] if another server uses the file.
     pub fn open(path: &Path, capacity: u64) -> io::Result<Self> {
         let named =
             |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let file = options.open(path).map_err(named)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let why = "another server uses it";
+                return Err(named(io::Error::new(io::ErrorKind::WouldBlock, why)));
+            }
+            locked => locked.map_err(|why| named(why.into()))?,
+        }
         let bytes = file.metadata().map_err(named)?.len();
         if bytes > capacity {
             let why = format!("{bytes} bytes; the card has {capacity} bytes");
@@ -280,6 +292,18 @@ mod tests {
     }
 
     #[test]
+    fn two_servers_do_not_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("contents");
+        let first = FileContents::open(&path, 8192).unwrap();
+        let why = FileContents::open(&path, 8192).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::WouldBlock);
+        assert!(why.to_string().ends_with("contents: another server uses it"), "{why}");
+        drop(first);
+        FileContents::open(&path, 8192).unwrap();
+    }
+
+    #[test]
     fn a_file_keeps_contents() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contents");
@@ -291,6 +315,7 @@ mod tests {
         drop(file);
         let mut file = FileContents::open(&path, 8192).unwrap();
         assert_eq!(content(&mut file, 4), [0, 7, 0, 0]);
+        drop(file);
         let why = FileContents::open(&path, 4096).unwrap_err().to_string();
         assert!(why.ends_with("contents: 8192 bytes; the card has 4096 bytes"), "{why}");
     }

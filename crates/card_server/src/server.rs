@@ -108,7 +108,10 @@ pub enum ServeError {
     /// The settings are invalid for a controller.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The file with the contents cannot be used, or signals cannot be received.
+    /// The file with the contents cannot be used; [`FileContents::open`] lists the reasons.
+    #[error(transparent)]
+    Contents(io::Error),
+    /// Threads cannot be started, or signals cannot be received.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -131,18 +134,29 @@ impl CardServer {
     /// Invalid settings of the controller, a socket that exists or cannot be made, or a file that
     /// cannot be used.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
+        // A file of contents is made only if the server can start.
+        check_free(&options.socket)?;
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;
         let durable: Box<dyn Contents + Send> = match &options.storage {
             Storage::Memory => Box::new(MemoryContents::default()),
-            Storage::File(path) => Box::new(FileContents::open(path, settings.capacity)?),
+            Storage::File(path) => {
+                let file = FileContents::open(path, settings.capacity);
+                Box::new(file.map_err(ServeError::Contents)?)
+            }
         };
         let contents = WriteBack::new(durable, settings.block_bytes);
         let config = ConfigSpace::new(&settings, options.link_generation, options.link_lanes);
         let pacer = match &options.latency {
             Latency::None => None,
             Latency::Card { slow_down: 0, .. } => return Err(ServeError::SlowDown),
-            Latency::Card { card, slow_down, clock } => Some(Pacer::new(card, *slow_down, *clock)),
+            Latency::Card { card, slow_down, clock } => {
+                let mut card = card.clone();
+                // NVMe cannot state a transfer of less than 8 KiB, so the pacer must accept
+                // commands that are larger than those of the card's file.
+                card.nvme.max_transfer = card.nvme.max_transfer.max(settings.transfer_bytes);
+                Some(Pacer::new(&card, *slow_down, *clock))
+            }
         };
         let clock = pacer.as_ref().map(Pacer::clock);
         let clock_socket = socket_of(&options.socket);
@@ -213,23 +227,30 @@ impl Drop for CardServer {
     }
 }
 
-/// Serves a card until SIGINT or SIGTERM, then removes the socket.
+/// Serves a card until SIGINT or SIGTERM, then removes the socket. Calls `started` when QEMU can
+/// connect.
 ///
 /// # Errors
 ///
 /// The errors of [`CardServer::start`], and when signals cannot be received.
-pub fn serve(options: &ServeOptions) -> Result<(), ServeError> {
+pub fn serve(options: &ServeOptions, started: impl FnOnce()) -> Result<(), ServeError> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = CardServer::start(options)?;
+    started();
     signals.forever().next();
     drop(server);
     Ok(())
 }
 
-fn bind(path: &Path) -> Result<UnixListener, ServeError> {
-    if path.symlink_metadata().is_ok() {
-        return Err(ServeError::Exists(path.to_path_buf()));
+fn check_free(path: &Path) -> Result<(), ServeError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(ServeError::Exists(path.to_path_buf())),
+        Err(_) => Ok(()),
     }
+}
+
+fn bind(path: &Path) -> Result<UnixListener, ServeError> {
+    check_free(path)?;
     let named = |why| ServeError::Socket { path: path.to_path_buf(), why };
     UnixListener::bind(path).map_err(named)
 }

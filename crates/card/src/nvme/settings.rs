@@ -7,6 +7,10 @@ use crate::card::{BLOCK_BYTES, Card};
 /// cards.
 const VENDOR: u16 = 0x11f8;
 
+/// The least and the largest `transfer_bytes`. MDTS states 2^MDTS pages of 4 KiB, and 0 states that
+/// there is no limit (NVMe 1.4, figure 247), so the least limit is two pages.
+const TRANSFER_BYTES: [u32; 2] = [8 << 10, 2 << 20];
+
 /// The version of the specification that the controller reports and follows.
 ///
 /// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and no
@@ -57,7 +61,7 @@ pub struct NvmeSettings {
     pub queue_entries: u16,
     /// The number of MSI-X vectors, 1 to 256.
     pub vectors: u16,
-    /// The largest transfer of a command, bytes: a power of two from 4 KiB to 2 MiB.
+    /// The largest transfer of a command, bytes: a power of two from 8 KiB to 2 MiB.
     pub transfer_bytes: u32,
     /// The largest write that a power failure cannot tear, bytes: a multiple of `block_bytes`.
     pub atomic_bytes: u32,
@@ -78,14 +82,24 @@ pub struct SettingsError {
     pub allowed: String,
 }
 
+/// The largest power of two up to `value`, at least `least` and at most `most`; both are powers of
+/// two.
+fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
+    let value = value.clamp(least, most);
+    1 << value.ilog2()
+}
+
 impl NvmeSettings {
     /// The settings of the controller of `card`, with the serial number `serial`. Completed writes
-    /// of all cards are durable, so there is no volatile write cache.
+    /// of all cards are durable, so there is no volatile write cache. A value of the card that NVMe
+    /// cannot state is replaced by the nearest one that it can, and for transfers by the next lower
+    /// one.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {
         let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);
         let spec = &card.nvme;
-        let model: String = card.name.chars().take(40).collect();
+        let ascii = |c: char| if matches!(c, ' '..='~') { c } else { '?' };
+        let model: String = card.name.chars().take(40).map(ascii).collect();
         Self {
             version: if spec.version < (1, 2) { NvmeVersion::V1_1 } else { NvmeVersion::V1_4 },
             vendor: VENDOR,
@@ -98,8 +112,8 @@ impl NvmeSettings {
             queues: limited(spec.queues, QUEUES_MAX),
             queue_entries: limited(spec.entries, QUEUE_ENTRIES_MAX),
             vectors: limited(spec.vectors, 256),
-            transfer_bytes: spec.max_transfer,
-            atomic_bytes: spec.atomic_write,
+            transfer_bytes: power_of_two_within(spec.max_transfer, TRANSFER_BYTES),
+            atomic_bytes: spec.atomic_write.min(BLOCK_BYTES << 16),
             write_cache: false,
         }
     }
@@ -141,7 +155,8 @@ impl NvmeSettings {
         range("queues", self.queues.into(), 1, QUEUES_MAX.into())?;
         range("queue_entries", self.queue_entries.into(), 2, QUEUE_ENTRIES_MAX.into())?;
         range("vectors", self.vectors.into(), 1, 256)?;
-        range("transfer_bytes", self.transfer_bytes.into(), 4096, 2 << 20)?;
+        let [least, most] = TRANSFER_BYTES;
+        range("transfer_bytes", self.transfer_bytes.into(), least.into(), most.into())?;
         if !self.transfer_bytes.is_power_of_two() {
             let value = self.transfer_bytes.to_string();
             let allowed = "a power of two is required".to_string();
@@ -159,5 +174,33 @@ impl NvmeSettings {
     /// The number of logical blocks of the namespace.
     pub(super) fn blocks(&self) -> u64 {
         self.capacity >> self.block_shift()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_valid_card_has_valid_settings() {
+        let mut card = crate::card::by_name("all-mram").unwrap();
+        for (transfer, expected) in [
+            (512, 8 << 10),
+            (1536, 8 << 10),
+            (12 << 10, 8 << 10),
+            (1 << 20, 1 << 20),
+            (1_050_624, 1 << 20),
+            (4 << 20, 2 << 20),
+            (1 << 30, 2 << 20),
+        ] {
+            card.nvme.max_transfer = transfer;
+            let settings = NvmeSettings::of(&card, "1");
+            assert_eq!((settings.transfer_bytes, settings.check()), (expected, Ok(())));
+        }
+        (card.nvme.max_transfer, card.nvme.atomic_write) = (1 << 30, 1 << 30);
+        card.name = "m\u{e9}moire".to_string();
+        let settings = NvmeSettings::of(&card, "1");
+        assert_eq!((settings.model.as_str(), settings.check()), ("m?moire", Ok(())));
+        assert_eq!(settings.atomic_bytes, 32 << 20);
     }
 }

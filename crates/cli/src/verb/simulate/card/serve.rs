@@ -6,7 +6,7 @@ use interleaf_card_server::{
 };
 use interleaf_console::{Failure, output};
 use interleaf_job::card::cards;
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{io::ErrorKind, path::Path, process::ExitCode, sync::Arc};
 
 /// Serves the card on `socket` until a signal ends the process.
 pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failure> {
@@ -16,6 +16,12 @@ pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failur
             "give one --card, and start another server on another socket for another card",
         ));
     };
+    if args.slow_down.is_some() && args.latency == Some(LatencyChoice::None) {
+        return Err(Failure::new(
+            "--slow-down: --latency none has no durations that it could multiply",
+            "give --latency real or guest, or leave --slow-down out",
+        ));
+    }
     let slow_down = args.slow_down.unwrap_or(1);
     let paced = |clock| Latency::Card { card: Box::new(card.clone()), slow_down, clock };
     let options = ServeOptions {
@@ -28,9 +34,6 @@ pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failur
         listener: Arc::new(|event| output::message(&event_text(&event))),
         ..ServeOptions::of(card, socket)
     };
-    if socket.symlink_metadata().is_ok() {
-        return Err(refused(ServeError::Exists(socket.to_path_buf())));
-    }
     let path = socket.display();
     let (waiting, plugin) = if args.latency == Some(LatencyChoice::Guest) {
         let clock = socket_of(socket);
@@ -43,21 +46,35 @@ pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failur
     } else {
         ("", String::new())
     };
-    output::message(&format!(
+    let message = format!(
         "{} waits on {path} for QEMU: {plugin}-device '{{\"driver\":\"vfio-user-pci\",{waiting}\
          \"socket\":{{\"type\":\"unix\",\"path\":\"{path}\"}}}}' (docs/cards.md); Ctrl-C ends it",
         card.name,
-    ));
-    serve(&options).map_err(refused)?;
+    );
+    serve(&options, || output::message(&message)).map_err(refused)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn refused(why: ServeError) -> Failure {
-    let hint = match &why {
-        ServeError::Exists(_) => "name a path that does not exist",
-        _ => "name a socket in a folder that you may write to; `--contents` names a regular file",
+    let (option, hint) = match &why {
+        ServeError::Exists(_) => ("serve", "name a path that does not exist"),
+        ServeError::Socket { .. } => {
+            ("serve", "name a socket in a folder that you may write to, in less than 100 bytes")
+        }
+        ServeError::SlowDown => ("slow-down", "write a whole number such as 20"),
+        ServeError::Settings(_) => ("card", "change the value in the file of the card"),
+        ServeError::Contents(why) if why.kind() == ErrorKind::WouldBlock => {
+            ("contents", "end the other server, or name another file")
+        }
+        ServeError::Contents(_) => (
+            "contents",
+            "name a new file, or a regular file that you may write to, up to the size of the card",
+        ),
+        ServeError::Io(_) => {
+            ("serve", "raise the limits of processes and open files (ulimit -u, ulimit -n)")
+        }
     };
-    Failure::new(format!("--serve: {why}"), hint)
+    Failure::new(format!("--{option}: {why}"), hint)
 }
 
 fn event_text(event: &Event) -> String {
