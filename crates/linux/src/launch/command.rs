@@ -80,8 +80,9 @@ pub enum Event {
         /// did not get the signal.
         is_for_us: bool,
     },
-    /// The command ended at this time.
-    Ended(Instant),
+    /// The command with this process ID ended at this time. Of a command that was reaped before
+    /// its event arrived, the event comes later, while another command may run.
+    Ended(Pid, Instant),
 }
 
 #[derive(Debug)]
@@ -177,7 +178,7 @@ impl Signals {
     pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
-            Event::Ended(_) => None,
+            Event::Ended(..) => None,
         })
     }
 
@@ -186,7 +187,7 @@ impl Signals {
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
-            Ok(Event::Ended(_)) | Err(_) => None,
+            Ok(Event::Ended(..)) | Err(_) => None,
         }
     }
 
@@ -283,7 +284,7 @@ impl Signals {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // The send fails when the `Signals` value was dropped: the event is then not needed.
-            let _ = to.send(Event::Ended(Instant::now()));
+            let _ = to.send(Event::Ended(pid, Instant::now()));
         })?;
         Ok(sender)
     }
@@ -368,10 +369,11 @@ impl Running<'_> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.signals.events.recv_timeout(left) {
-                Ok(Event::Ended(at)) => {
+                Ok(Event::Ended(ended, at)) if ended == pid(&self.child) => {
                     self.elapsed = at.saturating_duration_since(self.started);
                     return true;
                 }
+                Ok(Event::Ended(..)) => {}
                 Ok(Event::Signal { number, is_for_us }) => {
                     self.signal.get_or_insert(number);
                     if is_for_us {
@@ -458,6 +460,7 @@ fn pid(child: &Child) -> Pid {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use signal_hook::consts::signal::SIGKILL;
     use std::os::unix::process::ExitStatusExt;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -536,6 +539,18 @@ mod tests {
         signals.sender.send(Event::Signal { number: SIGINT, is_for_us: false }).unwrap();
         signals.sender.send(event).unwrap();
         assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGTERM));
+    }
+
+    #[test]
+    fn the_end_of_an_earlier_command_is_not_that_of_the_next() {
+        let signals = Signals::hold().unwrap();
+        let mut killed = start(&signals, &["sleep", "60"]).unwrap();
+        killed.signal(SIGKILL);
+        assert_eq!(killed.status().unwrap().signal(), Some(SIGKILL));
+        let mut running = start(&signals, &["sleep", "60"]).unwrap();
+        assert_eq!(running.wait(Duration::from_millis(200)).unwrap(), None);
+        running.signal(SIGKILL);
+        assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGKILL));
     }
 
     #[test]
