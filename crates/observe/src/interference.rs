@@ -1,8 +1,12 @@
 //! Interference during a measurement: CPU time of other programs, CPU time that the hypervisor took
 //! (steal), and changes of CPU frequency.
 
-use interleaf_linux::root::{Root, RootError};
+use interleaf_linux::{
+    machine::id_list::IdList,
+    root::{Root, RootError},
+};
 use interleaf_procfs::stat::Stat;
+use std::collections::BTreeMap;
 
 const STAT: &str = "/proc/stat";
 const OWN: &str = "/proc/self/stat";
@@ -18,8 +22,8 @@ pub struct CpuCounters {
     pub own: u64,
     /// Time that the hypervisor took from this guest (steal).
     pub stolen: u64,
-    /// The frequency of each CPU, kHz; empty if the kernel reports no frequencies.
-    pub frequencies_khz: Vec<u64>,
+    /// The frequency of each online CPU, kHz; empty if the kernel reports no frequencies.
+    pub frequencies_khz: BTreeMap<u32, u64>,
 }
 
 /// Interference between two readings of [`CpuCounters`].
@@ -44,13 +48,14 @@ impl CpuCounters {
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
-        let mut frequencies_khz = vec![];
-        for name in root.peek_names(CPUS)? {
-            let is_cpu = name.strip_prefix("cpu").is_some_and(|id| id.parse::<u32>().is_ok());
-            let path = format!("{CPUS}/{name}/cpufreq/scaling_cur_freq");
-            let text = if is_cpu { root.peek(&path)? } else { None };
-            frequencies_khz.extend(text.and_then(|text| text.trim().parse::<u64>().ok()));
-        }
+        let online = root.peek(&format!("{CPUS}/online"))?.unwrap_or_default();
+        let online = IdList::of_kernel(&online).unwrap_or_default();
+        let frequency = |cpu: u32| {
+            // The kernel reports no frequency of a CPU that has just gone offline (EBUSY).
+            let text = root.peek(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_cur_freq"));
+            Some((cpu, text.ok()??.trim().parse().ok()?))
+        };
+        let frequencies_khz = online.iter().filter_map(frequency).collect();
         Ok(Self { worked, own, stolen, frequencies_khz })
     }
 
@@ -59,8 +64,10 @@ impl CpuCounters {
         let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
         let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;
         let worked = passed(self.worked, earlier.worked) - passed(self.own, earlier.own);
-        let pairs = self.frequencies_khz.iter().zip(&earlier.frequencies_khz);
-        let changes = pairs.map(|(now, then)| (*now as f64 / (*then).max(1) as f64 - 1.0).abs());
+        let changes = self.frequencies_khz.iter().filter_map(|(cpu, now)| {
+            let then = earlier.frequencies_khz.get(cpu)?;
+            Some((*now as f64 / (*then).max(1) as f64 - 1.0).abs())
+        });
         Interference {
             others: worked.max(0.0) / ticks,
             stolen: passed(self.stolen, earlier.stolen) / ticks,
@@ -88,6 +95,7 @@ fn own(text: &str) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use std::fs;
 
     #[test]
     fn lines_are_read() {
@@ -102,18 +110,39 @@ mod tests {
     #[test]
     fn other_programs_have_the_rest_of_cpu_time() {
         let hz = rustix::param::clock_ticks_per_second();
-        let earlier = CpuCounters { frequencies_khz: vec![1_000_000], ..CpuCounters::default() };
+        let frequencies_khz = BTreeMap::from([(0, 5), (2, 1_000_000)]);
+        let earlier = CpuCounters { frequencies_khz, ..CpuCounters::default() };
         let now = CpuCounters {
             worked: 3 * hz,
             own: 2 * hz,
             stolen: hz / 2,
-            frequencies_khz: vec![900_000],
+            frequencies_khz: BTreeMap::from([(1, 7), (2, 900_000)]),
         };
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
         // A negative difference, as from rounding to ticks, counts as 0.
         assert_eq!(earlier.since(&now, 1.0).others, 0.0);
+    }
+
+    #[test]
+    fn frequencies_are_those_of_online_cpus() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("sys/devices/system/cpu/online", "0-1,3\n");
+        for cpu in [0, 2, 3] {
+            let file = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
+            write(&file, &format!("{}\n", 1000 + cpu));
+        }
+        // A frequency that cannot be read.
+        let unreadable = "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq";
+        fs::create_dir_all(folder.path().join(unreadable)).unwrap();
+        let counters = CpuCounters::read(&Root::captured(folder.path())).unwrap();
+        assert_eq!(counters.frequencies_khz, BTreeMap::from([(0, 1000), (3, 1003)]));
     }
 
     #[test]
