@@ -219,7 +219,11 @@ impl<S: Source, W: io::Write> Source for Recorder<S, W> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let reading = self.source.read()?;
-        self.record(&reading).map_err(SourceError::Record)?;
+        // A feed without a new line has a reading of no span and without counts. Lines of the same
+        // time form one reading, so these empty counts would replace those of the reading before.
+        if !reading.span.is_zero() {
+            self.record(&reading).map_err(SourceError::Record)?;
+        }
         Ok(reading)
     }
 }

@@ -82,6 +82,20 @@ proptest! {
     }
 }
 
+#[test]
+fn a_reading_without_a_span_is_not_recorded() {
+    let counted = Traffic { read_bytes: Some(64.0), ..Traffic::default() };
+    let first = Reading {
+        span: Duration::from_secs(1),
+        traffic: vec![vec![counted]],
+        ..Reading::default()
+    };
+    let idle = Reading { span: Duration::ZERO, traffic: nothing(1, 1), ..Reading::default() };
+    let (_folder, mut replay) = recorded(&[first.clone(), idle]);
+    assert_eq!(replay.read().unwrap(), first);
+    assert!(replay.read().is_err(), "the recording is at its end");
+}
+
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
 #[test]
