@@ -4,12 +4,11 @@
 //! One thread serves all clients without blocking on any of them. A connection is closed after
 //! [`PATIENCE`], and a new connection beyond [`CLIENTS_MAX`] replaces the oldest.
 
-use interleaf_poll_server::{Interest, PollSet, Worker, is_retry, wait};
+use interleaf_poll_server::{Interest, PollSet, Worker, connection, is_retry, wait};
 use std::{
     io::{self, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::{fd::AsFd as _, unix::net::UnixStream},
-    thread,
     time::{Duration, Instant},
 };
 
@@ -113,12 +112,7 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
 }
 
 fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
-    let Ok((stream, _)) = listener.accept() else {
-        // `accept` fails, for example, without free file descriptors. The connection then stays
-        // pending and poll(2) returns at once, so pause to avoid a busy loop.
-        thread::sleep(Duration::from_millis(100));
-        return;
-    };
+    let Some(stream) = connection(listener.accept()) else { return };
     if clients.len() >= CLIENTS_MAX {
         clients.remove(0);
     }
@@ -190,6 +184,7 @@ fn accepted(fields: &[httparse::Header<'_>]) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use std::thread;
 
     fn started() -> Server {
         started_at("127.0.0.1:0")

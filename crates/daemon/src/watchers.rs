@@ -6,7 +6,7 @@
 //! delays neither the control loop nor other clients.
 
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
-use interleaf_poll_server::{Interest, PollSet, Worker, is_retry, wait};
+use interleaf_poll_server::{Interest, PollSet, Worker, connection, is_retry, wait};
 use std::{
     collections::VecDeque,
     io::{Read, Write},
@@ -129,7 +129,7 @@ impl Serving {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        let Some(stream) = connection(self.listener.accept()) else { return };
         if stream.set_nonblocking(true).is_ok() {
             let left = self.kept.iter().flat_map(|line| line.bytes()).collect();
             let mut watcher = Watcher { stream, left };

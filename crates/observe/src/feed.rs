@@ -25,7 +25,7 @@
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
 use interleaf_model::machine::Traffic;
-use interleaf_poll_server::{Interest, Worker, is_retry, wait, watched};
+use interleaf_poll_server::{Interest, Worker, connection, is_retry, wait, watched};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use std::{
@@ -201,7 +201,7 @@ fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) 
         }
         turn.retain(&mut clients, |client, is_ready| !is_ready || client.read(shared));
         if turn.listener
-            && let Ok((stream, _)) = listener.accept()
+            && let Some(stream) = connection(listener.accept())
             && stream.set_nonblocking(true).is_ok()
         {
             let mut shared = lock(shared);

@@ -35,6 +35,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// The pause after a failed `accept(2)`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// The events of a client that a server waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
@@ -109,6 +112,21 @@ pub fn wait(watched: &PollSet<'_>, timeout: Option<Duration>) -> io::Result<Read
     let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
     let [control, listener] = first.map(|fd| fd.is_some() && ready.next() == Some(true));
     Ok(Ready { control, listener, clients: ready.collect() })
+}
+
+/// The connection that `accept(2)` returned; `None` on failure. Without free file descriptors, for
+/// example, the connection stays pending and the next [`wait`] returns at once, so the call pauses
+/// after a failure to avoid a busy loop.
+pub fn connection<S, A>(result: io::Result<(S, A)>) -> Option<S> {
+    match result {
+        Ok((stream, _)) => Some(stream),
+        Err(why) => {
+            if !is_retry(&why) {
+                thread::sleep(ACCEPT_PAUSE);
+            }
+            None
+        }
+    }
 }
 
 /// True for an error after which the same call can succeed later.
