@@ -22,7 +22,7 @@ use interleaf_linux::{
         layout::HostLayout,
     },
     process::{
-        Process,
+        Process, Snapshot,
         cgroup::{Group, Trees},
         numa_maps::NodeBytes,
     },
@@ -265,10 +265,14 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// Returns the bytes of the scope's pages on each node; `None` if the pages cannot be counted.
+    /// Returns the bytes of the scope's unprotected pages on each node; `None` if the pages cannot
+    /// be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
-        let processes = self.scope.processes(root).map_err(system::read_failure)?;
-        self.scope.placement(root, &processes, &StopFlag::default()).map_err(system::read_failure)
+        let (scope, protected, stop) = (&self.scope, &self.protected, StopFlag::default());
+        scope
+            .processes_without(protected, &Snapshot::new(root, &stop))
+            .and_then(|processes| scope.placement_without(protected, root, &processes, &stop))
+            .map_err(system::read_failure)
     }
 
     /// Claims the pages of the scopes in the journal, and makes the actuator of each scope. A scan

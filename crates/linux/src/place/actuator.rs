@@ -57,11 +57,7 @@ use crate::{
     stop_flag::StopFlag,
 };
 use interleaf_model::machine::Order;
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 /// The journal of the settings that this process has changed, shared by all actuators.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
@@ -167,13 +163,8 @@ impl<'a> Setting<'a> {
     /// The errors of [`Scope::processes`], and when the stop flag is set.
     pub fn processes(&self) -> Result<Vec<Process>, ActuatorError> {
         let snapshot = Snapshot::new(self.root, &self.stop);
-        let mut found = self.scope.processes_of(&snapshot)?;
-        let mut protected = BTreeSet::new();
-        for scope in &self.protected {
-            protected.extend(scope.processes_of(&snapshot)?.iter().map(|process| process.pid));
-        }
+        let found = self.scope.processes_without(&self.protected, &snapshot)?;
         self.check_stop()?;
-        found.retain(|process| !protected.contains(&process.pid));
         Ok(found)
     }
 
@@ -190,18 +181,10 @@ impl<'a> Setting<'a> {
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
     pub fn placement(&self, processes: &[Process]) -> Result<Option<NodeBytes>, ActuatorError> {
-        let on = self.scope.placement(self.root, processes, &self.stop)?;
+        let (protected, root) = (&self.protected, self.root);
+        let on = self.scope.placement_without(protected, root, processes, &self.stop)?;
         self.check_stop()?;
-        let Some(mut on) = on else { return Ok(None) };
-        if !self.scope.is_slow_to_sample() {
-            for scope in &self.protected {
-                let left = scope.placement(self.root, &[], &self.stop)?.unwrap_or_default();
-                for (node, bytes) in &mut on.0 {
-                    *bytes = bytes.saturating_sub(left.on(*node));
-                }
-            }
-        }
-        Ok(Some(on))
+        Ok(on)
     }
 }
 

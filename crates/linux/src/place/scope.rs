@@ -88,6 +88,24 @@ impl Scope {
         Ok(found)
     }
 
+    /// The processes of the scope in `snapshot` that are in none of the `protected` scopes.
+    ///
+    /// # Errors
+    /// The errors of [`Self::processes`].
+    pub fn processes_without(
+        &self,
+        protected: &[Self],
+        snapshot: &Snapshot<'_>,
+    ) -> Result<Vec<Process>, RootError> {
+        let mut found = self.processes_of(snapshot)?;
+        let mut excluded = BTreeSet::new();
+        for scope in protected {
+            excluded.extend(scope.processes_of(snapshot)?.iter().map(|process| process.pid));
+        }
+        found.retain(|process| !excluded.contains(&process.pid));
+        Ok(found)
+    }
+
     /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
     /// node. `processes` are the processes of the scope. Only [`Self::Processes`] and
     /// [`Self::Named`] use them.
@@ -129,6 +147,49 @@ impl Scope {
                 Ok(sum)
             }
         }
+    }
+
+    /// [`Self::placement`] without the memory of `protected` control groups. `processes` are those
+    /// of [`Self::processes_without`].
+    ///
+    /// # Errors
+    /// The errors of [`Self::placement`].
+    pub fn placement_without(
+        &self,
+        protected: &[Self],
+        root: &Root,
+        processes: &[Process],
+        stop: &StopFlag,
+    ) -> Result<Option<NodeBytes>, RootError> {
+        let Some(mut on) = self.placement(root, processes, stop)? else { return Ok(None) };
+        for group in self.counted_groups(protected) {
+            let excluded = group.on_nodes(root)?.unwrap_or_default();
+            for (node, bytes) in &mut on.0 {
+                let anon = excluded.iter().filter(|it| it.node == *node).map(|it| it.anon_bytes);
+                *bytes = bytes.saturating_sub(anon.sum());
+            }
+        }
+        Ok(Some(on))
+    }
+
+    /// Those of the `protected` control groups whose memory is part of the memory that the kernel
+    /// counts for the scope. The memory of a group includes that of its descendants, so of a group
+    /// and its descendants only the group is returned.
+    fn counted_groups<'p>(&self, protected: &'p [Self]) -> Vec<&'p Group> {
+        let mut groups: Vec<&Group> = vec![];
+        for scope in protected {
+            let Self::Cgroup(group) = scope else { continue };
+            let is_counted = match self {
+                Self::Machine => true,
+                Self::Cgroup(own) => group.is_within(own),
+                Self::Processes(_) | Self::Named(_) => false,
+            };
+            if is_counted && !groups.iter().any(|outer| group.is_within(outer)) {
+                groups.retain(|inner| !inner.is_within(group));
+                groups.push(group);
+            }
+        }
+        groups
     }
 
     /// True when a sample of the placement has to read each process of the scope; false when the
@@ -185,4 +246,30 @@ fn machine(root: &Root) -> Result<NodeBytes, RootError> {
         }
     }
     Ok(NodeBytes(on))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::cgroup::{Tree, Version};
+
+    fn group(name: &str) -> Scope {
+        let mount = "/sys/fs/cgroup".into();
+        let tree = Tree { version: Version::Two, controller: "memory", mount, top: "/".into() };
+        Scope::Cgroup(Group { tree, name: name.into() })
+    }
+
+    #[test]
+    fn the_memory_of_a_protected_group_counts_once_and_only_within_the_scope() {
+        let protected = ["/a/b", "/other", "/a/b/c", "/ab", "/a"].map(group);
+        let counted = |scope: Scope| -> Vec<String> {
+            scope.counted_groups(&protected).iter().map(|group| group.name.clone()).collect()
+        };
+        assert_eq!(counted(Scope::Machine), ["/other", "/ab", "/a"]);
+        assert_eq!(counted(group("/")), ["/other", "/ab", "/a"]);
+        assert_eq!(counted(group("/a")), ["/a"]);
+        assert_eq!(counted(group("/a/b")), ["/a/b"]);
+        assert_eq!(counted(group("/b")), [""; 0]);
+        assert_eq!(counted(Scope::Named(vec!["x".into()])), [""; 0]);
+    }
 }

@@ -207,6 +207,13 @@ impl Group {
         Some(self.tree.group(above))
     }
 
+    /// True if the group is `other` or a descendant of `other`.
+    pub fn is_within(&self, other: &Self) -> bool {
+        let below = self.name.strip_prefix(other.name.trim_end_matches('/'));
+        self.tree == other.tree
+            && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    }
+
     /// The descendants of the group, parents before children.
     ///
     /// # Errors

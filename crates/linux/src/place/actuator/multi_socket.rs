@@ -92,8 +92,7 @@ impl SharedActuator<'_> {
             return Ok(on.clone());
         }
         let processes = if is_slow { setting.processes()? } else { vec![] };
-        let on = setting.scope.placement(setting.root, &processes, &setting.stop)?;
-        setting.check_stop()?;
+        let on = setting.placement(&processes)?;
         Ok(self.on.insert(on.unwrap_or_default()).clone())
     }
 }
