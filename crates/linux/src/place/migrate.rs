@@ -118,8 +118,13 @@ impl Migrator {
     /// kept on average over the time of one huge page.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
-        self.rate = Some(bytes_per_s);
+        self.set_rate(Some(bytes_per_s));
         self
+    }
+
+    /// Changes the limit of the migration rate, see [`Self::at_rate`]; `None` for no limit.
+    pub fn set_rate(&mut self, bytes_per_s: Option<u64>) {
+        self.rate = bytes_per_s;
     }
 
     /// Migrates only the processes that the caller names (`pids`), without their descendants. A

@@ -13,7 +13,10 @@ use super::{
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
 };
-use crate::{place::migrate::Migrator, process::Process};
+use crate::{
+    place::migrate::Migrator,
+    process::{self, Process},
+};
 use interleaf_model::machine::Order;
 use std::{
     collections::BTreeSet,
@@ -22,9 +25,13 @@ use std::{
 };
 
 /// The maximum duration of a portion. A portion is the migration during one call of `update`, and
-/// its duration counts from the moment at which [`LEAST_BYTES`] have moved. `update` is called
-/// about once a second, so half of each second is left to the caller.
+/// its duration counts from the moment at which [`LEAST_BYTES`] have moved. The rest of each second
+/// is left to the caller, which calls `update` a second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
+
+/// The rate limit is kept on average over this time. A longer pause between two portions does not
+/// make the second one larger.
+const AVERAGED: Duration = Duration::from_secs(2);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
 const LEAST_BYTES: u64 = 4 << 20;
@@ -36,6 +43,7 @@ pub struct Pages<'a> {
     held: SettingsGuard<'a>,
     goal: Option<Goal>,
     mover: Option<Migrator>,
+    allowance: Allowance,
     known: Vec<Process>,
     scan: Scan,
     /// Processes, by ID and start time, that were reported because their pages may not be migrated.
@@ -44,6 +52,27 @@ pub struct Pages<'a> {
     duty: TimeShareLimit,
     tried_bytes: u64,
     moved_bytes: u64,
+}
+
+/// The bytes that may move within the rate limit.
+#[derive(Debug, Default)]
+struct Allowance {
+    /// Negative after a portion that moved more than was allowed, such as a huge page at a low rate.
+    bytes: f64,
+    last_refill: Option<Instant>,
+}
+
+impl Allowance {
+    /// Adds what the rate limit allows for the time since the last call, at most [`AVERAGED`].
+    /// Returns the bytes that may move now; `None` if that is not a byte.
+    fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
+        let rate = bytes_per_s as f64;
+        // The first portion gets the bytes of a second, as if there had been a portion before.
+        let passed = self.last_refill.map_or(1.0, |last| (now - last).as_secs_f64());
+        self.bytes = (self.bytes + rate * passed).min(rate * AVERAGED.as_secs_f64());
+        self.last_refill = Some(now);
+        (self.bytes >= 1.0).then_some(self.bytes as u64)
+    }
 }
 
 impl<'a> Pages<'a> {
@@ -55,6 +84,7 @@ impl<'a> Pages<'a> {
             setting,
             goal: None,
             mover: None,
+            allowance: Allowance::default(),
             known: vec![],
             scan: Scan::default(),
             refused: BTreeSet::new(),
@@ -69,11 +99,22 @@ impl<'a> Pages<'a> {
         let Some(mover) = self.mover.as_mut().filter(|_| self.duty.is_due()) else {
             return Ok(());
         };
-        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
-        let budget = (rate as f64 * PORTION.as_secs_f64()) as u64;
+        let mut budget = u64::MAX;
+        if let Some(rate) = goal.rate_limit_bytes_per_s {
+            let Some(allowed) = self.allowance.refill(rate, Instant::now()) else { return Ok(()) };
+            // Within a portion pages move faster than the limit, because none move between two.
+            mover.set_rate(Some((allowed as f64 / PORTION.as_secs_f64()) as u64));
+            budget = allowed;
+        }
         let start = Instant::now();
         let (mut moved, mut scanned_bytes) = (0, 0);
-        let pids: Vec<u32> = self.known.iter().map(|it| it.pid).collect();
+        // The last scan may be a minute ago, and the ID of a process that has ended since may belong
+        // to a process outside the scope.
+        let still_runs = |known: &&Process| {
+            let found = process::process(self.setting.root, known.pid);
+            found.is_ok_and(|found| found.is_some_and(|it| it.identity() == known.identity()))
+        };
+        let pids: Vec<u32> = self.known.iter().filter(still_runs).map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
         // Measure the duration of a portion only from the moment at which `LEAST_BYTES` have moved.
         // The time before that moment is a fixed cost: each call of `run` first locates pages that
@@ -108,6 +149,7 @@ impl<'a> Pages<'a> {
         }
         self.tried_bytes += scanned_bytes;
         self.moved_bytes += moved;
+        self.allowance.bytes -= moved as f64;
         if moved == 0 {
             self.duty.spent(start.elapsed());
         }
@@ -134,10 +176,7 @@ impl Actuator for Pages<'_> {
             false => None,
         };
         self.held.disable_balancer()?;
-        self.mover = match goal.rate_limit_bytes_per_s {
-            Some(rate) => mover.map(|mover| mover.at_rate(rate)),
-            None => mover,
-        };
+        self.mover = mover;
         self.sampler.restart();
         (self.goal, self.duty) = (Some(goal.clone()), TimeShareLimit::default());
         Ok(())
@@ -172,5 +211,27 @@ impl Actuator for Pages<'_> {
         state.applied_bytes = Some(self.moved_bytes);
         state.processes = Some(self.known.len());
         Ok(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_limit_is_kept_on_average() {
+        let (mut allowance, start) = (Allowance::default(), Instant::now());
+        let refill = |allowance: &mut Allowance, seconds: f64| {
+            allowance.refill(1000, start + Duration::from_secs_f64(seconds))
+        };
+        assert_eq!(refill(&mut allowance, 0.0), Some(1000));
+        // A portion moved more than was allowed.
+        allowance.bytes -= 1500.0;
+        assert_eq!(refill(&mut allowance, 0.25), None);
+        assert_eq!(refill(&mut allowance, 1.75), Some(1250));
+        allowance.bytes -= 1250.0;
+        // The portions of a loop with a period of 1.5 s have the bytes of 1.5 s.
+        assert_eq!(refill(&mut allowance, 3.25), Some(1500));
+        assert_eq!(refill(&mut allowance, 60.0), Some(2000), "no more than in two seconds");
     }
 }
