@@ -32,9 +32,9 @@ pub struct Root {
     /// user may have made.
     is_confined: bool,
     writes: Writes,
-    /// The content of each path that was read so far, for [`Root::capture`]. Reads that a capture
-    /// leaves out, such as [`Root::peek`], are not in the map.
-    found: RefCell<BTreeMap<String, PathContent>>,
+    /// The content of each path that was read since [`Root::recording`], for [`Root::capture`];
+    /// `None` before. Reads that a capture leaves out, such as [`Root::peek`], are not in the map.
+    found: Option<RefCell<BTreeMap<String, PathContent>>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,
 }
@@ -130,7 +130,7 @@ impl RootError {
 
 impl Root {
     fn new(path: PathBuf, is_confined: bool, writes: Writes) -> Self {
-        Self { path, is_confined, writes, found: RefCell::default(), reads: Cell::default() }
+        Self { path, is_confined, writes, found: None, reads: Cell::default() }
     }
 
     /// The running machine.
@@ -162,6 +162,20 @@ impl Root {
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
+    /// Keeps what is read from now on, for [`Self::capture`]. Other roots keep nothing, because a
+    /// daemon would keep the files of all control groups that it has ever seen.
+    #[must_use]
+    pub fn recording(mut self) -> Self {
+        self.found.get_or_insert_default();
+        self
+    }
+
+    fn record(&self, path: &str, content: impl FnOnce() -> PathContent) {
+        if let Some(found) = &self.found {
+            found.borrow_mut().insert(path.into(), content());
+        }
+    }
+
     /// True when writes are carried out, by the kernel or by the function of a test.
     pub fn is_live(&self) -> bool {
         !matches!(self.writes, Writes::Noted(_))
@@ -184,8 +198,8 @@ impl Root {
             true => input::is_below(&self.path, path),
             false => self.at(path).exists(),
         };
-        if is_present {
-            self.found.borrow_mut().entry(path.into()).or_insert(PathContent::Present);
+        if let Some(found) = self.found.as_ref().filter(|_| is_present) {
+            found.borrow_mut().entry(path.into()).or_insert(PathContent::Present);
         }
         is_present
     }
@@ -197,7 +211,7 @@ impl Root {
     /// When the file exists and cannot be read.
     pub fn text(&self, path: &str) -> Result<Option<String>, RootError> {
         let Some(text) = self.read_text(path)? else { return Ok(None) };
-        self.found.borrow_mut().insert(path.into(), PathContent::File(text.clone()));
+        self.record(path, || PathContent::File(text.clone()));
         Ok(Some(without_last_newline(text)))
     }
 
@@ -289,7 +303,7 @@ impl Root {
     /// When the folder exists and cannot be listed.
     pub fn names(&self, path: &str) -> Result<Vec<String>, RootError> {
         let Some(names) = self.list(path)? else { return Ok(vec![]) };
-        self.found.borrow_mut().insert(path.into(), PathContent::Folder(names.clone()));
+        self.record(path, || PathContent::Folder(names.clone()));
         Ok(names)
     }
 
@@ -320,16 +334,15 @@ impl Root {
         }
     }
 
-    /// Copies the files and names that were read so far to `target`, a new folder, which
-    /// [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
+    /// Copies the files and names that were read since [`Self::recording`] to `target`, a new folder,
+    /// which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
     /// [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors
     /// When the folder exists already or cannot be written.
     pub fn capture(&self, target: &Path) -> io::Result<()> {
         fs::create_dir(target)?;
-        let seen = self.found.borrow();
-        for (path, seen) in seen.iter() {
+        for (path, seen) in self.found.iter().flat_map(|found| found.borrow().clone()) {
             let at = target.join(path.trim_start_matches('/'));
             match seen {
                 PathContent::File(text) => {
@@ -340,10 +353,10 @@ impl Root {
                     fs::create_dir_all(&at)?;
                     names
                         .iter()
-                        .try_for_each(|name| create_placeholder(&self.at(path), &at, name))?;
+                        .try_for_each(|name| create_placeholder(&self.at(&path), &at, name))?;
                 }
                 PathContent::Present => {
-                    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+                    let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
                     let within = target.join(folder.trim_start_matches('/'));
                     fs::create_dir_all(&within)?;
                     create_placeholder(&self.at(folder), &within, name)?;

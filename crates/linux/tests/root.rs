@@ -103,7 +103,7 @@ fn a_captured_machine_is_not_written_to() {
 #[test]
 fn a_capture_reads_as_the_machine_does() {
     let folder = machine();
-    let root = Root::captured(folder.path());
+    let root = Root::captured(folder.path()).recording();
     let read = Machine::read(&root).unwrap();
     let target = folder.path().join("capture");
     root.capture(&target).unwrap();

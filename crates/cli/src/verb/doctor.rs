@@ -25,7 +25,7 @@ use interleaf_record::show_machine::DoctorDocument;
 use std::path::Path;
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
-    let root = system::open_root(root)?;
+    let root = system::open_root(root)?.recording();
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     let probed = if args.probe { Some(probe_damon(&root)?) } else { None };
     let mut found = capabilities(&root, &machine, probed.as_ref()).map_err(system::read_failure)?;
