@@ -11,7 +11,8 @@ use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of Interleaf's groups; the process ID of a group's creator follows.
+/// The prefix of the names of Interleaf's groups. The ID of the process that created the group
+/// follows, and the start time of this process, because IDs are reused.
 const PREFIX: &str = "interleaf-bench-";
 
 /// Maximum number of attempts to remove a group whose last process is just exiting (`TRIES`), and
@@ -49,7 +50,9 @@ impl<'a> MemoryCgroup<'a> {
         let tree =
             tree.ok_or(MemoryCgroupError::Missing("no cgroup with the controller `memory`"))?;
         remove_leftovers_of(root, &tree)?;
-        let group = tree.group(&format!("{PREFIX}{}", std::process::id()));
+        let own = std::process::id();
+        let ticks = process(root, own)?.map_or(0, |own| own.start_ticks);
+        let group = tree.group(&format!("{PREFIX}{own}-{ticks}"));
         root.make_folder(&group.folder())?;
         let this = Self { root, group };
         let path = format!("{}/{}", this.group.folder(), tree.version.limit_file());
@@ -109,8 +112,10 @@ pub(crate) fn remove_leftovers(root: &Root) -> Result<(), RootError> {
 
 fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
     for name in root.peek_names(&tree.group("/").folder())? {
-        let Some(pid) = name.strip_prefix(PREFIX).and_then(|it| it.parse().ok()) else { continue };
-        if process(root, pid)?.is_none() {
+        let creator = name.strip_prefix(PREFIX).and_then(|name| name.split_once('-'));
+        let Some((pid, ticks)) = creator else { continue };
+        let (Ok(pid), Ok(ticks)) = (pid.parse::<u32>(), ticks.parse::<u64>()) else { continue };
+        if process(root, pid)?.is_none_or(|process| process.start_ticks != ticks) {
             drop(MemoryCgroup { root, group: tree.group(&name) });
         }
     }
