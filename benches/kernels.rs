@@ -19,11 +19,10 @@ use interleaf_measure::{
     clock::{Clock, ticks},
     isa::Isa,
     kernel::{Kernel, Walk},
-    point::Pattern,
     region::{Pages, Region},
     spread::spread,
-    team::{Load, pin},
-    traffic::LINE_BYTES,
+    team::{Load, Team, pin},
+    traffic::{LINE_BYTES, Pattern},
 };
 use std::{
     env,
@@ -77,8 +76,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
     let windows = Windows { warm_up: Duration::from_millis(50), window: span, count: 1 };
-    let found = bandwidth::measure(&load, &windows)?;
-    tell(&format!("{} {:.2}", load.traffic, found.rate.program_gbps.median));
+    let team = Team::start(&load)?;
+    let windows_gbps = bandwidth::watch(&team, &windows);
+    team.stop()?;
+    tell(&format!("{} {:.2}", load.traffic, windows_gbps[0]));
     Ok(())
 }
 

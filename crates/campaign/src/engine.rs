@@ -29,11 +29,10 @@ use interleaf_measure::{
     isa::Isa,
     kernel::Kernel,
     pin,
-    point::Pattern,
     region::{Region, RegionError},
     spread::{Spread, spread},
     team::{Load, Team, TeamError},
-    traffic::Traffic,
+    traffic::{Pattern, Traffic},
 };
 use interleaf_model::weights::Weights;
 use interleaf_observe::interference::CpuCounters;

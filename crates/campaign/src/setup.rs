@@ -18,8 +18,8 @@ use interleaf_measure::{
     clock::Clock,
     idle::LAST_LEVEL_FACTOR,
     isa::Isa,
-    point::Pattern,
     region::{HUGE_BYTES, Pages},
+    traffic::Pattern,
 };
 use interleaf_model::units::Bytes;
 use interleaf_record::{

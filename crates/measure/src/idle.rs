@@ -6,16 +6,14 @@
 //! repetitions, with their spread.
 
 use crate::{
-    backing::huge_bytes,
     chase::{BLOCK_BYTES, Chase, ChaseError, ChaseShape, Order, Slices},
     clock::Clock,
     levels::{Levels, Visited, levels},
-    point::{Binding, Kind, Point},
     region::{Pages, Region},
     spread::{Spread, spread},
 };
-use interleaf_linux::{place::mempolicy::Policy, root::Root};
-use std::time::{Duration, Instant};
+use interleaf_linux::place::mempolicy::Policy;
+use std::time::Duration;
 
 /// The number of memory sizes that the sweep measures for each doubling of the size.
 const SIZES_PER_OCTAVE: u32 = 4;
@@ -105,61 +103,6 @@ pub struct Latency {
     pub repeats: Vec<Slices>,
     /// The median of the medians of all repetitions, and their spread.
     pub ns: Spread,
-}
-
-/// Latency without load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Idle {
-    /// The latency in the local order of the chase: that of memory alone.
-    pub local: Latency,
-    /// The latency in the random order of the chase: that of memory with TLB misses.
-    pub random: Latency,
-    /// Bytes of the memory in huge pages; `None` if the kernel does not report them.
-    pub huge_bytes: Option<usize>,
-    /// Bytes that the chase visited.
-    pub bytes: usize,
-    /// Duration of the measurement.
-    pub took: Duration,
-}
-
-impl Idle {
-    /// The latency in the local order, as a point of a record.
-    pub fn point(&self, binding: Binding) -> Point {
-        Point {
-            kind: Kind::Idle,
-            binding,
-            traffic: None,
-            threads: 0,
-            rate: None,
-            latency_ns: Some(self.local.ns),
-            took: self.took,
-        }
-    }
-}
-
-/// Measures the idle latency in the local order of the chase, then in the random order. The calling
-/// thread runs the chase, and should stay on its CPU ([`crate::pin`]). `progress` is called with
-/// the completed fraction, 0 to 1.
-///
-/// # Errors
-/// When the memory cannot be mapped, or a chase ends at a wrong line.
-pub fn idle(
-    root: &Root,
-    clock: Clock,
-    options: &ChaseOptions,
-    progress: &mut dyn FnMut(f64),
-) -> Result<Idle, ChaseError> {
-    let began = Instant::now();
-    let mut chase = Chase::new(options.region()?, options.local())?;
-    let region = chase.region();
-    // The bytes in huge pages are only reported. If the list of mappings cannot be read, they are
-    // therefore unknown, and the measurement continues.
-    let huge = huge_bytes(root, region.start() as usize, region.bytes()).ok().flatten();
-    let local = latency(&mut chase, clock, options, &mut |done| progress(done / 2.0))?;
-    chase.reshape(options.random())?;
-    let random = latency(&mut chase, clock, options, &mut |done| progress(0.5 + done / 2.0))?;
-    let huge_bytes = huge.map(|huge| huge.min(options.bytes));
-    Ok(Idle { local, random, huge_bytes, bytes: options.bytes, took: began.elapsed() })
 }
 
 /// The latency of a chase in its current order.
@@ -257,15 +200,18 @@ mod tests {
     fn both_orders_are_measured() {
         let options =
             ChaseOptions { bytes: 4 << 20, repeats: 3, span: QUICK, ..ChaseOptions::default() };
-        let mut reports = vec![];
-        let clock = Clock::here();
-        let idle = idle(&Root::live(), clock, &options, &mut |done| reports.push(done)).unwrap();
-        assert_eq!((idle.local.ns.count, idle.random.ns.count), (3, 3));
-        assert!(idle.local.ns.median > 0.0 && idle.random.ns.median > 0.0, "{idle:?}");
-        assert!(reports.is_sorted() && reports.last() == Some(&1.0), "{reports:?}");
-        assert!(idle.huge_bytes.is_none_or(|huge| huge <= 4 << 20));
-        let point = idle.point(Binding { cpu_node: 0, memory: vec![(0, 1)] });
-        assert_eq!((point.kind, point.latency_ns), (Kind::Idle, Some(idle.local.ns)));
+        let mut chase = Chase::new(options.region().unwrap(), options.local()).unwrap();
+        let measured = |chase: &mut Chase| {
+            let mut reports = vec![];
+            let mut report = |done| reports.push(done);
+            let found = latency(chase, Clock::here(), &options, &mut report).unwrap();
+            assert_eq!((found.ns.count, found.repeats.len()), (3, 3));
+            assert!(found.ns.median > 0.0, "{found:?}");
+            assert!(reports.is_sorted() && reports.last() == Some(&1.0), "{reports:?}");
+        };
+        measured(&mut chase);
+        chase.reshape(options.random()).unwrap();
+        measured(&mut chase);
     }
 
     #[test]

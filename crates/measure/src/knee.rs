@@ -161,44 +161,6 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     Some(pause.clamp(0.0, 1e9))
 }
 
-/// Makes the points a monotone curve, in the order of their load, after an idle point at `idle_ns`.
-/// On this curve, latency does not fall, and bandwidth does not fall before its maximum.
-/// Neighbouring points that violate this rule get their mean.
-pub fn monotone(idle_ns: f64, points: &[Loaded]) -> Vec<Loaded> {
-    let idle = Loaded { pause_ns: f64::MAX, bandwidth_gbps: 0.0, latency_ns: idle_ns };
-    let mut all = vec![idle];
-    all.extend(by_load(points));
-    let latencies = pooled(all.iter().map(|point| point.latency_ns));
-    let most = |at: &usize| all[*at].bandwidth_gbps;
-    let top = (0..all.len()).max_by(|a, b| most(a).total_cmp(&most(b))).unwrap_or(0);
-    let rising = pooled(all[..=top].iter().map(|point| point.bandwidth_gbps));
-    for (point, latency_ns) in all.iter_mut().zip(latencies) {
-        point.latency_ns = latency_ns;
-    }
-    for (point, bandwidth_gbps) in all.iter_mut().zip(rising) {
-        point.bandwidth_gbps = bandwidth_gbps;
-    }
-    all
-}
-
-/// Isotonic regression: the least-squares fit by values that never fall. Neighbouring values that
-/// fall are replaced by their mean (Ayer et al., "An empirical distribution function for sampling
-/// with incomplete information", 1955).
-fn pooled(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    // The sum of each pool, and the number of its values.
-    let mut pools: Vec<(f64, usize)> = vec![];
-    let mean = |pool: (f64, usize)| pool.0 / pool.1 as f64;
-    for value in values {
-        let mut pool = (value, 1);
-        while let Some(&before) = pools.last().filter(|before| mean(**before) > mean(pool)) {
-            pool = (pool.0 + before.0, pool.1 + before.1);
-            pools.pop();
-        }
-        pools.push(pool);
-    }
-    pools.iter().flat_map(|&pool| std::iter::repeat_n(mean(pool), pool.1)).collect()
-}
-
 /// The valid points in the order of their load: the shortest pause last.
 fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     let mut rising: Vec<Loaded> = points.iter().filter(|point| point.is_one()).copied().collect();
@@ -373,38 +335,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn noisy_points_become_a_monotone_curve(
-            noise in prop::collection::vec(-0.1..0.1_f64, 40), most in 5.0..800.0_f64,
-        ) {
-            let curve = formula(most, |load| 100.0 / (1.0 - load));
-            let exact = of_curve(&curve);
-            let noisy = |step: usize| {
-                let mut point = exact(1.5_f64.powi(step as i32));
-                point.latency_ns *= 1.0 + noise[step];
-                point.bandwidth_gbps *= 1.0 + noise[step + 20] / 4.0;
-                point
-            };
-            let points: Vec<Loaded> = (0..20).map(noisy).collect();
-            let all = monotone(100.0, &points);
-            prop_assert_eq!(all.len(), 21);
-            let slower = |pair: &[Loaded]| pair[0].latency_ns <= pair[1].latency_ns;
-            prop_assert!(all.windows(2).all(slower), "{all:?}");
-            let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.2;
-            for (point, raw) in all[1..].iter().zip(by_load(&points)) {
-                prop_assert!(near(point.latency_ns, raw.latency_ns), "{point:?} {raw:?}");
-                prop_assert!(near(point.bandwidth_gbps, raw.bandwidth_gbps), "{point:?} {raw:?}");
-            }
-            let figure = Figure::assumed("test");
-            let point = |point: &Loaded| CurvePoint {
-                bandwidth_gbps: point.bandwidth_gbps,
-                latency_ns: point.latency_ns,
-                figure: figure.clone(),
-            };
-            let (made, _) = Curve::from_measured(all.iter().map(point).collect()).unwrap();
-            prop_assert!(near(made.idle_latency_ns(), 100.0));
-        }
-
         #[test]
         fn noise_neither_runs_away_nor_hides_the_knee(
             noise in prop::collection::vec(-0.02..0.02_f64, 100), most in 5.0..400.0_f64,

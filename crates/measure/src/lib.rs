@@ -28,8 +28,6 @@ pub mod bandwidth;
 
 pub mod spread;
 
-pub mod point;
-
 pub mod interleave;
 
 pub mod context_switches;
@@ -47,7 +45,5 @@ pub mod idle;
 pub mod histogram;
 
 pub mod knee;
-
-pub mod loaded;
 
 pub mod pin;

@@ -7,9 +7,8 @@ use crate::{
     clock::{Clock, ticks},
     isa::{Isa, IsaError},
     kernel::{Checksums, Fault, Kernel, TooSmall, Walk},
-    point::Pattern,
     region::{Pages, Region, RegionError},
-    traffic::{LINE_BYTES, Traffic},
+    traffic::{LINE_BYTES, Pattern, Traffic},
 };
 use interleaf_linux::{
     place::mempolicy::Policy,

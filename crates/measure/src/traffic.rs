@@ -19,6 +19,15 @@ use std::{fmt, str::FromStr};
 /// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
+/// The order of accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Consecutive lines.
+    Sequential,
+    /// Any line, in an order without repetition.
+    Random,
+}
+
 /// The ratio of the loads and stores of a traffic kernel: in each group, the kernel loads a
 /// multiple of `loads` lines and stores the same multiple of `stores` lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,10 @@ use super::{
     native,
     order::{Batches, VisitOrder},
 };
-use crate::{point::Pattern, region::Region, traffic::Traffic};
+use crate::{
+    region::Region,
+    traffic::{Pattern, Traffic},
+};
 use std::{ops::Range, ptr};
 
 /// The number of lines that a thread accesses between two checks of the flag that stops the team:
