@@ -9,7 +9,7 @@ use interleaf_linux::{machine::topology::Machine, root::Root};
 use interleaf_observe::{
     counters::{Counters, plan, rough_layout},
     replay::Replay,
-    source::Source,
+    source::{Reading, Source},
 };
 use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
@@ -53,21 +53,50 @@ impl TrafficCounters {
     }
 
     /// Runs `work`. Returns its result, and the mean bandwidth of all memory during `work` by the
-    /// counters, GB/s. The bandwidth is `None` if the counters are absent or failed.
+    /// counters, GB/s. The bandwidth is `None` if the counters are absent or failed, or if a
+    /// counter that counted before did not count during `work`.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
         // A reading of the counters has the traffic since the previous reading, so the counters are
         // read right before the work.
-        let is_counted = read().is_some();
+        let before = read();
         let done = work();
-        let Some(reading) = read().filter(|_| is_counted) else { return (done, None) };
-        let tiers = reading.traffic.iter().flatten();
-        let bytes: Vec<f64> =
-            tiers.flat_map(|tier| [tier.read_bytes, tier.written_bytes]).flatten().collect();
-        let seconds = reading.span.as_secs_f64();
-        let is_known = !bytes.is_empty() && seconds > 0.0;
-        let gbps = is_known.then(|| rounded(bytes.iter().sum::<f64>() / seconds / 1e9));
+        let gbps = before.zip(read()).and_then(|(before, now)| gbps(&before, &now));
         (done, gbps)
+    }
+}
+
+/// The bandwidth of the reading `now`, GB/s.
+fn gbps(before: &Reading, now: &Reading) -> Option<f64> {
+    let counts = |reading: &Reading| -> Vec<Option<f64>> {
+        let tiers = reading.traffic.iter().flatten();
+        tiers.flat_map(|tier| [tier.read_bytes, tier.written_bytes]).collect()
+    };
+    let now_counts = counts(now);
+    let has_lost = counts(before).iter().zip(&now_counts).any(|(a, b)| a.is_some() && b.is_none());
+    let bytes: Vec<f64> = now_counts.into_iter().flatten().collect();
+    let seconds = now.span.as_secs_f64();
+    let is_known = !has_lost && !bytes.is_empty() && seconds > 0.0;
+    is_known.then(|| rounded(bytes.iter().sum::<f64>() / seconds / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_model::machine::Traffic;
+    use std::time::Duration;
+
+    #[test]
+    fn traffic_that_was_not_counted_is_not_left_out() {
+        let reading = |counts: [Option<f64>; 2]| {
+            let tier = |read_bytes| Traffic { read_bytes, ..Traffic::default() };
+            let traffic = vec![counts.map(tier).to_vec()];
+            Reading { span: Duration::from_secs(2), traffic, ..Reading::default() }
+        };
+        let before = reading([Some(1.0), None]);
+        assert_eq!(gbps(&before, &reading([Some(4e9), None])), Some(2.0));
+        assert_eq!(gbps(&before, &reading([None, None])), None);
+        assert_eq!(gbps(&reading([Some(1.0); 2]), &reading([Some(4e9), None])), None);
     }
 }

@@ -334,8 +334,8 @@ impl Root {
         }
     }
 
-    /// Copies the files and names that were read since [`Self::recording`] to `target`, a new folder,
-    /// which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
+    /// Copies the files and names that were read since [`Self::recording`] to `target`, a new
+    /// folder, which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
     /// [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors

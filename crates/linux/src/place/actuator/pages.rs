@@ -57,7 +57,8 @@ pub struct Pages<'a> {
 /// The bytes that may move within the rate limit.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// Negative after a portion that moved more than was allowed, such as a huge page at a low rate.
+    /// Negative after a portion that moved more than was allowed, such as a huge page at a low
+    /// rate.
     bytes: f64,
     last_refill: Option<Instant>,
 }
@@ -108,8 +109,8 @@ impl<'a> Pages<'a> {
         }
         let start = Instant::now();
         let (mut moved, mut scanned_bytes) = (0, 0);
-        // The last scan may be a minute ago, and the ID of a process that has ended since may belong
-        // to a process outside the scope.
+        // The last scan may be a minute ago, and the ID of a process that has ended since may now
+        // be that of a process outside the scope.
         let still_runs = |known: &&Process| {
             let found = process::process(self.setting.root, known.pid);
             found.is_ok_and(|found| found.is_some_and(|it| it.identity() == known.identity()))
