@@ -335,8 +335,8 @@ impl Root {
     }
 
     /// Copies the files and names that were read since [`Self::recording`] to `target`, a new
-    /// folder, which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`], [`Self::peek_names`],
-    /// [`Self::bytes`] and [`Self::read_at`] are left out.
+    /// folder, which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`],
+    /// [`Self::peek_names`], [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors
     /// When the folder exists already or cannot be written.
