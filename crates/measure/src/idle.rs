@@ -140,7 +140,7 @@ pub struct SizeSweep {
 /// `largest` bytes, in the local order of the chase ([`Order::Local`]).
 ///
 /// # Errors
-/// The errors of [`idle`].
+/// When the memory cannot be mapped, or a chase ends at a wrong line.
 pub fn sweep(
     clock: Clock,
     options: &ChaseOptions,
