@@ -242,3 +242,55 @@ fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     let problem = "rdimm-6400, the baseline, does not hold large: 1 TiB do not fit";
     assert!(said.contains(problem) && said.contains("--baseline: rdimm-6400-128gb"), "{said}");
 }
+
+/// A platform of `tiers` tiers, each with its own curve, and a configuration with this platform.
+fn many_tiers(folder: &Path, tiers: usize) -> String {
+    let tier = |at: usize| {
+        let kind = if at == 0 { "dram" } else { "cxl" };
+        let curve = format!("tier{at}.csv");
+        let [idle, loaded, full] = [100, 110, 300].map(|ns| ns + 50 * at);
+        let points = format!(
+            "mix,bandwidth_gbps,latency_ns,provenance,source\n\
+             R,1,{idle},assumed,a test\nR,50,{loaded},assumed,a test\n\
+             R,80,{full},assumed,a test\n"
+        );
+        fs::write(folder.join(&curve), points).unwrap();
+        format!(
+            "[[tier]]\nname = \"t{at}\"\nkind = \"{kind}\"\ncapacity = \"256GiB\"\n\
+             curves = \"{curve}\"\n"
+        )
+    };
+    let tiers: String = (0..tiers).map(tier).collect();
+    let platform = format!(
+        "schema = \"interleaf.platform/1\"\nname = \"many\"\nsource = \"a test\"\n[cpu]\n\
+         cores = 32\noutstanding_lines_per_core = 48.0\nuncore_latency_ns = 60.0\n{tiers}"
+    );
+    fs::write(folder.join("many.toml"), platform).unwrap();
+    let configuration = format!(
+        "schema = \"interleaf.configurations/1\"\n[[configuration]]\nname = \"many\"\n\
+         does = \"a test\"\nplatform = \"{}\"\nparts = {{ xeon6-128-cores = 1 }}\n",
+        folder.join("many.toml").display()
+    );
+    let path = folder.join("configuration.toml");
+    fs::write(&path, configuration).unwrap();
+    path.display().to_string()
+}
+
+/// With many tiers the ratios have smaller weights: a plan for five takes seconds, not minutes.
+#[test]
+fn the_ratios_of_many_tiers_are_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    for (tiers, most) in [(4, 5), (5, 3)] {
+        let configuration = many_tiers(folder.path(), tiers);
+        for traffic in ["--demand=hpcg", "--mix=R"] {
+            let document = plan(&["--configuration", &configuration, traffic]);
+            let weights = document["rows"][0]["weights"].to_string();
+            let weights: Vec<u16> = weights
+                .split(|letter: char| !letter.is_ascii_digit())
+                .filter_map(|weight| weight.parse().ok())
+                .collect();
+            assert_eq!(weights.len(), tiers, "{document}");
+            assert!(weights.iter().all(|weight| *weight <= most), "{weights:?}");
+        }
+    }
+}

@@ -171,10 +171,8 @@ impl PredictJob<'_> {
             }
             return list.iter().map(|weights| for_tiers(weights, &names)).collect();
         }
-        let ratios = |limit: u64| (limit + 1).saturating_pow(names.len() as u32);
-        let fitting = (1..=10).rev().find(|limit| ratios(*limit) <= RATIOS_MAX);
-        match (&self.weights, fitting) {
-            (None, Some(limit)) => Ok(Weights::every_ratio(names.len(), limit as u16)),
+        match (&self.weights, weight_max(names.len(), RATIOS_MAX)) {
+            (None, Some(limit)) => Ok(Weights::every_ratio(names.len(), limit)),
             (Some(_), Some(10)) => Ok(Weights::every_ratio(names.len(), 10)),
             _ => Err(Failure::new(
                 format!("{} tiers have too many ratios to try each", names.len()),
@@ -279,6 +277,13 @@ fn best_rows(
     let rows = best_of_each_set(weights, &at_most, predict, |done| progress.advance(done as u64))?;
     progress.end();
     Ok(rows)
+}
+
+/// The largest weight, at most 10, with which `tiers` tiers have at most `most` combinations of
+/// weights. `None` if there are more even with weights of 0 and 1.
+pub(crate) fn weight_max(tiers: usize, most: u64) -> Option<u16> {
+    let combinations = |limit: u16| (u64::from(limit) + 1).saturating_pow(tiers as u32);
+    (1..=10).rev().find(|limit| combinations(*limit) <= most)
 }
 
 /// Checks that `weights` has a weight for each tier of `names`.

@@ -6,7 +6,7 @@ mod load;
 mod program;
 mod workload;
 
-pub use best::best_of_each_set;
+pub use best::{best_of_each_set, rows_near_best};
 pub use fit::RunFit;
 pub use load::{LoadPoint, MixLoad, MixLoadAt, load_curve, load_steps, saturating_load};
 pub use program::{ActivePhase, Program, ProgramPhase, RATE_RUN_S};

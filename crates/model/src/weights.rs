@@ -99,9 +99,13 @@ impl Weights {
                 .collect();
         }
         let coprime = |weights: &Vec<u16>| weights.iter().copied().fold(0, gcd) == 1;
-        let mut all: Vec<_> = all.into_iter().filter(coprime).map(Self).collect();
-        all.sort_by(|a, b| b.shares().partial_cmp(&a.shares()).expect("shares are finite"));
-        all
+        let with_shares = |weights: Vec<u16>| {
+            let own = Self(weights);
+            (own.shares(), own)
+        };
+        let mut all: Vec<_> = all.into_iter().filter(coprime).map(with_shares).collect();
+        all.sort_by(|(a, _), (b, _)| b.partial_cmp(a).expect("shares are finite"));
+        all.into_iter().map(|(_, own)| own).collect()
     }
 
     /// The weights in the order of the tiers.

@@ -1,8 +1,15 @@
 //! A server configuration that is planned, with its platform and its drive.
 
+use crate::predict::weight_max;
 use interleaf_console::Failure;
 use interleaf_extend_forecast::drive::Drive;
-use interleaf_model::{configuration::Configuration, platform::Platform};
+use interleaf_model::{configuration::Configuration, platform::Platform, weights::Weights};
+
+/// Maximum number of combinations of weights that are tried for a configuration. Weights from 0 to
+/// 10 fit for three tiers (11^3 = 1331 combinations); for four tiers the weights end at 5, for five
+/// at 3. A prediction tries ten times as many, but a plan predicts a configuration some 70 times to
+/// vary its figures.
+const RATIOS_MAX: u64 = 2048;
 
 /// A configuration, ready for predictions.
 pub(super) struct Candidate {
@@ -10,6 +17,8 @@ pub(super) struct Candidate {
     pub(super) machine: Platform,
     /// The drive that extends memory, if the configuration has a drive.
     pub(super) drive: Option<Drive>,
+    /// The weights that are tried.
+    pub(super) ratios: Vec<Weights>,
 }
 
 impl Candidate {
@@ -32,6 +41,13 @@ impl Candidate {
             .as_ref()
             .map(|own| interleaf_catalog::drive(&own.drive).map_err(|why| why.within(&own.place)));
         let drive = drive.transpose()?;
-        Ok(Self { configuration: configuration.clone(), machine, drive })
+        let tiers = machine.tiers.len();
+        let limit = weight_max(tiers, RATIOS_MAX).ok_or_else(|| {
+            let problem = format!("{tiers} tiers have too many ratios to try each");
+            let hint = "write tiers of the same memory as one tier";
+            Failure::new(problem, hint).within(&configuration.platform_place)
+        })?;
+        let ratios = Weights::every_ratio(tiers, limit);
+        Ok(Self { configuration: configuration.clone(), machine, drive, ratios })
     }
 }

@@ -8,16 +8,13 @@ use interleaf_model::{
     demand::{Demand, Metric},
     mix::Mix,
     platform::Platform,
-    predict::{Forecast, Row, saturating_load},
+    predict::{Forecast, Row, rows_near_best, saturating_load},
     provenance::Provenance,
     statistics,
     tier::{Curves, TierKind},
     units::Bytes,
     weights::Weights,
 };
-
-/// The largest weight of a tier: all ratios of whole numbers from 0 to this number are tried.
-const RATIO_MAX: u16 = 10;
 
 /// The factor by which bandwidth is raised and latency lowered to find what limits the speed.
 const STEP: f64 = 1.1;
@@ -165,7 +162,7 @@ impl Performance {
         let machine = machine.map_err(out_of_range)?;
         match source {
             Source::Mix(mix) => {
-                let found = Self::of_mix(&machine, *mix);
+                let found = Self::of_mix(&machine, &candidate.ratios, *mix);
                 if !with_limit {
                     return Ok(found);
                 }
@@ -174,7 +171,8 @@ impl Performance {
             Source::Demand { demand, forecast } => {
                 let footprint = assumed.footprint(demand);
                 let threads = assumed.threads(demand, machine.cpu.cores);
-                let found = Self::of_demand(&machine, forecast, threads, footprint);
+                let ratios = &candidate.ratios;
+                let found = Self::of_demand(&machine, ratios, forecast, threads, footprint);
                 let speed = |other: &Platform, weights: &Weights| {
                     statistics::mean(&forecast.on(other).at(threads).speeds(weights))
                 };
@@ -188,11 +186,18 @@ impl Performance {
         .map_err(out_of_range)
     }
 
-    fn of_mix(machine: &Platform, mix: Mix) -> Self {
+    fn of_mix(machine: &Platform, ratios: &[Weights], mix: Mix) -> Self {
         let load = saturating_load(machine, mix);
         let at = load.at(machine);
-        let ratios = Weights::every_ratio(machine.tiers.len(), RATIO_MAX);
-        let rows: Vec<Row> = ratios.iter().map(|weights| at.row(weights)).collect();
+        let limits = at.limits();
+        let at_most = |own: &Weights| {
+            // The inputs of a prediction are those of the tiers that its rows use. So the list of
+            // rows always has the weights 1:1:... of all tiers.
+            let is_even = own.as_slice().iter().all(|weight| *weight == 1);
+            if is_even { f64::INFINITY } else { limits.at(&own.shares()) / at.local_gbps() }
+        };
+        let ratios: Vec<&Weights> = ratios.iter().collect();
+        let rows = rows_near_best(&ratios, at_most, |weights| at.row(weights));
         let prediction = at.prediction(rows);
         let best = &prediction.rows[prediction.best.unwrap_or(0)];
         let gbps = best.bandwidth_gbps.mean;
@@ -203,33 +208,33 @@ impl Performance {
 
     fn of_demand(
         machine: &Platform,
+        ratios: &[Weights],
         forecast: &Forecast<'_>,
         threads: f64,
         footprint: Option<Bytes>,
     ) -> Self {
         let here = forecast.on(machine);
         let at = here.at(threads);
-        let ratios = Weights::every_ratio(machine.tiers.len(), RATIO_MAX);
-        let rows: Vec<Row> = ratios.iter().map(|weights| at.row(weights)).collect();
-        let fits = |row: &Row| {
-            let tiers = machine.tiers.iter().zip(row.weights.shares());
+        let fits = |own: &&Weights| {
+            let tiers = machine.tiers.iter().zip(own.shares());
             footprint.is_none_or(|all| {
                 let needed = all.get() as f64;
                 tiers.clone().all(|(tier, share)| share * needed <= tier.capacity.get() as f64)
             })
         };
-        let speed = |row: &&Row| row.speedup.mean;
-        let by_speed = |a: &&Row, b: &&Row| speed(a).total_cmp(&speed(b));
-        let fitting = rows.iter().filter(|row| fits(row)).max_by(by_speed);
-        let first = Weights::first_tier(machine.tiers.len());
-        let on_first = rows.iter().find(|row| row.weights == first);
-        let best = fitting.or(on_first).unwrap_or(&rows[0]);
-        let mut found = Self::of_row(machine, best, threads);
+        let fitting: Vec<&Weights> = ratios.iter().filter(fits).collect();
+        let limits = at.limits();
+        let at_most = |own: &Weights| limits.of_any_size(own);
+        let rows = rows_near_best(&fitting, at_most, |weights| at.row(weights));
+        let by_speed = |a: &Row, b: &Row| a.speedup.mean.total_cmp(&b.speedup.mean);
+        let fastest = rows.into_iter().max_by(by_speed);
+        let fits = fastest.is_some();
+        let best = fastest.unwrap_or_else(|| at.row(&Weights::first_tier(machine.tiers.len())));
+        let mut found = Self::of_row(machine, &best, threads);
         found.speeds = at.speeds(&best.weights);
         found.result = best.result.map_or(f64::NAN, |result| result.mean);
-        found.fits = fitting.is_some();
-        let inputs = at.prediction(vec![best.clone()]).inputs;
-        found.with_inputs(inputs, machine)
+        found.fits = fits;
+        found.with_inputs(at.prediction(vec![best]).inputs, machine)
     }
 
     /// The performance that the prediction `row` gives, with a thread on each of `cores` cores.

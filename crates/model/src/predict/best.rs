@@ -66,10 +66,7 @@ pub fn best_of_each_set<E>(
             rows.extend(now.into_iter().zip(predict(&own)?));
             let fitting = rows.iter().filter(|(_, row)| row.too_small.is_none());
             most = fitting.map(|(_, row)| row.speedup.mean).fold(most, f64::max);
-            // The upper bound and the speed-up are sums in different orders, and are rounded
-            // differently. So the margin is twice `EQUAL`: once for the rounding, once for
-            // speed-ups that count as equal.
-            open.retain(|at| limit(at) >= most - 2.0 * EQUAL * most.abs());
+            open.retain(|at| limit(at) >= least_bound(most));
         }
         rows.sort_by_key(|(at, _)| *at);
         let own = best_of(rows.iter().map(|(_, row)| row));
@@ -80,6 +77,39 @@ pub fn best_of_each_set<E>(
     }
     best.sort_by_key(|(at, _)| *at);
     Ok(best.into_iter().map(|(_, row)| row).collect())
+}
+
+/// The lowest upper bound of weights that can be the best, or equal to the best, if weights with
+/// the speed-up `most` are known. The bound and the speed-up are sums in different orders, and are
+/// rounded differently. So the margin is twice `EQUAL`: once for the rounding, once for speed-ups
+/// that count as equal.
+fn least_bound(most: f64) -> f64 {
+    most - 2.0 * EQUAL * most.abs()
+}
+
+/// Predicts those of `weights` that can have the highest speed-up, whether or not their pages fit.
+/// Returns the rows in the order of `weights`. `at_most` returns an upper bound of the speed-up;
+/// weights with an infinite bound are always predicted.
+pub fn rows_near_best(
+    weights: &[&Weights],
+    at_most: impl Fn(&Weights) -> f64,
+    row: impl Fn(&Weights) -> Row,
+) -> Vec<Row> {
+    let bounds: Vec<f64> = weights.iter().map(|own| at_most(own)).collect();
+    let mut open: Vec<usize> = (0..weights.len()).collect();
+    open.sort_by(|a, b| bounds[*b].total_cmp(&bounds[*a]));
+    let mut most = f64::NEG_INFINITY;
+    let mut rows = vec![];
+    for at in open {
+        if bounds[at] < least_bound(most) {
+            break;
+        }
+        let own = row(weights[at]);
+        most = most.max(own.speedup.mean);
+        rows.push((at, own));
+    }
+    rows.sort_by_key(|(at, _)| *at);
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 #[cfg(test)]
@@ -103,6 +133,25 @@ mod tests {
     }
 
     proptest! {
+        /// The rows near the best have all rows of the highest speed-up.
+        #[test]
+        fn no_row_of_the_highest_speedup_is_left_out(
+            cases in prop::collection::vec((0..20u32, 0..10u32), 65),
+        ) {
+            let weights = Weights::every_ratio(2, 10);
+            let weights: Vec<&Weights> = weights.iter().collect();
+            let case = |own: &Weights| {
+                let at = weights.iter().position(|other| *other == own).unwrap();
+                let (speedup, above) = cases[at];
+                (f64::from(speedup), f64::from(speedup + above))
+            };
+            let rows = rows_near_best(&weights, |own| case(own).1, |own| row(own, case(own).0));
+            let most = cases.iter().map(|(speedup, _)| *speedup).max().unwrap();
+            let best = weights.iter().filter(|own| case(own).0 == f64::from(most));
+            let found = rows.iter().filter(|row| row.speedup.mean == f64::from(most));
+            prop_assert!(best.copied().eq(found.map(|row| &row.weights)));
+        }
+
         /// With upper limits that are close to the speed-ups or far above them, the result equals
         /// the result of an exhaustive search.
         #[test]

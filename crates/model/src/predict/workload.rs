@@ -354,11 +354,14 @@ impl SpeedupLimits<'_> {
     /// The mean speed-up that a prediction at `weights` does not exceed; `None` if the pages do not
     /// fit.
     pub fn at(&self, weights: &Weights) -> Option<f64> {
+        let fits = self.at.forecast.too_small(&weights.shares()).is_none();
+        fits.then(|| self.of_any_size(weights))
+    }
+
+    /// Like [`Self::at`], but as if all pages fitted.
+    pub fn of_any_size(&self, weights: &Weights) -> f64 {
         let ForecastAt { forecast, local } = self.at;
         let shares = weights.shares();
-        if forecast.too_small(&shares).is_some() {
-            return None;
-        }
         let members = self.limits.iter().enumerate().map(|(member, limits)| {
             let behaviour = &forecast.behaviours[member];
             let speedup = |at: usize| {
@@ -376,7 +379,7 @@ impl SpeedupLimits<'_> {
             before / after
         });
         let members: Vec<f64> = members.collect();
-        Some(statistics::mean(&members))
+        statistics::mean(&members)
     }
 }
 
