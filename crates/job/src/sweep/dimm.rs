@@ -547,6 +547,8 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
         ("pattern", &read.pattern),
         ("mix", &read.mix),
         ("load", &read.load),
+        ("row_policy", &read.row_policy),
+        ("refresh", &read.refresh),
     ];
     texts.iter().try_for_each(|(field, values)| distinct(toml, field, values))?;
     let numbers = [
