@@ -289,17 +289,16 @@ impl Recipe {
                 return wrong(field, "it is empty: write a program and its arguments".into());
             }
         }
-        let words = self.command.iter().chain(self.prepare.iter().flatten());
-        let words = words.chain(self.environment.values());
-        if !words.clone().any(|word| word.contains("{n}")) {
+        let command = self.command.iter().map(|word| ("command", word));
+        let prepare = self.prepare.iter().flatten().map(|word| ("prepare", word));
+        let environment = self.environment.values().map(|word| ("environment", word));
+        let mut words = command.chain(prepare).chain(environment);
+        if !words.clone().any(|(_, word)| word.contains("{n}")) {
             return wrong("command", "it has no {n}: the footprint would change nothing".into());
         }
-        if let Some(word) = words.clone().find(|word| has_unknown_placeholder(word)) {
+        if let Some((field, word)) = words.find(|(_, word)| has_unknown_placeholder(word)) {
             let known = PLACEHOLDERS.join(", ");
-            return wrong(
-                "command",
-                format!("\"{word}\" has a placeholder that is none of {known}"),
-            );
+            return wrong(field, format!("\"{word}\" has a placeholder that is none of {known}"));
         }
         if self.figures.iter().any(|figure| figure.name.is_empty() || figure.unit.is_empty()) {
             return wrong("figure", "a figure needs a name and a unit".into());

@@ -93,6 +93,16 @@ fn an_invalid_field_is_named_with_its_value() {
         ("8.0", "-8.0", "bytes_per_item: -8 is not between"),
         ("\"{n}\", ", "", "command: it has no {n}"),
         ("{threads}", "{cores}", "command: \"{cores}\" has a placeholder that is none of {n}"),
+        (
+            "[[file]]",
+            "[environment]\nTHREADS = \"{cores}\"\n[[file]]",
+            "environment: \"{cores}\" has a placeholder that is none of {n}",
+        ),
+        (
+            "bytes_per_item",
+            "prepare = [[\"cc\", \"{file}\"]]\nbytes_per_item",
+            "prepare: \"{file}\" has a placeholder that is none of {n}",
+        ),
         ("seconds (", "seconds ((", "result: 'seconds (("),
         ("([0-9]+)'", "[0-9]+'", "check: 'sum [0-9]+' has no group"),
         ("\"lower\"", "\"less\"", "own.toml:8: better: unknown variant `less`"),
