@@ -58,6 +58,7 @@ def simulate_policy(
     texts: dict[str, str],
     name: str,
     factory: Callable[[int, list[dict[str, object]]], object],
+    progress: _Progress = None,
 ) -> str: ...
 def plan(
     demands: list[str],

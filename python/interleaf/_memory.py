@@ -118,8 +118,8 @@ def parse_size(name: str, value: int | str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     elif isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]+)\s*", value)
-        if match is None or match[2] not in _UNITS or match[1].count(".") > 1:
+        match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]+)\s*", value)
+        if match is None or match[2] not in _UNITS:
             raise InputError(
                 f"{name} = {value!r}", f"write a number with one of {', '.join(_UNITS)}"
             )

@@ -107,7 +107,9 @@ def machine(
     named = policy if isinstance(policy, type) or callable(policy) else type(policy)
     name = str(getattr(named, "__name__", type(named).__name__))
     factory = adapter_factory(policy)
-    return MachineOutcome(_core.simulate_policy(handle, traffic_handle, options, name, factory))
+    return MachineOutcome(
+        _core.simulate_policy(handle, traffic_handle, options, name, factory, progress)
+    )
 
 
 def dimm(
@@ -243,7 +245,7 @@ def card(
         fsync=fsync,
         power_fail_at=power_fail_at,
         power_fail_sweep=power_fail_sweep,
-        randseed=seed,
+        seed=seed,
     )
     if norandommap:
         options["norandommap"] = "1"

@@ -77,6 +77,8 @@ CASES = [
     (lambda: interleaf.sweep("predict", [{"mix": "R"}], mix="R"), "mix is in the design"),
     (lambda: interleaf.Balance("/nowhere.sock"), "/nowhere.sock"),
     (lambda: interleaf.extended_array(1, store="/tmp", dram="8"), "dram = '8'"),
+    (lambda: interleaf.extended_array(1, store="/tmp", dram=".GiB"), "dram = '.GiB'"),
+    (lambda: simulate.card("all-mram", rw="randread", seed="x"), '^seed = "x"'),
 ]
 
 TYPES = [

@@ -55,6 +55,9 @@ pub fn stopped() -> Failure {
 }
 
 /// Fails if `progress` stopped the computation.
-fn check(progress: &dyn Progress) -> Result<(), Failure> {
+///
+/// # Errors
+/// [`stopped`].
+pub fn check(progress: &dyn Progress) -> Result<(), Failure> {
     if progress.is_stopped() { Err(stopped()) } else { Ok(()) }
 }

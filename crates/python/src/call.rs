@@ -24,7 +24,7 @@ use std::{
 };
 
 /// Time between two checks for signals.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// State that a computation shares with its caller: its progress, and a flag by which the caller
 /// stops it.
@@ -61,19 +61,24 @@ impl Progress for Steps {
 }
 
 impl Steps {
-    fn report(&self, py: Python<'_>, callback: &Py<PyAny>) -> PyResult<()> {
+    /// Calls `callback` with the number of done steps, the number of all steps, and the task.
+    pub(crate) fn report(&self, py: Python<'_>, callback: Option<&Py<PyAny>>) -> PyResult<()> {
+        let Some(callback) = callback else { return Ok(()) };
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
         callback.call1(py, (done, all, task)).map(drop)
     }
 }
 
-/// Runs `compute` without the GIL on the calling thread, for calls that take at most milliseconds.
+/// Runs `compute` without the GIL while the calling thread waits, for calls that take at most
+/// milliseconds. It runs in the pool of this process: the global pool of Rayon has no threads in a
+/// forked child, and would wait for them forever.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     compute: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> PyResult<T> {
-    let done = py.detach(|| catch_unwind(AssertUnwindSafe(compute)));
+    let pool = pool()?;
+    let done = py.detach(|| catch_unwind(AssertUnwindSafe(|| pool.install(compute))));
     match done {
         Ok(result) => result.map_err(|why| error::exception(py, why)),
         Err(panic) => Err(error::defect(&*panic)),
@@ -88,10 +93,19 @@ pub(crate) fn long<T: Send + 'static>(
     callback: Option<Py<PyAny>>,
     compute: impl FnOnce(&Steps) -> Result<T, Failure> + Send + 'static,
 ) -> PyResult<T> {
-    let steps = Arc::new(Steps::default());
+    part(py, &Arc::default(), callback.as_ref(), compute)
+}
+
+/// Like [`long`], for a part of a computation that has `steps` already.
+pub(crate) fn part<T: Send + 'static>(
+    py: Python<'_>,
+    steps: &Arc<Steps>,
+    callback: Option<&Py<PyAny>>,
+    compute: impl FnOnce(&Steps) -> Result<T, Failure> + Send + 'static,
+) -> PyResult<T> {
     let pool = pool()?;
     let (sender, mut receiver) = mpsc::sync_channel(1);
-    let own = Arc::clone(&steps);
+    let own = Arc::clone(steps);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
         // If the caller has returned because of a signal, `send` fails and the result is dropped.
@@ -103,15 +117,12 @@ pub(crate) fn long<T: Send + 'static>(
         let waiting = &mut receiver;
         match py.detach(move || waiting.recv_timeout(SIGNAL_CHECK)) {
             Ok(Ok(result)) => {
-                if let Some(callback) = &callback {
-                    steps.report(py, callback)?;
-                }
+                steps.report(py, callback)?;
                 return result.map_err(|why| error::exception(py, why));
             }
             Ok(Err(panic)) => return Err(error::defect(&*panic)),
             Err(RecvTimeoutError::Timeout) => {
-                let reported = callback.as_ref().map_or(Ok(()), |call| steps.report(py, call));
-                if let Err(why) = py.check_signals().and(reported) {
+                if let Err(why) = py.check_signals().and_then(|()| steps.report(py, callback)) {
                     steps.stop.store(true, Ordering::Relaxed);
                     return Err(why);
                 }

@@ -4,40 +4,104 @@
 //! gets plain values, and returns shares, whether the decision is a step, and a reason. If the
 //! adapter raises, the simulation ends and the exception is raised from the call.
 
+use crate::call::{self, SIGNAL_CHECK, Steps};
+use interleaf_console::Failure;
 use interleaf_job::Progress;
 use interleaf_model::{
     machine::TierLayout,
     policy::{Observation, Policy, Verdict},
 };
 use pyo3::{prelude::*, types::PyDict};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
-/// The first exception that a policy of a simulation raised.
-#[derive(Clone, Default)]
-pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+/// The progress of a simulation with policies in Python, and the first exception of a policy, of a
+/// signal handler or of the caller's function for progress. An exception stops the simulation.
+///
+/// The simulation runs on the thread of the caller. Its steps therefore check for signals, and
+/// report progress, every [`SIGNAL_CHECK`].
+#[derive(Clone)]
+pub(crate) struct Watch(Arc<Watched>);
 
-impl Raised {
-    /// Returns the exception, and forgets it.
-    pub(crate) fn take(&self) -> Option<PyErr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+struct Watched {
+    steps: Arc<Steps>,
+    callback: Option<Py<PyAny>>,
+    raised: Mutex<Option<PyErr>>,
+    checked: Mutex<Instant>,
+}
+
+impl Watch {
+    pub(crate) fn new(callback: Option<Py<PyAny>>) -> Self {
+        Self(Arc::new(Watched {
+            steps: Arc::default(),
+            callback,
+            raised: Mutex::default(),
+            checked: Mutex::new(Instant::now()),
+        }))
     }
 
-    fn set(&self, why: PyErr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    /// Runs a part of the simulation that has no steps, as [`call::long`] does. `None` if it
+    /// raised an exception.
+    pub(crate) fn part<T: Send + 'static>(
+        &self,
+        compute: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Option<T> {
+        let Watched { steps, callback, .. } = &*self.0;
+        let done = Python::attach(|py| call::part(py, steps, callback.as_ref(), |_| compute()));
+        done.map_err(|why| self.raise(why)).ok()
+    }
+
+    /// Reports progress for the last time. Fails with the first exception.
+    pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let raised = self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+        raised.map_or_else(|| self.0.steps.report(py, self.0.callback.as_ref()), Err)
+    }
+
+    fn raise(&self, why: PyErr) {
+        self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// True if the last check for signals was [`SIGNAL_CHECK`] ago, which begins another.
+    fn is_due(&self) -> bool {
+        let mut checked = self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = checked.elapsed() >= SIGNAL_CHECK;
+        if is_due {
+            *checked = Instant::now();
+        }
+        is_due
     }
 }
 
-impl Progress for Raised {
-    fn begin(&self, _steps: u64, _task: &str) {}
+impl Progress for Watch {
+    fn begin(&self, steps: u64, task: &str) {
+        self.0.steps.begin(steps, task);
+    }
 
-    fn describe(&self, _task: &str) {}
+    fn describe(&self, task: &str) {
+        self.0.steps.describe(task);
+    }
 
-    fn advance(&self, _steps: u64) {}
+    fn advance(&self, steps: u64) {
+        self.0.steps.advance(steps);
+    }
 
-    fn end(&self) {}
+    fn end(&self) {
+        self.0.steps.end();
+    }
 
     fn is_stopped(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        if self.is_due() {
+            let callback = self.0.callback.as_ref();
+            let checked = Python::attach(|py| {
+                py.check_signals().and_then(|()| self.0.steps.report(py, callback))
+            });
+            if let Err(why) = checked {
+                self.raise(why);
+            }
+        }
+        self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
@@ -45,16 +109,16 @@ impl Progress for Raised {
 pub(crate) struct PythonPolicy {
     adapter: Option<Py<PyAny>>,
     start: Vec<f64>,
-    raised: Raised,
+    watch: Watch,
 }
 
 impl PythonPolicy {
     /// Creates the policy of the domain with the index `domain` by calling `factory(domain,
-    /// tiers)`. If the call raises, `raised` gets the exception, and the policy begins with all
+    /// tiers)`. If the call raises, `watch` gets the exception, and the policy begins with all
     /// pages on the first tier and never decides.
     pub(crate) fn new(
         factory: &Py<PyAny>,
-        raised: &Raised,
+        watch: &Watch,
         domain: usize,
         tiers: &[TierLayout],
     ) -> Self {
@@ -69,11 +133,11 @@ impl PythonPolicy {
         let (adapter, start) = match made {
             Ok((adapter, start)) => (Some(adapter), start),
             Err(why) => {
-                raised.set(why);
+                watch.raise(why);
                 (None, first)
             }
         };
-        Self { adapter, start, raised: raised.clone() }
+        Self { adapter, start, watch: watch.clone() }
     }
 }
 
@@ -95,7 +159,7 @@ impl Policy for PythonPolicy {
             }
             Ok(None) => Verdict::interleave(seen.target.clone(), "hold", "the simulation ends"),
             Err(why) => {
-                self.raised.set(why);
+                self.watch.raise(why);
                 Verdict::interleave(seen.target.clone(), "hold", "the policy raised an exception")
             }
         }

@@ -18,8 +18,8 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// Maximum number of weights that are predicted on the calling thread. Each prediction takes tens
-/// of microseconds.
+/// Maximum number of weights that are predicted without checks for signals. Each prediction takes
+/// tens of microseconds.
 const SHORT_MAX: usize = 16;
 
 /// The options of a prediction.

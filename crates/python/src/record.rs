@@ -87,8 +87,8 @@ fn reproduce(py: Python<'_>, study: String, progress: Option<Py<PyAny>>) -> PyRe
         let failure = Failure::new(format!("there is no study \"{study}\""), hint);
         return Err(exception(py, failure));
     }
-    call::long(py, progress, move |_| {
-        let studies = interleaf_study::reproduce(&study)?;
+    call::long(py, progress, move |steps| {
+        let studies = interleaf_study::reproduce(&study, steps)?;
         let schema = interleaf_record::reproduce::SCHEMA.into();
         Ok(interleaf_record::json(&ReproduceDocument { schema, studies }))
     })

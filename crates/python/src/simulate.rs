@@ -5,7 +5,7 @@ use crate::{
     error::exception,
     model::{DemandHandle, PlatformHandle},
     options::{Texts, parsed, whole},
-    policy::{PythonPolicy, Raised},
+    policy::{PythonPolicy, Watch},
 };
 use interleaf_card::{
     fio::{
@@ -48,7 +48,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The options of fio that a card accepts, by their names in job files.
+/// The options of fio that a card accepts, by their names in job files. The argument of `randseed`
+/// is `seed`, as in the other simulations.
 const FIO_WORDS: [&str; 11] = [
     "rw",
     "bs",
@@ -82,8 +83,9 @@ fn simulate_machine(
 }
 
 /// Like `simulate_machine`, but with policies of the caller: `factory(domain, tiers)` creates a
-/// policy for each domain.
+/// policy for each domain. It runs on the calling thread, as the policies do in Python.
 #[pyfunction]
+#[pyo3(signature = (platform, demand, texts, name, factory, progress=None))]
 fn simulate_policy(
     py: Python<'_>,
     platform: Option<&PlatformHandle>,
@@ -91,22 +93,25 @@ fn simulate_policy(
     texts: Texts,
     name: String,
     factory: Py<PyAny>,
+    progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let platform = platform.map(|it| Arc::clone(&it.platform));
     let demand = demand.map(|it| Arc::clone(&it.demand));
-    let raised = Raised::default();
+    let watch = Watch::new(progress);
     let run = || {
         let job = machine_job(platform.as_deref(), demand.as_deref(), &texts)?;
         let make = |domain: usize, tiers: &[TierLayout]| -> Box<dyn Policy> {
-            Box::new(PythonPolicy::new(&factory, &raised, domain, tiers))
+            Box::new(PythonPolicy::new(&factory, &watch, domain, tiers))
         };
         let own = OwnPolicy { name: &name, make: &make };
-        Ok(interleaf_record::json(&job.run_own(&own, &|| best_static(&job), &raised)?))
+        let best = || {
+            let job = job.clone();
+            watch.part(move || Ok(best_static(&job))).flatten()
+        };
+        Ok(interleaf_record::json(&job.run_own(&own, &best, &watch)?))
     };
     let done = py.detach(|| catch_unwind(AssertUnwindSafe(run)));
-    if let Some(why) = raised.take() {
-        return Err(why);
-    }
+    watch.end(py)?;
     match done {
         Ok(result) => result.map_err(|why: Failure| exception(py, why)),
         Err(panic) => Err(crate::error::defect(&*panic)),
@@ -301,10 +306,11 @@ fn simulate_card(
 fn card_job(cards: &[String], jobs: &[String], texts: &Texts) -> Result<CardJob, Failure> {
     let mut words = FioOptions::default();
     for name in FIO_WORDS {
-        let Some(text) = texts.get(name) else { continue };
+        let argument = if name == "randseed" { "seed" } else { name };
+        let Some(text) = texts.get(argument) else { continue };
         words.set(name, text).map_err(|why| {
             Failure::new(
-                format!("{name} = \"{text}\": {}", why.problem),
+                format!("{argument} = \"{text}\": {}", why.problem),
                 format!("write {}", why.allowed),
             )
         })?;

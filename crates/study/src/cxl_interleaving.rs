@@ -11,12 +11,13 @@ mod figures;
 mod recipes;
 
 use super::{
+    advance,
     coverage::{self, Case},
     published::{best_constant, mean_and_max, table, weights},
 };
 use constants::{Constants, MlcPoint};
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::{
     mix::Mix,
     platform::Platform,
@@ -28,7 +29,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// Steps of the progress bar: five fits of the model's constants (one to all four mixes, and one
+/// Progress steps: five fits of the model's constants (one to all four mixes, and one
 /// without each mix), six workloads, and two steps for the curve of the study's figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
@@ -84,17 +85,17 @@ struct Speedup {
     used_for_fit: bool,
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let platform = interleaf_catalog::platform("xeon6-cz122")?;
     let points = constants::points(table("mlc.csv", MLC)?)?;
     let mut rows = tier_rows(&platform)?;
     rows.extend(mlc_rows(&platform, &points));
     let fitted = Constants::fit(&platform, &points);
-    progress.inc(1);
-    rows.extend(left_out_rows(&platform, &points, progress));
+    advance(progress, 1)?;
+    rows.extend(left_out_rows(&platform, &points, progress)?);
     rows.extend(best_weights_rows(&platform, &points)?);
     let sweep = figure_4_curve(&platform)?;
-    progress.inc(2);
+    advance(progress, 2)?;
     rows.extend(figure_4_rows(&sweep));
     let speedups = speedups(&platform, &mut rows, progress)?;
     rows.extend(summary_rows(&platform, &speedups));
@@ -171,14 +172,14 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
-    progress: &ProgressBar,
-) -> Vec<ReproduceRow> {
+    progress: &dyn Progress,
+) -> Result<Vec<ReproduceRow>, Failure> {
     let mut rows = vec![];
     for mix in constants::mixes(points) {
         let (own, others): (Vec<_>, Vec<_>) =
             points.iter().cloned().partition(|point| point.mix == mix);
         let fitted = Constants::fit(platform, &others);
-        progress.inc(1);
+        advance(progress, 1)?;
         for point in own.iter().filter(|point| point.is_mixed()) {
             let what = format!("{mix} at {}, fitted to the other mixes", point.weights);
             let ours = fitted.bandwidth_gbps(platform, point);
@@ -188,7 +189,7 @@ fn left_out_rows(
             rows.push(row.with_note(note));
         }
     }
-    rows
+    Ok(rows)
 }
 
 /// Rows of the weights that the model chooses for each mix: the published bandwidth at these
@@ -250,7 +251,7 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
 fn speedups(
     platform: &Platform,
     rows: &mut Vec<ReproduceRow>,
-    progress: &ProgressBar,
+    progress: &dyn Progress,
 ) -> Result<Vec<Speedup>, Failure> {
     let published: Vec<WorkloadRow> = table("workloads.csv", WORKLOADS)?;
     let mut speedups = vec![];
@@ -283,7 +284,7 @@ fn speedups(
             let weights = ours.weights.clone();
             speedups.push(Speedup { workload, weights, published: speedup, ours, used_for_fit });
         }
-        progress.inc(1);
+        advance(progress, 1)?;
     }
     Ok(speedups)
 }
@@ -291,7 +292,7 @@ fn speedups(
 /// The measured and the predicted speed-ups that were not used for fitting.
 pub(super) fn cases() -> Result<Vec<Case>, Failure> {
     let platform = interleaf_catalog::platform("xeon6-cz122")?;
-    Ok(cases_of(&speedups(&platform, &mut vec![], &ProgressBar::hidden())?))
+    Ok(cases_of(&speedups(&platform, &mut vec![], &())?))
 }
 
 fn cases_of(speedups: &[Speedup]) -> Vec<Case> {

@@ -3,9 +3,9 @@
 //! Each of the eight expanders is simulated alone, and the bandwidths are added. The published
 //! figures are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
 
-use super::{cxl_interleaving::TierRow, published::table};
-use indicatif::ProgressBar;
+use super::{advance, cxl_interleaving::TierRow, published::table};
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::mix::Mix;
 use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
 use interleaf_sim::cxl::{self, Expander, ExpanderLoad};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cz122";
 
-/// Steps of the progress bar: one for each row.
+/// Progress steps: one for each row.
 pub(super) const STEPS: u64 = 7;
 
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
@@ -37,7 +37,7 @@ struct OneRow {
     bandwidth_gbps: f64,
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let expander = cxl::by_name(NAME).map_err(|why| Failure::new(why.to_string(), why.hint()))?;
     let mut rows = vec![];
     for row in table::<TierRow>("tiers.csv", TIERS)?.iter().filter(|row| row.tier == "cxl") {
@@ -48,7 +48,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         // Reads are limited by the link, whose speed is not fitted to the measurements. All other
         // mixes were used for the fit.
         rows.push(row.used_for_fit(*mix != "R"));
-        progress.inc(1);
+        advance(progress, 1)?;
     }
     for row in table::<OneRow>("one.csv", ONE)? {
         let ours = bandwidth(&expander, &row.mix, 1)?;
@@ -60,7 +60,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
              more than an eighth of what eight did under MLC"
                 .into()
         }));
-        progress.inc(1);
+        advance(progress, 1)?;
     }
     let fitted = vec![
         "what the host moves to and from all expanders: 212 GB/s (W3, W2, W5)".into(),

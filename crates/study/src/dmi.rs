@@ -9,10 +9,10 @@
 mod figures;
 mod real_runs;
 
-use super::published::table;
+use super::{advance, published::table};
 use core::time::Duration;
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::{control::Settings, policy::PolicyKind, weights::Weights};
 use interleaf_record::{
     predict::weights_text,
@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "dmi";
 
-/// Steps of the progress bar: one for each workload that runs alone, one for the programs with
+/// Progress steps: one for each workload that runs alone, one for the programs with
 /// shifting demand, one for each group of real runs.
 pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + real_runs::GROUPS) as u64;
 
@@ -105,7 +105,7 @@ impl Experiment {
     }
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let platform = interleaf_catalog::platform(PLATFORM)?;
     let alone = WORKLOADS
         .par_iter()
@@ -113,15 +113,15 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
             let demand = interleaf_catalog::workload(name)?;
             let task = Task::new(&platform, &platform, &demand, THREADS);
             let scenario = Scenario::new(name, platform.clone(), vec![task]);
-            let experiment = Experiment::run(scenario, DURATION);
-            progress.inc(1);
-            experiment
+            let experiment = Experiment::run(scenario, DURATION)?;
+            advance(progress, 1)?;
+            Ok(experiment)
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let (scenario, duration) = interleaf_catalog::scenario("shifting-demand", None)?;
     let duration = duration.map_or(DURATION, |time| Duration::from_secs_f64(time.seconds()));
     let shifting = Experiment::run(scenario, duration)?;
-    progress.inc(1);
+    advance(progress, 1)?;
 
     let mut rows = calibrator(&alone[0])?;
     rows.extend(outcomes(&alone, &shifting)?);

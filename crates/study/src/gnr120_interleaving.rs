@@ -5,12 +5,13 @@
 //! only to the runs with all pages on DRAM. It predicts the speed-up at the other weights.
 
 use super::{
+    advance,
     coverage::{self, Case},
     cxl_interleaving,
     published::{mean_and_max, table, weights},
 };
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::{
     predict::{Forecast, Row},
     weights::Weights,
@@ -23,7 +24,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
-/// Steps of the progress bar: one for each workload.
+/// Progress steps: one for each workload.
 pub(super) const STEPS: u64 = WORKLOADS.len() as u64;
 
 const TITLE: &str = "STREAM and CloverLeaf at static weights, predicted from DRAM-only runs";
@@ -66,7 +67,7 @@ struct WeightsPoint {
     ours: Row,
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let platform = interleaf_catalog::platform("gnr120-cz122")?;
     let published: Vec<CounterRow> = table("counters.csv", COUNTERS)?;
     let mut rows = vec![];
@@ -105,7 +106,7 @@ pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure
         }));
         figures.push(figure(workload, &points));
         remarks.push(workload_remark(workload, &points));
-        progress.inc(1);
+        advance(progress, 1)?;
     }
     rows.push(coverage::row(&cases));
     cases.extend(cxl_interleaving::cases()?);

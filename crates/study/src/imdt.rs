@@ -18,10 +18,10 @@ mod points;
 
 pub use measured::{MeasuredRun, with_measured};
 
-use super::published::table;
+use super::{advance, published::table};
 use hartree_fock::HartreeFock;
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument, TableDocument};
 use interleaf_report::number;
 use node::{Predicted, StudyNode};
@@ -31,7 +31,7 @@ use serde::Deserialize;
 /// The name of the study.
 pub const NAME: &str = "imdt";
 
-/// Steps of the progress bar: one for each workload.
+/// Progress steps: one for each workload.
 pub(super) const STEPS: u64 = 11;
 
 const TITLE: &str = "Intel Memory Drive Technology: efficiency of DRAM as a cache of Optane drives";
@@ -114,15 +114,15 @@ const ORDERINGS: [Ordering; 12] = [
 ];
 
 /// Predicts the figures of the paper's machine.
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let node = StudyNode::new()?;
     let workloads: Vec<node::Workload> = table("workloads.csv", WORKLOADS)?;
     let predicted: Result<Vec<Predicted>, Failure> = workloads
         .par_iter()
         .map(|workload| {
-            let predicted = node.predicted(workload);
-            progress.inc(1);
-            predicted
+            let predicted = node.predicted(workload)?;
+            advance(progress, 1)?;
+            Ok(predicted)
         })
         .collect();
     let predicted = predicted?;

@@ -18,13 +18,13 @@ mod nvram;
 mod published;
 mod servers;
 
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::{Progress, check};
 use interleaf_record::reproduce::StudyDocument;
 
-type Reproduce = fn(&ProgressBar) -> Result<StudyDocument, Failure>;
+type Reproduce = fn(&dyn Progress) -> Result<StudyDocument, Failure>;
 
-/// A study: its name, the number of steps of its progress bar, and the function that computes it.
+/// A study: its name, the number of its progress steps, and the function that computes it.
 struct Study {
     name: &'static str,
     steps: u64,
@@ -63,14 +63,56 @@ pub const NAMES: [&str; STUDIES.len()] = [
 ];
 
 /// Reproduces the study with this name, or all studies for "all".
-pub fn reproduce(name: &str) -> Result<Vec<StudyDocument>, Failure> {
+///
+/// # Errors
+/// A figure that cannot be computed, or a stop by `progress`.
+pub fn reproduce(name: &str, progress: &dyn Progress) -> Result<Vec<StudyDocument>, Failure> {
     let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
-    chosen
-        .map(|study| {
-            let progress = interleaf_console::output::progress(study.steps, study.name);
-            let done = (study.reproduce)(&progress);
-            progress.finish_and_clear();
-            done
-        })
-        .collect()
+    let studies = chosen.map(|study| {
+        progress.begin(study.steps, study.name);
+        (study.reproduce)(progress)
+    });
+    let studies = studies.collect();
+    progress.end();
+    studies
+}
+
+/// Reports `steps` more steps of a study. Fails if `progress` stopped the study.
+fn advance(progress: &dyn Progress, steps: u64) -> Result<(), Failure> {
+    progress.advance(steps);
+    check(progress)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Counts steps, and stops the computation at the first.
+    #[derive(Default)]
+    struct First(AtomicU64);
+
+    impl Progress for First {
+        fn begin(&self, _steps: u64, _task: &str) {}
+
+        fn describe(&self, _task: &str) {}
+
+        fn advance(&self, steps: u64) {
+            self.0.fetch_add(steps, Ordering::Relaxed);
+        }
+
+        fn end(&self) {}
+
+        fn is_stopped(&self) -> bool {
+            self.0.load(Ordering::Relaxed) > 0
+        }
+    }
+
+    #[test]
+    fn a_stopped_study_ends_at_its_next_step() {
+        let first = First::default();
+        let why = reproduce(gnr120_interleaving::NAME, &first).expect_err("it was stopped");
+        assert_eq!(why.to_string(), interleaf_job::stopped().to_string());
+        assert_eq!(first.0.into_inner(), 1);
+    }
 }

@@ -11,9 +11,9 @@ mod applications;
 mod figures;
 mod outlook;
 
-use super::published::table;
-use indicatif::ProgressBar;
+use super::{advance, published::table};
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument, TableDocument};
 use interleaf_report::number;
 use interleaf_sim::dimm::{
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "mrdimm";
 
-/// Steps of the progress bar: one for each simulated point.
+/// Progress steps: one for each simulated point.
 pub(super) const STEPS: u64 = 122;
 
 const TITLE: &str = "MRDIMMs beside RDIMMs, simulated command by command";
@@ -192,10 +192,10 @@ fn simulated(point: ModulePoint) -> Result<(ChannelResult, Option<Energy>), Fail
     Ok((part, energy))
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let one = |point: &ModulePoint| {
         let result = simulated(*point)?;
-        progress.inc(1);
+        advance(progress, 1)?;
         Ok((*point, result))
     };
     let results: Result<BTreeMap<_, _>, Failure> = points().par_iter().map(one).collect();

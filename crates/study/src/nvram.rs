@@ -7,14 +7,14 @@
 
 mod figures;
 
-use super::published::table;
-use indicatif::ProgressBar;
+use super::{advance, published::table};
 use interleaf_card::{
     card::Card,
     load::{Access, Group, Load, Outcome, Stop},
     settings::{Component, Ideal, Settings},
 };
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_record::reproduce::{Published, ReproduceRow, StudyDocument};
 use interleaf_report::number;
 use rayon::prelude::*;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "nvram";
 
-/// Steps of the progress bar: one for each simulated point.
+/// Progress steps: one for each simulated point.
 pub(super) const STEPS: u64 = (2 * 2 * DEPTHS.len() * 2 + 1) as u64;
 
 const TITLE: &str = "NVRAM cards of DRAM with flash and of STT-MRAM: IOPS and latency by depth";
@@ -124,10 +124,10 @@ impl CardPoint {
     }
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let simulated = |point: &CardPoint| {
         let result = point.simulated()?;
-        progress.inc(1);
+        advance(progress, 1)?;
         Ok((*point, result))
     };
     let results: Result<BTreeMap<_, _>, Failure> = points().par_iter().map(simulated).collect();

@@ -5,9 +5,9 @@
 //! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and the
 //! controller constants of Zen 2.
 
-use super::published::table;
-use indicatif::ProgressBar;
+use super::{advance, published::table};
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::mix::Mix;
 use interleaf_record::reproduce::{ReproduceRow, StudyDocument};
 use interleaf_sim::dimm::{
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "servers";
 
-/// Steps of the progress bar: one for each measured mix.
+/// Progress steps: one for each measured mix.
 pub(super) const STEPS: u64 = 37;
 
 const TITLE: &str =
@@ -67,12 +67,12 @@ struct SimulatedServer {
     latencies_ns: [f64; 4],
 }
 
-pub(super) fn reproduce(progress: &ProgressBar) -> Result<StudyDocument, Failure> {
+pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let measured: Vec<Measured> = table("mess.csv", MESS)?;
     let one = |row: &Measured| {
-        let result = simulated(row);
-        progress.inc(1);
-        result
+        let result = simulated(row)?;
+        advance(progress, 1)?;
+        Ok(result)
     };
     let simulated: Vec<SimulatedServer> =
         measured.par_iter().map(one).collect::<Result<_, Failure>>()?;

@@ -2,7 +2,7 @@
 
 mod imdt;
 
-use super::page;
+use super::{page, progress::Bar};
 use crate::args::ReproduceArgs;
 use interleaf_console::{Failure, support};
 use interleaf_record::{
@@ -30,7 +30,7 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     check_options(args)?;
     let mut signal = None;
-    let mut studies = interleaf_study::reproduce(&args.study)?;
+    let mut studies = interleaf_study::reproduce(&args.study, &Bar::default())?;
     if args.study == interleaf_study::imdt::NAME && !args.predicted {
         for study in &mut studies {
             signal = imdt::measure(args, study)?;

@@ -48,7 +48,7 @@ const LAYERS: [(&str, &str); 34] = [
     ("recipe", "catalog console model"),
     ("record", "card linux measure model observe pager sim store"),
     ("report", "model record sim"),
-    ("study", "card catalog console extend_forecast model record report sim workload"),
+    ("study", "card catalog console extend_forecast job model record report sim workload"),
     ("job", "card catalog console extend_forecast model record report sim"),
     ("python", "card catalog console model job record report sim study"),
     ("campaign", "console launch linux measure model observe record report"),

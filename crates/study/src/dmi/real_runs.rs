@@ -6,10 +6,10 @@
 //! the note of a row has their range.
 
 use super::{DURATION, PLATFORM};
-use crate::published::table;
+use crate::{advance, published::table};
 use core::time::Duration;
-use indicatif::ProgressBar;
 use interleaf_console::Failure;
+use interleaf_job::Progress;
 use interleaf_model::{
     control::Settings,
     machine::TierLayout,
@@ -65,7 +65,7 @@ struct SimulatedRun {
 /// percentage of pages on DRAM with the medians of the group.
 pub(super) fn rows(
     platform: &Platform,
-    progress: &ProgressBar,
+    progress: &dyn Progress,
 ) -> Result<Vec<ReproduceRow>, Failure> {
     let table: Vec<RunRow> = table("real-runs.csv", REAL_RUNS)?;
     let groups = groups(&table);
@@ -73,7 +73,7 @@ pub(super) fn rows(
         .par_iter()
         .map(|group| {
             let simulated = simulate(platform, group.first)?;
-            progress.inc(1);
+            advance(progress, 1)?;
             Ok(simulated)
         })
         .collect::<Result<Vec<_>, Failure>>()?;
