@@ -116,6 +116,3 @@ impl CapacitorSpec {
         self.leakage_a * self.charged_v / self.efficiency
     }
 }
-
-#[cfg(test)]
-mod tests;

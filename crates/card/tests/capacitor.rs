@@ -1,5 +1,6 @@
-use super::*;
-use crate::{card::Card, power::PowerSpec};
+//! The super-capacitor: usable energy, ageing and resistance.
+
+use interleaf_card::{capacitor::CapacitorSpec, card::Card, power::PowerSpec};
 
 /// The capacitor of the built-in card `flashtec-dram`, when new.
 fn maxwell() -> CapacitorSpec {
