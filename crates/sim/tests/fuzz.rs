@@ -242,7 +242,9 @@ fn check_error(why: &FileError, text: &str) -> Result<(), TestCaseError> {
 fn check_device<T>(found: Result<T, DeviceError>, text: &str) -> Result<(), TestCaseError> {
     match found {
         Err(DeviceError::File(why)) => check_error(&why, text),
-        Err(DeviceError::Choice { problem, hint }) => {
+        Err(
+            DeviceError::Choice { problem, hint } | DeviceError::ModuleOption { problem, hint, .. },
+        ) => {
             prop_assert!(!problem.is_empty() && !hint.is_empty(), "{problem}: {hint}");
             Ok(())
         }

@@ -7,7 +7,7 @@ use crate::power::{CapacitorToml, PowerSections, PowerToml, PoweredMemory, SaveT
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use interleaf_sim::{
     dimm::{
-        device::{Device, DeviceError, Options},
+        device::{DeviceError, NamedModule},
         row_channel::RowChannel,
     },
     figures::{FigureReader, Sourced},
@@ -344,31 +344,18 @@ impl Reader<'_> {
         })
     }
 
-    /// The module of the memory, with the density and the width of the file.
-    fn module(&self, memory: &MemoryToml) -> Result<Device, FileError> {
-        let (name, density, width) = (&memory.module, &memory.density, &memory.width);
-        let text = |value: &Option<Spanned<String>>| value.as_ref().map(Spanned::get_ref).cloned();
-        let options = Options { density: text(density), width: text(width) };
-        Device::by_name(name.get_ref(), &options).map_err(|why| {
-            // The error is in the first field with which there is no module.
-            let exists = |options| Device::by_name(name.get_ref(), &options).is_ok();
-            let of_density = Options { width: None, ..options.clone() };
-            let (field, value) = match (density, width) {
-                _ if !exists(Options::default()) => ("memory.module", name),
-                (Some(density), _) if !exists(of_density) => ("memory.density", density),
-                (_, Some(width)) => ("memory.width", width),
-                _ => ("memory.module", name),
-            };
-            self.0.text.error(field, value, why.to_string(), why.hint())
-        })
-    }
-
     fn memory(&self, memory: &MemoryToml) -> Result<MemorySpec, FileError> {
         let Self(reader) = self;
         let module = |problem: String, hint: &str| {
             reader.text.error("memory.module", &memory.module, problem, hint)
         };
-        let mut device = self.module(memory)?;
+        let mut device = NamedModule {
+            table: "memory.",
+            module: &memory.module,
+            density: memory.density.as_ref(),
+            width: memory.width.as_ref(),
+        }
+        .device(reader.text)?;
         if !RowChannel::supports(&device) || device.sub_channels != 1 {
             let problem = format!("\"{}\" has several sub-channels", device.name);
             return Err(module(problem, "name a module of DDR3, DDR4 or STT-MRAM"));

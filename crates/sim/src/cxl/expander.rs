@@ -1,7 +1,7 @@
 //! An expander as data: the files in `devices/` with the schema `interleaf.cxl/1`.
 
 use crate::{
-    dimm::device::{Device, DeviceError, Options},
+    dimm::device::{Device, DeviceError, NamedModule},
     figures::{FigureReader, Sourced},
 };
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
@@ -91,8 +91,8 @@ struct ControllerOf {
 #[serde(deny_unknown_fields)]
 struct Memory {
     module: Spanned<String>,
-    density: Option<String>,
-    width: Option<String>,
+    density: Option<Spanned<String>>,
+    width: Option<Spanned<String>>,
     channels: Spanned<i64>,
 }
 
@@ -165,12 +165,16 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     };
     let bytes_per_ns = gigatransfers * f64::from(lanes) / 8.0 * part;
     let lines = |field: &str, pair: &Sourced| reader.whole(field, pair, "lines", 1..=65_536);
-    let options = Options { density: memory.density.clone(), width: memory.width.clone() };
+    let module = NamedModule {
+        table: "memory.",
+        module: &memory.module,
+        density: memory.density.as_ref(),
+        width: memory.width.as_ref(),
+    };
     let gbps = reader.number("host.bandwidth", &host.bandwidth, "GB/s", 0.1..=1e5)?;
     Ok(Expander {
         name: text.said("name", &parsed.name)?,
-        memory: Device::by_name(memory.module.get_ref(), &options)
-            .map_err(|why| text.error("memory.module", &memory.module, &why, why.hint()))?,
+        memory: module.device(&text)?,
         channels: text.whole("memory.channels", &memory.channels, 1..=8)?,
         slot_fs: (slot / bytes_per_ns * 1e6) as u64,
         read_request: hundredths("link.read_request", &link.read_request)?,

@@ -85,6 +85,11 @@ fn errors_name_the_field_of_a_file() {
         ("0.1 slots", "101 slots", "link.overhead: 101 slots is not between 0 and 100 slots"),
         ("assumed: through both", "thought: through both", "is not a source of this file"),
         ("ddr4-3200-2r", "ddr9", "memory.module: there is no device \"ddr9\""),
+        (
+            "channels = 2",
+            "channels = 2\ndensity = \"3Gb\"",
+            "cz122.toml:33: memory.density: there is no ddr4 with a density of \"3Gb\"",
+        ),
         ("channels = 2", "chanels = 2", "unknown field"),
     ];
     for (good, bad, message) in table {

@@ -17,7 +17,7 @@ mod families;
 mod file;
 mod rule;
 
-pub use build::{Options, by_name, in_file};
+pub use build::{NamedModule, Options, by_name, in_file};
 pub use chain::Read;
 pub use currents::Currents;
 pub use families::names;
@@ -230,6 +230,15 @@ pub enum DeviceError {
         /// The remedy, as a message.
         hint: String,
     },
+    /// A density or width with which the module does not exist.
+    ModuleOption {
+        /// The field of [`Options`]: `density` or `width`.
+        field: &'static str,
+        /// The error message.
+        problem: String,
+        /// The remedy, as a message.
+        hint: String,
+    },
 }
 
 impl DeviceError {
@@ -237,7 +246,7 @@ impl DeviceError {
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,
-            Self::Choice { hint, .. } => hint,
+            Self::Choice { hint, .. } | Self::ModuleOption { hint, .. } => hint,
         }
     }
 }
@@ -248,7 +257,9 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(why) => why.fmt(f),
-            Self::Choice { problem, .. } => f.write_str(problem),
+            Self::Choice { problem, .. } | Self::ModuleOption { problem, .. } => {
+                f.write_str(problem)
+            }
         }
     }
 }

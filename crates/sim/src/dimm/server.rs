@@ -17,7 +17,7 @@
 use super::{
     closed_loop::SLOTS_MAX,
     config::{Controller, QUEUE_MAX},
-    device::{Device, DeviceError, Options, quantity},
+    device::{Device, DeviceError, NamedModule, quantity},
     run::Setup,
 };
 use crate::figures::{Sourced, has_reason};
@@ -70,8 +70,8 @@ struct ServerToml {
     name: Spanned<String>,
     processor: String,
     module: Spanned<String>,
-    width: Option<String>,
-    density: Option<String>,
+    width: Option<Spanned<String>>,
+    density: Option<Spanned<String>>,
     channels: Spanned<i64>,
     cores: Spanned<i64>,
     streams: Sourced,
@@ -132,9 +132,9 @@ fn in_file(file: &str, text: &str, name: &str) -> Result<Server, DeviceError> {
         });
     };
     let fields = Fields { text: &text, sources: &parsed.sources };
-    let options = Options { density: own.density.clone(), width: own.width.clone() };
-    let device = Device::by_name(own.module.get_ref(), &options)
-        .map_err(|why| text.error("module", &own.module, &why, why.hint()))?;
+    let (density, width) = (own.density.as_ref(), own.width.as_ref());
+    let named = NamedModule { table: "", module: &own.module, density, width };
+    let device = named.device(&text)?;
     let fabric = own.fabric.as_ref();
     let fabric = fabric.map(|pair| fields.quantity("fabric", pair, "GB/s", 1000..=10_000_000));
     Ok(Server {

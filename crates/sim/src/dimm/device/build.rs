@@ -22,6 +22,42 @@ pub struct Options {
     pub width: Option<String>,
 }
 
+/// A built-in module that an input file names, with its options.
+pub struct NamedModule<'a> {
+    /// The table of the file with the fields `module`, `density` and `width`, such as `memory.`;
+    /// empty for fields outside a table.
+    pub table: &'a str,
+    /// The name of the module.
+    pub module: &'a Spanned<String>,
+    /// See [`Options::density`].
+    pub density: Option<&'a Spanned<String>>,
+    /// See [`Options::width`].
+    pub width: Option<&'a Spanned<String>>,
+}
+
+impl NamedModule<'_> {
+    /// Returns the module. `text` is the file.
+    ///
+    /// # Errors
+    /// The errors of [`by_name`], at the field with the wrong value.
+    pub fn device(&self, text: &TomlText<'_>) -> Result<Device, FileError> {
+        let own = |value: Option<&Spanned<String>>| value.map(|value| value.get_ref().clone());
+        let options = Options { density: own(self.density), width: own(self.width) };
+        by_name(self.module.get_ref(), &options).map_err(|why| {
+            let wrong = match &why {
+                DeviceError::ModuleOption { field, .. } => *field,
+                _ => "module",
+            };
+            let (field, value) = match (wrong, self.density, self.width) {
+                ("density", Some(density), _) => (wrong, density),
+                ("width", _, Some(width)) => (wrong, width),
+                _ => ("module", self.module),
+            };
+            text.error(&format!("{}{field}", self.table), value, &why, why.hint())
+        })
+    }
+}
+
 /// Returns the built-in module of this name.
 ///
 /// # Errors
@@ -293,11 +329,17 @@ impl<'a> Tables<'a> {
         self.width.and_then(|width| of(width).as_ref()).unwrap_or(own)
     }
 
-    fn no_choice(&self, what: &str, wanted: Option<&String>, names: &[&str]) -> DeviceError {
+    fn no_choice(
+        &self,
+        field: &'static str,
+        wanted: Option<&String>,
+        names: &[&str],
+    ) -> DeviceError {
         let family = self.file.family.get_ref();
         let wanted = wanted.map_or("", String::as_str);
-        DeviceError::Choice {
-            problem: format!("there is no {family} with a {what} of \"{wanted}\""),
+        DeviceError::ModuleOption {
+            field,
+            problem: format!("there is no {family} with a {field} of \"{wanted}\""),
             hint: one_of(names),
         }
     }
