@@ -11,7 +11,7 @@
 //! of its creator, so a later process recognises and removes the folder of a killed process.
 
 use interleaf_linux::{
-    process::process,
+    process::{has_owner_ended, owner_suffix},
     root::{Root, RootError},
 };
 
@@ -65,12 +65,8 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
 pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
     let mut removed = 0;
     for name in root.peek_names(GROUPS)? {
-        let Some((pid, ticks)) = name.strip_prefix(PREFIX).and_then(|name| name.split_once('-'))
-        else {
-            continue;
-        };
-        let (Ok(pid), Ok(ticks)) = (pid.parse::<u32>(), ticks.parse::<u64>()) else { continue };
-        if process(root, pid)?.is_none_or(|process| process.start_ticks != ticks) {
+        let Some(owner) = name.strip_prefix(PREFIX) else { continue };
+        if has_owner_ended(root, owner)? {
             root.remove_folder(&format!("{GROUPS}/{name}"))?;
             removed += 1;
         }
@@ -88,8 +84,7 @@ impl<'a> Monitor<'a> {
     pub fn open(root: &'a Root, own: u32) -> Result<Self, ResctrlError> {
         probe(root)?;
         remove_leftovers(root)?;
-        let ticks = process(root, own)?.map_or(0, |process| process.start_ticks);
-        let folder = format!("{GROUPS}/{PREFIX}{own}-{ticks}");
+        let folder = format!("{GROUPS}/{PREFIX}{}", owner_suffix(root, own)?);
         root.make_folder(&folder)?;
         Ok(Self { root, folder, last: vec![] })
     }

@@ -3,7 +3,7 @@
 use crate::{
     process::{
         cgroup::{Group, Tree, Trees},
-        process,
+        has_owner_ended, owner_suffix,
     },
     root::{Root, RootError},
 };
@@ -11,8 +11,8 @@ use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of Interleaf's groups. The ID of the process that created the group
-/// follows, and the start time of this process, because IDs are reused.
+/// The prefix of the names of Interleaf's groups; the [`owner_suffix`] of the process that created
+/// the group follows.
 const PREFIX: &str = "interleaf-bench-";
 
 /// Maximum number of attempts to remove a group whose last process is just exiting (`TRIES`), and
@@ -50,9 +50,8 @@ impl<'a> MemoryCgroup<'a> {
         let tree =
             tree.ok_or(MemoryCgroupError::Missing("no cgroup with the controller `memory`"))?;
         remove_leftovers_of(root, &tree)?;
-        let own = std::process::id();
-        let ticks = process(root, own)?.map_or(0, |own| own.start_ticks);
-        let group = tree.group(&format!("{PREFIX}{own}-{ticks}"));
+        let own = owner_suffix(root, std::process::id())?;
+        let group = tree.group(&format!("{PREFIX}{own}"));
         root.make_folder(&group.folder())?;
         let this = Self { root, group };
         let path = format!("{}/{}", this.group.folder(), tree.version.limit_file());
@@ -112,10 +111,8 @@ pub(crate) fn remove_leftovers(root: &Root) -> Result<(), RootError> {
 
 fn remove_leftovers_of(root: &Root, tree: &Tree) -> Result<(), RootError> {
     for name in root.peek_names(&tree.group("/").folder())? {
-        let creator = name.strip_prefix(PREFIX).and_then(|name| name.split_once('-'));
-        let Some((pid, ticks)) = creator else { continue };
-        let (Ok(pid), Ok(ticks)) = (pid.parse::<u32>(), ticks.parse::<u64>()) else { continue };
-        if process(root, pid)?.is_none_or(|process| process.start_ticks != ticks) {
+        let Some(creator) = name.strip_prefix(PREFIX) else { continue };
+        if has_owner_ended(root, creator)? {
             drop(MemoryCgroup { root, group: tree.group(&name) });
         }
     }

@@ -57,6 +57,26 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
+/// The end of a name that belongs to the process `pid`, `PID-TICKS`: its ID and its start time,
+/// because IDs are reused. For groups that a killed process leaves.
+///
+/// # Errors
+/// The errors of [`process`].
+pub fn owner_suffix(root: &Root, pid: u32) -> Result<String, RootError> {
+    let ticks = process(root, pid)?.map_or(0, |own| own.start_ticks);
+    Ok(format!("{pid}-{ticks}"))
+}
+
+/// True if `suffix` is an [`owner_suffix`], and its process does not exist any more.
+///
+/// # Errors
+/// The errors of [`process`].
+pub fn has_owner_ended(root: &Root, suffix: &str) -> Result<bool, RootError> {
+    let Some((pid, ticks)) = suffix.split_once('-') else { return Ok(false) };
+    let (Ok(pid), Ok(ticks)) = (pid.parse::<u32>(), ticks.parse::<u64>()) else { return Ok(false) };
+    Ok(process(root, pid)?.is_none_or(|process| process.start_ticks != ticks))
+}
+
 /// True when all threads of a process are exiting or have exited, so the process executes no more
 /// of its program. The kernel closes the descriptors of an exiting process before wait(2) reports
 /// its end: this function tells whether a process whose pipe was closed is ending. False when the
