@@ -124,13 +124,7 @@ impl Scope {
     ) -> Result<Option<NodeBytes>, RootError> {
         match self {
             Self::Machine => machine(root).map(Some),
-            Self::Cgroup(group) => {
-                let on = group.on_nodes(root)?;
-                let bytes = |on: Vec<crate::process::cgroup::OnNode>| {
-                    NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())
-                };
-                Ok(on.map(bytes))
-            }
+            Self::Cgroup(group) => of_group(root, group),
             Self::Processes(_) | Self::Named(_) => {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
@@ -163,10 +157,9 @@ impl Scope {
     ) -> Result<Option<NodeBytes>, RootError> {
         let Some(mut on) = self.placement(root, processes, stop)? else { return Ok(None) };
         for group in self.counted_groups(protected) {
-            let excluded = group.on_nodes(root)?.unwrap_or_default();
+            let excluded = of_group(root, group)?.unwrap_or_default();
             for (node, bytes) in &mut on.0 {
-                let anon = excluded.iter().filter(|it| it.node == *node).map(|it| it.anon_bytes);
-                *bytes = bytes.saturating_sub(anon.sum());
+                *bytes = bytes.saturating_sub(excluded.on(*node));
             }
         }
         Ok(Some(on))
@@ -211,6 +204,13 @@ impl fmt::Display for Scope {
             Self::Named(names) => write!(f, "{} and what they start", names.join(", ")),
         }
     }
+}
+
+/// Anonymous memory of a control group and its descendants by node; `None` where the kernel does
+/// not count it by node.
+fn of_group(root: &Root, group: &Group) -> Result<Option<NodeBytes>, RootError> {
+    let on = group.on_nodes(root)?;
+    Ok(on.map(|on| NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())))
 }
 
 /// Anonymous memory of a process by node. A large process is sampled. The more `processes` the

@@ -13,10 +13,7 @@ use super::{
     scan::{Changes, Scan},
     settings_guard::SettingsGuard,
 };
-use crate::{
-    place::migrate::Migrator,
-    process::{self, Process},
-};
+use crate::{place::migrate::Migrator, process::Process};
 use interleaf_model::machine::Order;
 use std::{
     collections::BTreeSet,
@@ -111,11 +108,8 @@ impl<'a> Pages<'a> {
         let (mut moved, mut scanned_bytes) = (0, 0);
         // The last scan may be a minute ago, and the ID of a process that has ended since may now
         // be that of a process outside the scope.
-        let still_runs = |known: &&Process| {
-            let found = process::process(self.setting.root, known.pid);
-            found.is_ok_and(|found| found.is_some_and(|it| it.identity() == known.identity()))
-        };
-        let pids: Vec<u32> = self.known.iter().filter(still_runs).map(|it| it.pid).collect();
+        let runs = |known: &&Process| known.runs(self.setting.root).unwrap_or(false);
+        let pids: Vec<u32> = self.known.iter().filter(runs).map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
         // Measure the duration of a portion only from the moment at which `LEAST_BYTES` have moved.
         // The time before that moment is a fixed cost: each call of `run` first locates pages that
