@@ -19,6 +19,7 @@ use interleaf_linux::{
         mempolicy::Policy,
         placement::{Means, Placement},
     },
+    stop_flag::StopFlag,
 };
 use interleaf_measure::{
     backing::huge_bytes,
@@ -67,7 +68,7 @@ pub enum CampaignEnd {
 
 /// The reason why the measurement stops before its last point.
 pub(crate) enum Stop {
-    Signal(i32),
+    Signal,
     Failed(Failure),
 }
 
@@ -81,6 +82,7 @@ impl From<ChaseError> for Stop {
     fn from(why: ChaseError) -> Self {
         match why {
             ChaseError::Memory(why) => why.into(),
+            ChaseError::Stopped => Self::Signal,
             why => Failure::new(why.to_string(), why.hint()).into(),
         }
     }
@@ -102,6 +104,8 @@ impl From<TeamError> for Stop {
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
+    /// Set when a signal arrives.
+    stop: StopFlag,
     counted: &'a TrafficCounters,
     options: &'a Options,
     /// The mechanism that places pages by weights.
@@ -124,7 +128,8 @@ impl<'a> Bench<'a> {
         options: &'a Options,
         method: Method,
     ) -> Self {
-        Self { setup, signals, counted, options, method, bar: output::progress(0, "measuring") }
+        let (stop, bar) = (signals.stop_flag(), output::progress(0, "measuring"));
+        Self { setup, signals, stop, counted, options, method, bar }
     }
 
     /// Runs all tasks until the end, a signal or an error.
@@ -136,7 +141,7 @@ impl<'a> Bench<'a> {
             if let Err(stop) = self.task(task, document) {
                 self.bar.finish_and_clear();
                 return match stop {
-                    Stop::Signal(number) => CampaignEnd::Signal(number),
+                    Stop::Signal => CampaignEnd::Signal(self.signals.stopping_signal()),
                     Stop::Failed(why) => CampaignEnd::Failed(why),
                 };
             }
@@ -188,10 +193,7 @@ impl<'a> Bench<'a> {
             output::interim(file, &interleaf_record::json(document))?;
         }
         self.bar.inc(1);
-        match self.signals.arrived_signal() {
-            Some(number) => Err(Stop::Signal(number)),
-            None => Ok(()),
-        }
+        if self.stop.is_set() { Err(Stop::Signal) } else { Ok(()) }
     }
 
     /// Returns a point of `kind` with the fields that points of every kind have. The other fields
@@ -267,13 +269,13 @@ impl<'a> Bench<'a> {
     ) -> Result<(), Stop> {
         let options = self.options();
         for (order, shape) in [("tlb-local", options.local()), ("random", options.random())] {
-            let clock = self.setup.clock;
+            let (clock, stop) = (self.setup.clock, &self.stop);
             let work = || {
                 let placement = on_node(memory);
                 let region =
                     interleave::region(options.bytes, options.pages, &placement, Method::Pages)?;
                 let mut chase = Chase::new(region, shape)?;
-                let found = idle::latency(&mut chase, clock, &options, &mut |_| ())?;
+                let found = idle::latency(&mut chase, clock, &options, &mut |_| !stop.is_set())?;
                 Ok::<_, Stop>((found, chase))
             };
             let ((found, chase), contamination, took_s) =
@@ -306,8 +308,12 @@ impl<'a> Bench<'a> {
         let largest = if setup.quick { largest.min(setup.chase) } else { largest };
         let policy = Policy::Bind([memory].into_iter().collect());
         let options = idle::ChaseOptions { policy, ..self.options() };
-        let (clock, bar) = (setup.clock, &self.bar);
-        let sweep = || Ok(idle::sweep(clock, &options, largest, &mut |_| bar.tick())?);
+        let (clock, stop, bar) = (setup.clock, &self.stop, &self.bar);
+        let mut proceed = |_| {
+            bar.tick();
+            !stop.is_set()
+        };
+        let sweep = || Ok(idle::sweep(clock, &options, largest, &mut proceed)?);
         let (found, contamination, took_s) = self.watched(|| pinned(cpus.cpus[0], sweep))?;
         let level = |(at, level): (usize, &interleaf_measure::levels::Level)| LevelDocument {
             level: at as u32 + 1,
@@ -394,9 +400,11 @@ impl<'a> Bench<'a> {
                 interleave::regions(cpus.cpus.len(), setup.buffer, setup.pages, placement, method)?;
             let seen = self.backing(&regions);
             let team = Team::start_in(&load, regions)?;
-            let found = self.counted.during(|| bandwidth::watch(&team, &windows));
+            let mut proceed = || !self.stop.is_set();
+            let watch = || bandwidth::watch(&team, &windows, &mut proceed);
+            let (found, measured_gbps) = self.counted.during(watch);
             team.stop()?;
-            Ok((found, seen))
+            Ok(((found.ok_or(Stop::Signal)?, measured_gbps), seen))
         };
         let (((windows, measured_gbps), seen), contamination, took_s) = self.watched(work)?;
         let median = |chunk: &[f64]| spread(chunk).map_or(0.0, |it| it.median);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::{
     fs,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -199,6 +199,40 @@ fn a_signal_leaves_a_whole_record() {
     assert!((1..13).contains(&points), "{points}");
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "no half of a record is left: {left:?}");
+}
+
+#[test]
+fn a_signal_stops_a_long_point() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.json");
+    let mut child = with_default_signals(&mut Command::new(env!("CARGO_BIN_EXE_interleaf")))
+        .args(["measure", "bandwidth", "--buffer", "4MB", "--duration", "1h", "-o"])
+        .arg(&record)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (pid, began) = (Pid::from_child(&child), Instant::now());
+    let mut wait_until = |condition: &mut dyn FnMut(&mut Child) -> bool| {
+        while !condition(&mut child) {
+            assert!(began.elapsed() < Duration::from_secs(60), "waited for a minute");
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // The program handles SIGINT, bit 1, from the start of the measurement on.
+    wait_until(&mut |child| {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(handled.trim(), 16).unwrap() & 2 != 0
+    });
+    kill_process(pid, Signal::INT).unwrap();
+    let mut status = None;
+    wait_until(&mut |child| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(130));
+    assert_eq!(read(&record)["stopped"], "signal");
 }
 
 #[test]

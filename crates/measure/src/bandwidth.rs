@@ -27,7 +27,12 @@ impl Default for Windows {
 }
 
 /// The bandwidth of a team in each window, GB/s: bytes that the program loaded and stored.
-pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
+/// `proceed` is called after each window; `None` if it has returned false.
+pub fn watch(
+    team: &Team,
+    windows: &Windows,
+    proceed: &mut dyn FnMut() -> bool,
+) -> Option<Vec<f64>> {
     thread::sleep(windows.warm_up);
     let slack = windows.window / 256;
     let mut last = read_progress(team, slack);
@@ -36,7 +41,7 @@ pub fn watch(team: &Team, windows: &Windows) -> Vec<f64> {
         let now = read_progress(team, slack);
         let (bytes, span) = (now.0 - last.0, now.1 - last.1);
         last = now;
-        bytes as f64 / span.as_nanos() as f64
+        proceed().then(|| bytes as f64 / span.as_nanos() as f64)
     };
     (0..windows.count).map(|_| next()).collect()
 }
@@ -88,7 +93,7 @@ mod tests {
         let ms = Duration::from_millis;
         let windows = Windows { warm_up: ms(0), window: ms(5), count: 10 };
         let team = Team::start(&load).unwrap();
-        let windows_gbps = watch(&team, &windows);
+        let windows_gbps = watch(&team, &windows, &mut || true).unwrap();
         let sums = team.stop().unwrap();
         assert_eq!(windows_gbps.len(), 10);
         // The team also works outside the windows, so it loads at least the bytes that the windows

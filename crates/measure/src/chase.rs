@@ -107,6 +107,9 @@ pub enum ChaseError {
     },
     #[error(transparent)]
     Memory(#[from] RegionError),
+    /// The caller has stopped the measurement.
+    #[error("the measurement was stopped")]
+    Stopped,
     /// The chase ended at a wrong line: a defect of the machine or of this program.
     #[error("after {loads} loads the chase is at line {is}, and should be at {should}")]
     Lost {
@@ -127,6 +130,7 @@ impl ChaseError {
             Self::Bytes { .. } => "200MB is usual; the least is four times the last cache",
             Self::Region { .. } => "map as much as is visited",
             Self::Memory(why) => return why.hint(),
+            Self::Stopped => "start it again",
             Self::Lost { .. } => "run a test of the memory; if it passes, report this as a bug",
         };
         hint.into()

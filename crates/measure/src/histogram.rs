@@ -241,17 +241,17 @@ fn walk(
 }
 
 /// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads
-/// may load the memory during the sampling. `progress` is called with the completed fraction, 0 to
-/// 1.
+/// may load the memory during the sampling. `proceed` is called with the completed fraction, 0 to 1;
+/// the sampling stops if `proceed` returns false.
 ///
 /// # Errors
-/// When the chase ends at a wrong line, or memory for the calibration cannot be allocated.
+/// When the chase ends at a wrong line, the sampling is stopped, or memory for the calibration cannot be allocated.
 pub fn histogram(
     root: &Root,
     clock: Clock,
     chase: &mut Chase,
     options: &HistogramOptions,
-    progress: &mut dyn FnMut(f64),
+    proceed: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Histogram, ChaseError> {
     let began = Instant::now();
     let (mut sampling, mut calibration) = (Sampling::new(clock), Calibration::new(clock)?);
@@ -273,7 +273,9 @@ pub fn histogram(
         }
         sampling.settle(stolen_ticks(root) > stolen);
         chase.slice(clock, CHASE_SPAN, &mut chased)?;
-        progress(done as f64 / options.samples as f64);
+        if !proceed(done as f64 / options.samples as f64) {
+            return Err(ChaseError::Stopped);
+        }
     }
     let stolen_ticks =
         stolen_ticks(root).zip(stolen_first).map(|(now, before)| now.saturating_sub(before));
@@ -376,7 +378,7 @@ mod tests {
 
     fn of_chase(bytes: usize, options: &HistogramOptions) -> Histogram {
         let mut chase = chase(bytes);
-        histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| ()).unwrap()
+        histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| true).unwrap()
     }
 
     /// Calls `measure` between two calibrations of the timer, and returns the overhead. `None` if

@@ -105,22 +105,25 @@ pub struct Latency {
     pub ns: Spread,
 }
 
-/// The latency of a chase in its current order.
+/// The latency of a chase in its current order. `proceed` is called after each repetition with the
+/// completed fraction, 0 to 1; the measurement stops if `proceed` returns false.
 ///
 /// # Errors
-/// When the chase ends at a wrong line.
+/// When the chase ends at a wrong line, or is stopped.
 pub fn latency(
     chase: &mut Chase,
     clock: Clock,
     options: &ChaseOptions,
-    progress: &mut dyn FnMut(f64),
+    proceed: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Latency, ChaseError> {
     chase.warm()?;
     let mut repeats = vec![];
     let count = options.repeats.max(1);
     while repeats.len() < count {
         repeats.push(chase.slices(clock, options.span)?);
-        progress(repeats.len() as f64 / count as f64);
+        if !proceed(repeats.len() as f64 / count as f64) {
+            return Err(ChaseError::Stopped);
+        }
     }
     let medians: Vec<f64> = repeats.iter().map(|slices| slices.median_ns).collect();
     let none = Spread { median: 0.0, relative: 0.0, count: 0 };
@@ -137,15 +140,16 @@ pub struct SizeSweep {
 }
 
 /// Measures the latency for memory sizes from a page, or two strides if these are longer, to
-/// `largest` bytes, in the local order of the chase ([`Order::Local`]).
+/// `largest` bytes, in the local order of the chase ([`Order::Local`]). `proceed` is called after
+/// each size with the completed fraction, 0 to 1; the sweep stops if `proceed` returns false.
 ///
 /// # Errors
-/// When the memory cannot be mapped, or a chase ends at a wrong line.
+/// When the memory cannot be mapped, a chase ends at a wrong line, or the sweep is stopped.
 pub fn sweep(
     clock: Clock,
     options: &ChaseOptions,
     largest: usize,
-    progress: &mut dyn FnMut(f64),
+    proceed: &mut dyn FnMut(f64) -> bool,
 ) -> Result<SizeSweep, ChaseError> {
     let options = ChaseOptions { bytes: largest, ..options.clone() };
     let sizes = sizes(largest, options.stride);
@@ -159,9 +163,11 @@ pub fn sweep(
         // The 5th percentile is the latency of the fastest slices, during which other threads
         // evicted the fewest lines from the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
-        // Progress is in proportion to the size, because a larger size takes longer to link and to
-        // visit.
-        progress((bytes as f64 / largest as f64).min(1.0));
+        // The fraction is in proportion to the size, because a larger size takes longer to link and
+        // to visit.
+        if !proceed((bytes as f64 / largest as f64).min(1.0)) {
+            return Err(ChaseError::Stopped);
+        }
     }
     let levels = levels(&visited);
     Ok(SizeSweep { visited, levels })
@@ -203,7 +209,10 @@ mod tests {
         let mut chase = Chase::new(options.region().unwrap(), options.local()).unwrap();
         let measured = |chase: &mut Chase| {
             let mut reports = vec![];
-            let mut report = |done| reports.push(done);
+            let mut report = |done| {
+                reports.push(done);
+                true
+            };
             let found = latency(chase, Clock::here(), &options, &mut report).unwrap();
             assert_eq!((found.ns.count, found.repeats.len()), (3, 3));
             assert!(found.ns.median > 0.0, "{found:?}");
@@ -212,13 +221,15 @@ mod tests {
         measured(&mut chase);
         chase.reshape(options.random()).unwrap();
         measured(&mut chase);
+        let stopped = latency(&mut chase, Clock::here(), &options, &mut |done| done < 0.5);
+        assert!(matches!(stopped, Err(ChaseError::Stopped)), "{stopped:?}");
     }
 
     #[test]
     fn the_first_level_cache_is_faster_than_the_last_level() {
         let options = ChaseOptions { pages: Pages::Small, ..ChaseOptions::default() };
         let clock = Clock::here();
-        let sweep = sweep(clock, &options, 8 << 20, &mut |_| ()).unwrap();
+        let sweep = sweep(clock, &options, 8 << 20, &mut |_| true).unwrap();
         assert_eq!(sweep.visited.len(), 45);
         let (first, last) = (sweep.visited[0], sweep.visited[44]);
         assert!(last.latency_ns > 2.0 * first.latency_ns, "{sweep:?}");

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::task::Loads;
 use interleaf_console::Failure;
-use interleaf_linux::place::placement::Placement;
+use interleaf_linux::{place::placement::Placement, stop_flag::StopFlag};
 use interleaf_measure::{
     chase::Chase,
     clock::Clock,
@@ -121,7 +121,7 @@ impl Bench<'_> {
         document: &mut MeasureDocument,
     ) -> Result<(), Stop> {
         let (chases, load) = self.divided(cpus)?;
-        let (setup, options) = (self.setup, self.options());
+        let (setup, options, stop) = (self.setup, self.options(), &self.stop);
         let chased =
             interleave::region(options.bytes, setup.pages, &memory.placement, memory.method)?;
         let mut chase = Chase::new(chased, options.local())?;
@@ -137,7 +137,7 @@ impl Bench<'_> {
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
             let (span, repeats) = (setup.span, setup.repeats);
-            let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats);
+            let at_load = || at_load(&mut chase, team.map(|it| it.0), span, repeats, stop);
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
@@ -230,17 +230,21 @@ fn nanoseconds(pause: f64) -> Duration {
 }
 
 /// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. With `None` only the chase runs.
+/// of these threads. With `None` only the chase runs. Stops between two repetitions if `stop` is set.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,
     span: Duration,
     repeats: usize,
+    stop: &StopFlag,
 ) -> Result<LoadResult, Stop> {
     let (lines, began) = (team.map_or(0, Team::lines), Instant::now());
     let mut medians = vec![];
     for _ in 0..repeats {
         medians.push(chase.slices(Clock::here(), span / repeats as u32)?.median_ns);
+        if stop.is_set() {
+            return Err(Stop::Signal);
+        }
     }
     let bytes = (team.map_or(0, Team::lines) - lines) * LINE_BYTES;
     let program_gbps = bytes as f64 / began.elapsed().as_nanos() as f64;

@@ -39,7 +39,7 @@ impl Bench<'_> {
         loads: &Loads,
         document: &mut MeasureDocument,
     ) -> Result<(), Stop> {
-        let (setup, options) = (self.setup, self.options());
+        let (setup, options, stop) = (self.setup, self.options(), &self.stop);
         let placement = on_node(memory);
         let region = interleave::region(options.bytes, setup.pages, &placement, Method::Pages)?;
         let mut chase = Chase::new(region, options.local())?;
@@ -51,7 +51,8 @@ impl Bench<'_> {
             let work = || {
                 let (lines, began) = (team.map_or(0, |(team, _)| team.lines()), Instant::now());
                 let (root, clock) = (Root::live(), Clock::here());
-                let found = histogram::histogram(&root, clock, &mut chase, &options, &mut |_| ())?;
+                let mut proceed = |_| !stop.is_set();
+                let found = histogram::histogram(&root, clock, &mut chase, &options, &mut proceed)?;
                 let lines = team.map_or(0, |(team, _)| team.lines()) - lines;
                 let gbps = (lines * LINE_BYTES) as f64 / began.elapsed().as_nanos() as f64;
                 Ok::<_, Stop>((found, gbps))

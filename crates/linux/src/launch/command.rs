@@ -158,10 +158,10 @@ impl Signals {
                 let number = origin.signal;
                 let is_for_us = is_for_us(number, origin.cause);
                 let event = Event::Signal { number, is_for_us };
-                has_come.set();
                 if to.send(event).is_err() {
                     return;
                 }
+                has_come.set();
             }
         })?;
         Ok(Self { events, sender, stop })
@@ -180,6 +180,11 @@ impl Signals {
             Event::Signal { number, .. } => Some(number),
             Event::Ended(..) => None,
         })
+    }
+
+    /// The signal that has set the stop flag; SIGTERM if its number was returned before.
+    pub fn stopping_signal(&self) -> i32 {
+        self.arrived_signal().unwrap_or(SIGTERM)
     }
 
     /// Waits for a signal for at most `limit`. Returns the number of the signal; `None` if no
