@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ._case import TARGETS, Target, run_batch, run_part, target_of
@@ -70,7 +73,7 @@ class SweepResult:
     """The rows of a sweep.
 
     Attributes:
-        path: The folder with the parts.
+        path: The folder with the parts. A temporary folder is removed with this object.
         parts: The names of the parts of this sweep, in the order of the design.
         computed: Cases that this run computed; the others were there.
     """
@@ -144,7 +147,8 @@ def sweep(
             Dask client.
         workers: The number of cases that run at once. Default: one for each core.
         output: The folder of the Parquet files, also as ``s3://...``. A sweep with the same folder
-            goes on where it was stopped. Default: a temporary folder.
+            goes on where it was stopped. Default: a temporary folder, which is removed with the
+            result.
         batch: Cases of a call of the engine, and of a Parquet file. Default: a five-hundredth of
             the cases, at most 1000. The content of the files does not depend on the engine.
         progress: True for a line on stderr, or a function that gets a :class:`Progress`.
@@ -164,14 +168,38 @@ def sweep(
     plan = _Plan(target, design if isinstance(design, Design) else cases(design), fixed, batch)
     if not isinstance(progress, bool):
         called("progress", progress)
-    is_temporary = output is None
-    folder = tempfile.mkdtemp(prefix="interleaf-sweep-") if is_temporary else output
-    store = Store(path_of("output", folder))
-    run = _Run(plan, store, _reporter(progress))
+    run = partial(_swept, plan, engine, workers, _reporter(progress))
+    if output is not None:
+        return run(path_of("output", output))
+    folder = tempfile.mkdtemp(prefix="interleaf-sweep-")
+    try:
+        result = run(folder)
+    except BaseException:
+        _remove(folder, os.getpid())
+        raise
+    weakref.finalize(result, _remove, folder, os.getpid())
+    return result
+
+
+def _swept(
+    plan: _Plan,
+    engine: object,
+    workers: int | None,
+    report: Callable[[Progress], object] | None,
+    folder: str | os.PathLike[str],
+) -> SweepResult:
+    store = Store(folder)
+    run = _Run(plan, store, report)
     missing = run.missing()
     if missing:
         run.compute(missing, engine_of(engine, workers))
     return SweepResult(store.path, tuple(plan.parts), run.computed, store)
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove a temporary folder, unless this process is a forked child of its owner."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _of_file(function: object) -> tuple[str, Design]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import interleaf
@@ -29,6 +30,18 @@ def test_grid():
     assert len(DESIGN) == 12
     assert DESIGN[1] == {"mix": "R", "threads": 16, "weights": "1:0"}
     assert interleaf.grid(a=1, b="xy")[0] == {"a": 1, "b": "xy"}
+
+
+def test_a_temporary_folder_is_removed_with_the_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = interleaf.sweep("predict", DESIGN)
+    assert len(os.listdir(result.path)) == len(result.parts)
+    assert os.listdir(tmp_path) == [os.path.basename(result.path)]
+    del result
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(interleaf.InputError, match="no engine"):
+        interleaf.sweep("predict", DESIGN, engine="lokal")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_latin_hypercube_has_one_value_in_each_part():
