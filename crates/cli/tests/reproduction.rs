@@ -4,7 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
-use std::process::Command;
+use std::{
+    collections::BTreeMap,
+    process::Command,
+    sync::{Arc, Mutex, OnceLock},
+};
 
 fn interleaf(arguments: &[&str]) -> String {
     interleaf_on(None, arguments)
@@ -22,7 +26,17 @@ fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The studies that the tests have requested so far. Several tests read the same study, which takes
+/// seconds to compute.
+static STUDIES: Mutex<BTreeMap<String, Arc<OnceLock<Value>>>> = Mutex::new(BTreeMap::new());
+
+/// Returns a study, and computes it at the first call.
 fn study(name: &str) -> Value {
+    let study = Arc::clone(STUDIES.lock().unwrap().entry(name.into()).or_default());
+    study.get_or_init(|| computed(name)).clone()
+}
+
+fn computed(name: &str) -> Value {
     let document: Value =
         serde_json::from_str(&interleaf(&["reproduce", name, "--predicted", "--json"])).unwrap();
     assert_eq!(document["schema"], "interleaf.reproduce/1");
