@@ -128,7 +128,11 @@ pub fn markdown(document: &CompareDocument) -> String {
 pub fn html(document: &CompareDocument, figures: &str) -> String {
     let verdict = escaped(&verdict(document));
     let record = |which: &str, own: &RecordDocument| {
-        format!("<li>{which}: {} ({})</li>\n", escaped(&own.name), own.quality)
+        format!(
+            "<li>{which}: {} ({})</li>\n",
+            escaped(&own.name),
+            escaped(&own.quality.to_string())
+        )
     };
     let records = record("A", &document.first) + &record("B", &document.second);
     let differences = match document.differences.is_empty() {

@@ -154,7 +154,7 @@ fn drawn(figures: &[Figure], prefix: &str) -> String {
     let one = |figure: &Figure| {
         format!(
             "<figure id=\"{prefix}-{}\">\n{}{}<figcaption>{}</figcaption>\n</figure>\n",
-            figure.id,
+            escaped(&figure.id),
             picture(figure, Width::Wide, "wide"),
             picture(figure, Width::Narrow, "narrow"),
             escaped(&figure.caption),

@@ -101,8 +101,14 @@ impl Table {
         Column { natural, least }
     }
 
+    /// The table as Markdown. A row is one line, so control characters of a cell, such as line
+    /// breaks, become spaces. The character `|`, which ends a cell, is escaped.
     pub fn markdown(&self) -> String {
-        self.drawn(presets::ASCII_MARKDOWN, &vec![None; self.header.len()])
+        let cell = |text: &String| text.replace(char::is_control, " ").replace('|', "\\|");
+        let cells = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>();
+        let rows = self.rows.iter().map(cells).collect();
+        let table = Self { header: cells(&self.header), rows, minor: vec![] };
+        table.drawn(presets::ASCII_MARKDOWN, &vec![None; table.header.len()])
     }
 
     /// The table with columns of these widths. A column without a width is as wide as its texts.
@@ -171,8 +177,11 @@ pub fn csv_number(value: Option<f64>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// `text` with the special characters of HTML escaped.
+/// `text` for HTML and XML: special characters are escaped. Characters that XML 1.0 forbids, such
+/// as most control characters, are left out: with one of them, no viewer opens an SVG file.
 pub fn escaped(text: &str) -> String {
+    let is_allowed = |c: &char| matches!(*c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
+    let text: String = text.chars().filter(is_allowed).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -187,6 +196,21 @@ mod tests {
         let cells = ["guided", "cloverleaf", "1.291", "120", why];
         table.row(cells.map(String::from));
         table.with_minor(&["settled s"])
+    }
+
+    #[test]
+    fn a_cell_of_markdown_is_on_one_line() {
+        let mut table = Table::new(&["a|b", "rate"]);
+        table.row(["two\nlines | x".into(), "1".into()]);
+        let rows = "| a\\|b           | rate |\n|----------------|------|\n\
+                    | two lines \\| x |    1 |\n";
+        assert_eq!(table.markdown(), rows);
+    }
+
+    #[test]
+    fn no_text_breaks_html_and_xml() {
+        assert_eq!(escaped("<b>|&\"x"), "&lt;b&gt;|&amp;&quot;x");
+        assert_eq!(escaped("a\u{1b}[31m\u{0}b\u{ffff}\tc\nd"), "a[31mb\tc\nd");
     }
 
     #[test]

@@ -97,6 +97,3 @@ fn chosen<'a>(figures: &'a [Figure], name: &str) -> Result<&'a Figure, Failure> 
         Failure::new(format!("there is no figure \"{name}\""), hint)
     })
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,8 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::*;
-use interleaf_record::{RecordError, measure::platform};
+use interleaf_record::{
+    Document, RecordError,
+    measure::{foreign, platform},
+};
 use proptest::prelude::*;
 use regex_lite::Regex;
 use serde_json::{Value, json};
@@ -13,6 +15,7 @@ use std::{
     fs,
     mem::discriminant,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
 };
 
 /// Returns the file name and the value of a document of each schema. If a file has a document per
@@ -146,9 +149,8 @@ fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
         }
     };
     let mut made = vec![interleaf_report::html::contents(&document).1];
-    for format in [ReportFormat::Markdown, ReportFormat::Csv] {
-        made.push(rendered(format, &document, None).unwrap());
-    }
+    made.push(interleaf_report::document::markdown(&document));
+    made.push(interleaf_report::document::csv(&document));
     for figure in document.figures() {
         made.extend(interleaf_report::svg::picture(&figure).ok());
     }
@@ -201,6 +203,51 @@ fn a_page_of_each_kind_is_below_one_megabyte() {
         }
         assert!(page.contains("prefers-color-scheme: dark") && page.contains("@media print"));
     }
+}
+
+/// Special characters of HTML, XML and Markdown in a name or another text of a document do not
+/// change the structure of its page, its tables and its pictures.
+#[test]
+fn texts_of_a_document_are_escaped() {
+    const TEXT: &str = "<b>|&\"x\u{1b}";
+    let mut wrong = vec![];
+    let (mut accepted, mut shown) = (0, 0);
+    for (name, value) in documents() {
+        for path in paths(&value) {
+            let mut changed = value.clone();
+            match part(&mut changed, &path) {
+                Some(part) if part.is_string() => *part = json!(TEXT),
+                _ => continue,
+            }
+            let Ok(document) = interleaf_record::read(&name, &text_of(&name, &changed)) else {
+                continue;
+            };
+            accepted += 1;
+            let page = interleaf_report::html::page(&document);
+            shown += usize::from(page.contains("&lt;b&gt;|&amp;&quot;x"));
+            let figures = document.figures();
+            let pictures = figures.iter().filter_map(|it| interleaf_report::svg::picture(it).ok());
+            for text in pictures.chain([page]) {
+                if ["<b>", "|&\"", "&\"x", "\u{1b}"].iter().any(|bad| text.contains(bad)) {
+                    wrong.push(format!("{name}: {path:?}: not escaped"));
+                }
+            }
+            let markdown = interleaf_report::document::markdown(&document);
+            if !has_whole_tables(&markdown) {
+                wrong.push(format!("{name}: {path:?}: a row has another number of cells"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} texts:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(accepted > 200 && shown > 100, "{accepted} accepted, {shown} shown");
+}
+
+/// True if all rows of each table of a Markdown text have the same number of cells.
+fn has_whole_tables(markdown: &str) -> bool {
+    let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+    let lines: Vec<&str> = markdown.lines().collect();
+    let in_table = |a: &&str, b: &&str| a.starts_with('|') && b.starts_with('|');
+    lines.chunk_by(in_table).all(|rows| rows.iter().all(|row| cells(row) == cells(rows[0])))
 }
 
 /// In a document of each schema, changes each field alone. The result is rejected or rendered.
