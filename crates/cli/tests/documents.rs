@@ -305,6 +305,47 @@ proptest! {
     }
 }
 
+/// Returns the Markdown of a document after changes.
+fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
+    let all = documents();
+    let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();
+    change(&mut value);
+    let document = interleaf_record::read(name, &value.to_string()).unwrap();
+    interleaf_report::document::markdown(&document)
+}
+
+#[test]
+fn a_plan_without_a_recommendation_says_why() {
+    let text = |is_future: bool| {
+        markdown_of("plan.json", |plan| {
+            plan["recommended"] = Value::Null;
+            for row in plan["rows"].as_array_mut().unwrap() {
+                row["fits"] = json!(is_future && row["future"] == true);
+            }
+        })
+    };
+    let only_future = "recommended: none, because no configuration on sale holds the memory that \
+                       the demand needs; with --future, one of mrdimm-12800 is recommended";
+    assert!(text(true).contains(only_future), "{}", text(true));
+    let none = "recommended: none, because no configuration holds the memory";
+    assert!(text(false).contains(none), "{}", text(false));
+}
+
+#[test]
+fn a_ceiling_without_a_drive_says_why() {
+    let text = |ratio: f64, least_bytes: u64| {
+        markdown_of("bench-compare.json", |bench| {
+            let ceiling = &mut bench["ceilings"][0];
+            (ceiling["ratio"], ceiling["drive"]) = (json!(ratio), Value::Null);
+            ceiling["least_read_bytes"] = json!(least_bytes);
+            ceiling["least_written_bytes"] = json!(least_bytes);
+        })
+    };
+    assert!(text(4.0, 1 << 20).contains("the drive was not measured (--no-drive)"));
+    assert!(text(4.0, 0).contains("nothing has to be carried"));
+    assert!(text(1.0, 1 << 20).contains("the budget holds the footprint"));
+}
+
 /// Each change of the table made a report panic in an earlier version. Now the document is
 /// rejected, and the error names the field.
 #[test]

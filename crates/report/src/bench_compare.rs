@@ -6,7 +6,7 @@ use super::{
     table::{Table, escaped},
 };
 use interleaf_record::{
-    bench_compare::{BenchCompareDocument, BenchRow, PagerDocument},
+    bench_compare::{BenchCompareDocument, BenchRow, CeilingDocument, PagerDocument},
     measure::size_text,
 };
 
@@ -150,10 +150,21 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
             drive.map_or(String::new(), |drive| number(drive.bandwidth_gbps)),
             percent(drive.map(|drive| drive.read_share)),
             least.map_or("?".into(), |(read, written)| format!("{} + {}", mib(read), mib(written))),
-            drive.map_or("nothing has to be carried".into(), |drive| drive.by.clone()),
+            drive.map_or_else(|| without_drive(it).into(), |drive| drive.by.clone()),
         ]);
     }
     table
+}
+
+/// The reason why a ceiling has no speed of the drive.
+fn without_drive(ceiling: &CeilingDocument) -> &'static str {
+    match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
+        (Some(0), Some(0)) => "nothing has to be carried",
+        // Within the budget (a ratio up to 1), the drive is not measured even if the kind of memory
+        // carries bytes.
+        _ if ceiling.ratio <= 1.0 => "the budget holds the footprint",
+        _ => "the drive was not measured (--no-drive)",
+    }
 }
 
 fn table(document: &BenchCompareDocument) -> Table {

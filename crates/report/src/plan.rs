@@ -208,10 +208,7 @@ fn csv_of_demand(own: &PlanDemandRow) -> [String; OF_DEMAND.len()] {
 /// The recommendation in a sentence.
 pub fn verdict(document: &PlanDocument) -> String {
     let found = document.rows.iter().find(|row| is_recommended(document, row));
-    let Some(row) = found else {
-        return "recommended: none, because no configuration holds the memory that the demand needs"
-            .into();
-    };
+    let Some(row) = found else { return format!("recommended: none, because {}", none(document)) };
     let goal = match document.goal {
         Goal::Value => "the least cost for the work",
         Goal::Speed => "the highest speed",
@@ -233,6 +230,21 @@ pub fn verdict(document: &PlanDocument) -> String {
         }
     }
     text
+}
+
+/// The reason why no configuration is recommended.
+fn none(document: &PlanDocument) -> String {
+    // Without `--future`, a configuration that is not on sale yet is not recommended.
+    let future = document.rows.iter().filter(|row| row.fits && row.future);
+    let future: Vec<&str> = future.map(|row| row.configuration.as_str()).collect();
+    match future.is_empty() {
+        true => "no configuration holds the memory that the demand needs".into(),
+        false => format!(
+            "no configuration on sale holds the memory that the demand needs; with --future, one \
+             of {} is recommended",
+            future.join(", ")
+        ),
+    }
 }
 
 /// A configuration is reported as nearly as good as the recommended one if it is worse by at most
