@@ -125,9 +125,10 @@ pub struct WholeDocument {
     pub storage_written_bytes: Option<u64>,
     pub energy: Vec<EnergyDocument>,
     pub topdown: Option<TopdownDocument>,
-    /// Mean number of CPUs used by other programs.
+    /// Mean number of CPUs used by other programs; 0 if the CPU time is below the resolution of the
+    /// kernel's counters, some ticks of 10 ms.
     pub other_cpus_used: Option<f64>,
-    /// Mean number of CPUs taken by the hypervisor (steal time).
+    /// Mean number of CPUs taken by the hypervisor (steal time); 0 as for `other_cpus_used`.
     pub stolen_cpus: Option<f64>,
     /// Largest number of processes in a sample that could not be read, because other users own the
     /// processes.
@@ -239,6 +240,13 @@ impl TopdownDocument {
     }
 }
 
+/// The unit in which the kernel counts CPU time, seconds.
+const TICK_S: f64 = 0.01;
+
+/// The error of the CPU time of a command and its descendants, ticks. The time of the machine has
+/// an error of a tick for each CPU.
+const PROCESS_TICKS: f64 = 2.0;
+
 /// Figures of a whole run that are not the sum of its samples; `None` if not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTotals {
@@ -263,7 +271,14 @@ impl AppDocument {
         let fullest = fullest.max_by_key(|sample| sample.placement_bytes.iter().sum::<u64>());
         let tiers = 0..self.tiers.len();
         let energy = self.energy_domains.iter().zip(&sum.energy_j);
-        let others = totals.machine_busy_s.map(|busy| of_time((busy - sum.cpu_s).max(0.0)));
+        let cpus = self.cpus.max(1) as f64;
+        // The mean number of CPUs of a difference of counters. Differences that a wrong number of
+        // ticks explains are ignored: in a run of some milliseconds, a tick is several CPUs.
+        let mean_cpus = |time_s: f64| match time_s > TICK_S * (cpus + PROCESS_TICKS) {
+            true => of_time(time_s).min(cpus),
+            false => 0.0,
+        };
+        let others = totals.machine_busy_s.map(|busy| mean_cpus(busy - sum.cpu_s));
         let process = totals.process_resident_max_bytes;
         self.whole = Some(WholeDocument {
             counted_s: rounded(sum.counted_s),
@@ -298,7 +313,7 @@ impl AppDocument {
                 .collect(),
             topdown: sum.slots.as_ref().and_then(TopdownDocument::new),
             other_cpus_used: others,
-            stolen_cpus: totals.stolen_s.map(of_time),
+            stolen_cpus: totals.stolen_s.map(mean_cpus),
             hidden_processes: most(|sample| sample.hidden_processes),
         });
         self.phases = self.detect_phases();

@@ -83,6 +83,27 @@ fn totals_are_the_sums_of_the_samples() {
     assert_eq!((second.share_of_time, second.bandwidth_gbps), (0.5, 40.0));
 }
 
+/// In a run of 5 ms, a tick of 10 ms would be two CPUs.
+#[test]
+fn a_few_ticks_are_no_other_programs() {
+    let cpus_of = |runtime_s: f64, time_s: f64| {
+        let mut app = app(vec![sample(runtime_s, &[TrafficDocument::default(); 2])]);
+        app.samples[0].cpu_s = 0.0;
+        let totals = RunTotals {
+            machine_busy_s: Some(time_s),
+            stolen_s: Some(time_s),
+            ..RunTotals::default()
+        };
+        app.summarise(runtime_s, totals);
+        let whole = app.whole.unwrap();
+        assert_eq!(whole.other_cpus_used, whole.stolen_cpus);
+        whole.stolen_cpus
+    };
+    assert_eq!(cpus_of(0.005, 0.06), Some(0.0), "four CPUs and the command, a tick or two each");
+    assert_eq!(cpus_of(0.005, 0.07), Some(4.0), "no more than the machine has");
+    assert_eq!(cpus_of(10.0, 0.07), Some(0.007));
+}
+
 #[test]
 fn uncounted_quantities_are_absent() {
     let mut app = app(vec![sample(1.0, &[TrafficDocument::default(); 2])]);
