@@ -251,6 +251,26 @@ fn a_dry_run_measures_nothing_and_prints_the_plan() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
+/// `--export-curves server.toml` writes curves to server.csv, or to server-node0.csv and others.
+#[test]
+fn exported_curves_overwrite_no_other_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
+    let words = ["measure", "loaded", "--dry-run", "--root", machine.to_str().unwrap()];
+    let export = ["--export-curves", &at("server.toml")];
+    for (record, is_refused) in
+        [("server.csv", true), ("server-node1.csv", true), ("server-node7.csv", false)]
+    {
+        let output = interleaf(&[&words[..], &export, &["-o", &at(record)]].concat());
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("{record} is written with it");
+        assert_eq!(why.contains(&expected), is_refused, "{record}: {why}");
+        assert_eq!(output.status.code(), Some(if is_refused { 2 } else { 0 }), "{record}: {why}");
+        assert_eq!(Path::new(&at(record)).exists(), !is_refused, "{record}");
+    }
+}
+
 /// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches, each given as its
 /// CPUs and its size in KiB.
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
@@ -384,6 +404,14 @@ fn records_of_other_tools_are_read_and_written() {
         assert!(again.contains(figures), "{again}");
     }
     assert!(stdout_of(&["report", &text, "--format", "markdown"]).contains("measured by"));
+    // The curves of `-o memory_curves.toml` would be written to memory_curves.csv, the input.
+    let before = fs::read_to_string(&curves).unwrap();
+    let refused = interleaf(&["report", &curves, "-o", &at("memory_curves.toml")]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(why.contains("memory_curves.csv is written with it, and this command line"), "{why}");
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&curves).unwrap(), before);
+    assert!(!Path::new(&at("memory_curves.toml")).exists());
     let compared = stdout_of(&["compare", &text, &curves, "--json"]);
     assert_eq!(
         serde_json::from_str::<Value>(&compared).unwrap()["rows"][0]["beyond_spread"],

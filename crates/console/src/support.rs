@@ -102,9 +102,7 @@ fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Fail
 /// # Errors
 /// When the command line names the file more than once.
 pub fn check_no_input(target: &Path) -> Result<(), Failure> {
-    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
-    let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    match names_of(target, &words) {
+    match names_of(target, &own_words()) {
         0 | 1 => Ok(()),
         _ => Err(Failure::new(
             format!("{} is an input, and would be overwritten", target.display()),
@@ -113,17 +111,52 @@ pub fn check_no_input(target: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Counts how often the words of a command line name the file `target`. A word may be a name,
-/// `--option=NAME`, `-oNAME`, a list of names separated by commas, or a name with a suffix
-/// (`NAME:PARAMETERS`, `NAME=SHARE`). Links to the file count too.
+/// Checks that the command line does not name the file `beside`, which is written together with the
+/// file `target` of the command-line option `option`.
+///
+/// # Errors
+/// When the command line names the file `beside` as an input or as another output.
+pub fn check_beside(option: &str, target: &Path, beside: &Path) -> Result<(), Failure> {
+    match is_named(beside, &own_words()) {
+        false => Ok(()),
+        true => Err(Failure::new(
+            format!(
+                "{option} {}: {} is written with it, and this command line names that file too",
+                target.display(),
+                beside.display()
+            ),
+            format!("give {option} another name or another folder"),
+        )),
+    }
+}
+
+/// The words of this process's command line, except the command after `--`.
+fn own_words() -> Vec<String> {
+    let words = std::env::args_os().skip(1).take_while(|word| word != "--");
+    words.map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Counts how often the words of a command line name the file `target`, which exists. Links to the
+/// file count too.
 fn names_of(target: &Path, words: &[String]) -> usize {
     let Some(own) = identity(target) else { return 0 };
-    let is_own = |name: &&str| identity(Path::new(name)) == Some(own);
+    count_names(words, |name| identity(Path::new(name)) == Some(own))
+}
+
+/// True if a word of a command line names the file `target`, which may not exist yet.
+fn is_named(target: &Path, words: &[String]) -> bool {
+    count_names(words, |name| is_same_file(target, Path::new(name))) > 0
+}
+
+/// Counts the names in the words of a command line for which `is_own` is true. A word may be a
+/// name, `--option=NAME`, `-oNAME`, a list of names separated by commas, or a name with a suffix
+/// (`NAME:PARAMETERS`, `NAME=SHARE`).
+fn count_names(words: &[String], is_own: impl Fn(&str) -> bool) -> usize {
     let names = words.iter().flat_map(|word| {
         let value = word.split_once('=').filter(|_| word.starts_with('-')).map(|(_, value)| value);
         value.or(word.strip_prefix("-o")).unwrap_or(word).split(',')
     });
-    let begins_with_own = |name: &&str| name.split([':', '=']).next().is_some_and(|it| is_own(&it));
+    let begins_with_own = |name: &str| name.split([':', '=']).next().is_some_and(&is_own);
     names.filter(|name| is_own(name) || begins_with_own(name)).count()
 }
 

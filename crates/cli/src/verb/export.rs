@@ -1,12 +1,17 @@
 //! Exports a record of a measurement as a platform file.
 
-use interleaf_console::{Failure, output};
-use interleaf_record::measure::{MeasureDocument, platform::platform};
-use std::path::Path;
+use interleaf_console::{Failure, output, support};
+use interleaf_linux::machine::id_list::IdList;
+use interleaf_record::measure::{
+    MeasureDocument,
+    platform::{curve_suffixes, platform},
+};
+use std::path::{Path, PathBuf};
 
-/// Checks, before long work begins, that the target is a `.toml` or a `.csv`.
-/// `option` names the command-line option of the target in errors.
-pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> {
+/// Checks, before long work begins, that the target is a `.toml` or a `.csv`, and that no file of
+/// curves beside a `.toml` is an input or another output. `option` names the command-line option of
+/// the target in errors, and `nodes` are the nodes that may be measured.
+pub(super) fn check(option: &str, target: Option<&Path>, nodes: &IdList) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     let ending = target.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("toml" | "csv")) {
@@ -15,19 +20,38 @@ pub(super) fn check(option: &str, target: Option<&Path>) -> Result<(), Failure> 
             "name a platform, such as server.toml, or a file of curves, such as server.csv",
         ));
     }
-    Ok(())
+    match ending {
+        Some("toml") => check_beside(option, target, curve_suffixes(nodes).iter()),
+        _ => Ok(()),
+    }
+}
+
+fn check_beside<'a>(
+    option: &str,
+    target: &Path,
+    mut suffixes: impl Iterator<Item = &'a String>,
+) -> Result<(), Failure> {
+    suffixes.try_for_each(|it| support::check_beside(option, target, &curve_file(target, it)))
+}
+
+/// The file of curves beside the platform `target`.
+fn curve_file(target: &Path, suffix: &str) -> PathBuf {
+    target.with_file_name(format!("{}{suffix}", stem(target)))
+}
+
+fn stem(target: &Path) -> String {
+    target.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Writes the platform and its curves to a `.toml`, or only the curves of the fastest tier to a
 /// `.csv`.
 pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
-    let stem = target.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let machine = &record.machine;
     let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");
     let kernel = machine.kernel.as_deref().unwrap_or("an unknown kernel");
     let ours = || format!("interleaf measure on {name}, Linux {kernel}");
     let source = record.source.clone().unwrap_or_else(ours);
-    let exported = platform(record, &stem, &source).map_err(|why| {
+    let exported = platform(record, &stem(target), &source).map_err(|why| {
         Failure::new(
             format!("{option} {}: {why}", target.display()),
             "measure it: interleaf measure, or interleaf measure loaded",
@@ -37,6 +61,7 @@ pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Re
         let fastest = exported.curves.first().map_or("", |(_, text)| text);
         return output::file(target, fastest);
     }
+    check_beside(option, target, exported.curves.iter().map(|(suffix, _)| suffix))?;
     if !exported.assumed.is_empty() {
         let keys = exported.assumed.join(", ");
         let note = format!(
@@ -45,8 +70,8 @@ pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Re
         );
         output::note(false, &note);
     }
-    for (ending, text) in &exported.curves {
-        output::file(&target.with_file_name(format!("{stem}{ending}")), text)?;
+    for (suffix, text) in &exported.curves {
+        output::file(&curve_file(target, suffix), text)?;
     }
     output::file(target, &exported.toml)
 }

@@ -16,6 +16,7 @@ use interleaf_console::{
 };
 use interleaf_job::option::WeightsChoice;
 use interleaf_launch::signal_status;
+use interleaf_linux::machine::topology::Machine;
 use interleaf_measure::region::Pages;
 use interleaf_model::{units::Time, weights::Weights};
 use interleaf_record::Document;
@@ -33,7 +34,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let common = subject.common;
     let export = common.export_curves.as_deref();
     support::check_outputs(common.output.as_deref(), common.report.as_deref(), &[export])?;
-    export::check("--export-curves", export)?;
+    let machine = Machine::read(&root).map_err(system::read_failure)?;
+    export::check("--export-curves", export, &machine.memory_nodes())?;
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
             "nothing can be measured on a captured machine",

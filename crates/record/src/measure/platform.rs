@@ -8,6 +8,7 @@
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;
+use interleaf_linux::machine::id_list::IdList;
 use interleaf_model::{
     curve::{Curve, CurvePoint},
     format::{curve_csv, platform_toml},
@@ -27,6 +28,24 @@ pub struct Exported {
     /// The keys of the platform file whose values the record does not have, such as `cores`. The
     /// file has an assumed value for each.
     pub assumed: Vec<String>,
+}
+
+/// The possible suffixes of [`Exported::curves`] for a measurement of memory on these nodes.
+pub fn curve_suffixes(nodes: &IdList) -> Vec<String> {
+    let of_node = nodes.iter().map(|node| suffix(&tier_name(node)));
+    [ONE_TIER.to_string()].into_iter().chain(of_node).collect()
+}
+
+/// The suffix of the file of curves of a platform with one tier.
+const ONE_TIER: &str = ".csv";
+
+/// The suffix of the file of curves of a tier, if the platform has several.
+fn suffix(tier: &str) -> String {
+    format!("-{tier}.csv")
+}
+
+fn tier_name(node: u32) -> String {
+    format!("node{node}")
 }
 
 /// A measured node that becomes a tier of the platform, with its curves.
@@ -83,14 +102,11 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     let mut files = vec![];
     for tier in &tiers {
         toml.extend(tier.left_out.iter().map(|line| format!("\n# {line}")));
-        let (kind, name) = match tier.has_cpus {
-            true => ("dram", format!("node{}", tier.node)),
-            false => ("cxl", format!("node{}", tier.node)),
-        };
+        let (kind, name) = (if tier.has_cpus { "dram" } else { "cxl" }, tier_name(tier.node));
         if tier.capacity_bytes == 0 {
             assumed.push(format!("the capacity of {name}"));
         }
-        let file = if tiers.len() == 1 { ".csv".into() } else { format!("-{name}.csv") };
+        let file = if tiers.len() == 1 { ONE_TIER.into() } else { suffix(&name) };
         toml += &format!(
             "\n[[tier]]\nname = \"{name}\"\nkind = \"{kind}\"\ncapacity = {}\n\
              curves = {}\n",
