@@ -24,6 +24,11 @@ pub enum Measurement {
 }
 
 impl Measurement {
+    /// True if the record has the curve of a node, of latency against bandwidth.
+    pub fn has_curves(self) -> bool {
+        matches!(self, Self::All | Self::Loaded)
+    }
+
     /// Returns the name of the subject in the record.
     pub fn name(self) -> &'static str {
         match self {

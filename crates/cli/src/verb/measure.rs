@@ -10,7 +10,7 @@ use interleaf_campaign::{
     CampaignEnd, ChaseOptions, InterleaveOptions, LoadOptions, Measurement, Options, TrafficOptions,
 };
 use interleaf_console::{
-    Failure,
+    Failure, output,
     support::{self, OutputOptions},
     system,
 };
@@ -33,9 +33,16 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let subject = subject(args);
     let common = subject.common;
     let export = common.export_curves.as_deref();
-    support::check_outputs(common.output.as_deref(), common.report.as_deref(), &[export])?;
     let machine = Machine::read(&root).map_err(system::read_failure)?;
     export::check("--export-curves", export, &machine.memory_nodes())?;
+    if export.is_some() && !subject.measurement.has_curves() {
+        let name = subject.measurement.name();
+        return Err(Failure::new(
+            format!("--export-curves: `measure {name}` measures no curve of latency and bandwidth"),
+            "leave it out, or measure curves: interleaf measure, or interleaf measure loaded",
+        ));
+    }
+    support::check_outputs(common.output.as_deref(), common.report.as_deref(), &[export])?;
     if !common.dry_run && !root.is_live() {
         return Err(Failure::new(
             "nothing can be measured on a captured machine",
@@ -51,16 +58,21 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         let page = || Document::Measure(Box::new(document.clone()));
         page::write(common.report.as_deref(), page)?;
     }
-    let status = match end {
-        CampaignEnd::DryRun => return Ok(ExitCode::SUCCESS),
-        CampaignEnd::Failed(why) => return Err(why),
-        CampaignEnd::Signal(number) => signal_status(number),
-        CampaignEnd::Done => ExitCode::SUCCESS,
-    };
-    if let Some(target) = &common.export_curves {
-        export::write("--export-curves", target, &document)?;
+    let exported =
+        || export.map_or(Ok(()), |file| export::write("--export-curves", file, &document));
+    match end {
+        CampaignEnd::DryRun => Ok(ExitCode::SUCCESS),
+        CampaignEnd::Failed(why) => Err(why),
+        CampaignEnd::Signal(number) => {
+            // The curve of an interrupted measurement may be missing. The exit status is that of
+            // the signal.
+            if let Err(why) = exported() {
+                output::print_failure(why);
+            }
+            Ok(signal_status(number))
+        }
+        CampaignEnd::Done => exported().map(|()| ExitCode::SUCCESS),
     }
-    Ok(status)
 }
 
 /// The measurement that `interleaf measure` makes, and its groups of options. A group is `None` if
