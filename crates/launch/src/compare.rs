@@ -12,14 +12,13 @@ mod measured;
 
 pub use configuration::{Configuration, HugePages, MemoryChoice};
 
-use crate::{RunsEnd, log::Log};
+use crate::{RunsEnd, log::Log, tree_end::TreeEnd};
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
     launch::command::{Running, Signals, without_huge_pages},
     machine::{hardware::Hardware, topology::Machine},
     place::mempolicy::Policy,
-    process::table,
     root::Root,
 };
 use interleaf_model::{
@@ -48,9 +47,6 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// The time that an interrupted command has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// The signal that no process can catch.
-const SIGKILL: i32 = 9;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compared {
@@ -415,10 +411,9 @@ impl Comparer<'_> {
     }
 
     /// Waits for the end of a command. If the command does not end within [`GRACE`] after a signal,
-    /// the processes of its tree that have no children are killed at each [`TICK`]. A wrapper is
-    /// not killed before its child, so that it can still restore the settings that it changed.
+    /// its tree of processes is killed.
     fn wait_for_end(&self, running: &mut Running<'_>) {
-        let mut interrupted: Option<Instant> = None;
+        let (mut interrupted, mut end): (Option<Instant>, _) = (None, TreeEnd::default());
         let mut shown = self.log.shown();
         while !running.has_ended(TICK) {
             self.bar.tick();
@@ -426,11 +421,7 @@ impl Comparer<'_> {
             if running.arrived_signal().is_some()
                 && interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE
             {
-                let tree = table::tree(self.root, running.pid()).unwrap_or_default();
-                let is_parent = |pid: u32| tree.iter().any(|other| other.parent == pid);
-                for leaf in tree.iter().filter(|it| !it.is_zombie && !is_parent(it.pid)) {
-                    interleaf_linux::launch::command::send(leaf.pid, SIGKILL);
-                }
+                end.kill(self.root, running.pid());
             }
         }
         shown.print_new(&self.bar);

@@ -6,6 +6,7 @@
 //! command whose memory is extended by a drive; [`compare`] runs a command under several
 //! configurations in turn and compares them. [`counters`] reads the counters of a workload that
 //! runs in this process. [`restore`] restores settings that killed processes have left changed.
+//! [`tree_end`] kills a command with its descendants.
 //!
 //! Options are plain values and results are documents of `interleaf_record`; messages go through
 //! `interleaf_console::output`.
@@ -20,6 +21,7 @@ mod log;
 pub mod placed;
 pub mod processes;
 pub mod restore;
+pub mod tree_end;
 pub mod tune;
 
 pub use ended::{Ended, RunsEnd, signal_status};

@@ -5,6 +5,7 @@ use crate::{
     comparison::{memory_kind::MemoryKind, pattern::Pattern},
 };
 use interleaf_console::Failure;
+use interleaf_launch::tree_end::end_tree;
 use interleaf_linux::{
     launch::{
         command::{Running, Signals},
@@ -256,14 +257,13 @@ impl<'a> Comparison<'a> {
         let Some(status) = status else {
             match group {
                 Some(group) => group.kill_all(),
-                None => running.signal(9),
+                None => end_tree(self.root, &mut running),
             }
             let _ = running.status();
-            return Ok(RunOutcome::TooLong);
+            return Ok(self.interrupted(&running).unwrap_or(RunOutcome::TooLong));
         };
-        if let Some(signal) = running.arrived_signal() {
-            self.signal.set(Some(signal));
-            return Ok(RunOutcome::Signal(signal));
+        if let Some(signal) = self.interrupted(&running) {
+            return Ok(signal);
         }
         let text = fs::read_to_string(record.path()).unwrap_or_default();
         match serde_json::from_str::<BenchDocument>(&text) {
@@ -281,6 +281,13 @@ impl<'a> Comparison<'a> {
                 Ok(RunOutcome::Failed(format!("{last} ({status})")))
             }
         }
+    }
+
+    /// The signal that arrived during a run, as the outcome of the run.
+    fn interrupted(&self, running: &Running<'_>) -> Option<RunOutcome> {
+        let signal = running.arrived_signal()?;
+        self.signal.set(Some(signal));
+        Some(RunOutcome::Signal(signal))
     }
 
     /// Waits for the end of a run; `None` if the run exceeded its time limit or the deadline of all
