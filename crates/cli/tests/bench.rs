@@ -143,6 +143,19 @@ fn unverified_results_are_not_called_verified() {
     assert!(said(&words[..5]).ends_with("the result is right\n"));
 }
 
+/// With `-o -`, stdout is one JSON document, and nothing else.
+#[test]
+fn a_document_on_stdout_is_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    own_recipe(folder.path(), "", "");
+    let recipe = folder.path().join("sort.toml").display().to_string();
+    for name in ["seq", &recipe] {
+        let words = ["bench", "run", name, "--footprint", "64KiB", "-o", "-"];
+        assert_eq!(document(&words)["schema"], "interleaf.bench/1", "{name}");
+        assert_eq!(document(&[&words[..], &["--json"]].concat())["schema"], "interleaf.bench/1");
+    }
+}
+
 #[test]
 fn a_comparison_is_a_document_that_can_be_rendered() {
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

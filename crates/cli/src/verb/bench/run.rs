@@ -4,7 +4,11 @@ use crate::{
     args::{ArrayMemory, BenchRunArgs},
     verb::page,
 };
-use interleaf_console::{Failure, output, support, system};
+use interleaf_console::{
+    Failure, output,
+    support::{self, OutputOptions},
+    system,
+};
 use interleaf_extend_forecast::access::Trace;
 use interleaf_launch::counters::{Counters, Drive, PagedProcess};
 use interleaf_linux::{
@@ -137,14 +141,9 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
 
 /// Records and prints the document as the options request.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
-    let json = interleaf_record::json(document);
-    if let Some(target) = &args.output {
-        output::file(target, &json)?;
-    }
-    match args.json {
-        true => output::data(&json),
-        false => output::text(&interleaf_report::bench::text(document)),
-    }?;
+    let to = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
+    let text = || interleaf_report::bench::text(document);
+    support::print_document(to, &interleaf_record::json(document), String::new, text)?;
     page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 
