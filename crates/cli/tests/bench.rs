@@ -427,6 +427,35 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     );
 }
 
+/// Options of built-in workloads are refused: with `--trace`, nothing would be run.
+#[test]
+fn a_recipe_takes_no_options_of_built_in_workloads() {
+    let folder = tempfile::tempdir().unwrap();
+    own_recipe(folder.path(), "", "");
+    let recipe = folder.path().join("sort.toml").display().to_string();
+    for words in [
+        &["--trace", "blocks.txt"][..],
+        &["--rounds", "3"],
+        &["--seconds", "1s"],
+        &["--warm-up", "1"],
+        &["--memory", "heap"],
+        &["--advice", "normal"],
+        &["--loop", "triad"],
+        &["--stride", "64KiB"],
+        &["--write"],
+        &["--tile", "64"],
+        &["--degree", "1"],
+        &["--graph", "kronecker"],
+        &["--seed", "1"],
+        &["--no-verify"],
+    ] {
+        let output = interleaf(&[&["bench", "run", &recipe], words].concat());
+        let why = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("error: {} is for built-in workloads, and {recipe} is a", words[0]);
+        assert!(output.status.code() == Some(2) && why.starts_with(&expected), "{why}");
+    }
+}
+
 #[test]
 fn a_recipe_that_fails_says_why_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -452,6 +481,10 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         let output = command(&words).env("TMPDIR", scratch.path()).output().unwrap();
         let why = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && why.contains(expected), "{from}: {why}");
+        if expected.contains("ended with") {
+            let hint = format!("interleaf bench install sort --recipes {recipes}\n");
+            assert!(why.ends_with(&hint), "{why}");
+        }
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "{from}");
     }
     let why = interleaf(&["bench", "install", "duckdb-join"]).stderr;

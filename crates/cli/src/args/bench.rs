@@ -49,7 +49,8 @@ pub(crate) struct BenchInstallArgs {
 
 /// Runs a workload, checks its results, and reports its speed. Filling the arrays is not measured.
 /// The arrays are allocated with the ordinary allocator, so that `interleaf extend` extends their
-/// memory.
+/// memory. The application of a recipe has only --footprint, --threads, --drive, and the options of
+/// the output.
 ///
 /// Examples:
 ///   interleaf bench run stream --footprint 512MiB
@@ -72,45 +73,45 @@ pub(crate) struct BenchRunArgs {
     /// Number of threads
     #[arg(long, value_name = "N", value_parser = threads, default_value = "1")]
     pub(crate) threads: u32,
-    /// Minimum number of measured rounds
-    #[arg(long, value_name = "N", value_parser = within(1, 1_000_000_u32, 3), default_value = "3")]
-    pub(crate) rounds: u32,
+    /// Minimum number of measured rounds [default: 3]
+    #[arg(long, value_name = "N", value_parser = within(1, 1_000_000_u32, 3))]
+    pub(crate) rounds: Option<u32>,
     /// Run more rounds until this time has passed
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) seconds: Option<Time>,
-    /// Rounds before the measurement
-    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 1), default_value = "0")]
-    pub(crate) warm_up: u32,
+    /// Rounds before the measurement [default: 0]
+    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 1))]
+    pub(crate) warm_up: Option<u32>,
     /// Memory of the arrays: the ordinary allocator, mappings of their own, or mapped unnamed files
-    /// in a folder
-    #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place, default_value = "heap")]
-    pub(crate) memory: ArrayMemory,
-    /// With --memory mmap or file:DIR, the advice to the kernel (madvise)
-    #[arg(long, value_name = "ADVICE", value_parser = hints(), default_value = "normal")]
-    pub(crate) advice: String,
+    /// in a folder [default: heap]
+    #[arg(long, value_name = "heap|mmap|file:DIR", value_parser = place)]
+    pub(crate) memory: Option<ArrayMemory>,
+    /// With --memory mmap or file:DIR, the advice to the kernel (madvise) [default: normal]
+    #[arg(long, value_name = "ADVICE", value_parser = hints())]
+    pub(crate) advice: Option<String>,
     /// With stream: a single loop [default: triad is measured, and the other loops run once
     /// afterwards]
     #[arg(long = "loop", value_name = "LOOP", value_parser = loops())]
     pub(crate) only: Option<String>,
-    /// With stride: distance from one access to the next
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64KiB")]
-    pub(crate) stride: Bytes,
+    /// With stride: distance from one access to the next [default: 64KiB]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) stride: Option<Bytes>,
     /// With random and polynomial: modify the elements
     #[arg(long)]
     pub(crate) write: bool,
-    /// With gemm-tiled and lu-tiled: rows and columns of a tile
-    #[arg(long, value_name = "N", value_parser = within(8, 65_536_u32, 512), default_value = "512")]
-    pub(crate) tile: u32,
+    /// With gemm-tiled and lu-tiled: rows and columns of a tile [default: 512]
+    #[arg(long, value_name = "N", value_parser = within(8, 65_536_u32, 512))]
+    pub(crate) tile: Option<u32>,
     /// With polynomial: its degree; the arithmetic intensity is degree / 4 operations per byte
-    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 64),
-        default_value = "64")]
-    pub(crate) degree: u32,
-    /// With bfs, sssp, pr, cc, bc and tc: the distribution of edges
-    #[arg(long, value_name = "SHAPE", value_parser = shapes(), default_value = "kronecker")]
-    pub(crate) graph: String,
-    /// With random: seed of the sequence; with graphs: seed of the edges and sources
-    #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
-    pub(crate) seed: u64,
+    /// [default: 64]
+    #[arg(long, value_name = "N", value_parser = within(0, 1_000_000_u32, 64))]
+    pub(crate) degree: Option<u32>,
+    /// With bfs, sssp, pr, cc, bc and tc: the distribution of edges [default: kronecker]
+    #[arg(long, value_name = "SHAPE", value_parser = shapes())]
+    pub(crate) graph: Option<String>,
+    /// With random: seed of the sequence; with graphs: seed of the edges and sources [default: 1]
+    #[arg(long, value_name = "N", value_parser = seed)]
+    pub(crate) seed: Option<u64>,
     /// Do not check the results
     #[arg(long)]
     pub(crate) no_verify: bool,
@@ -118,7 +119,7 @@ pub(crate) struct BenchRunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) drive: Option<PathBuf>,
     /// Run nothing: write the blocks of memory that a round accesses to FILE, for `extend --plan`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output", "drive"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "output", "drive", "report"])]
     pub(crate) trace: Option<PathBuf>,
     /// Print a JSON document (interleaf.bench/1)
     #[arg(long)]

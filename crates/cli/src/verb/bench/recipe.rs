@@ -137,13 +137,41 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     }
 }
 
+/// Rejects options of the built-in workloads, which no application takes.
+fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
+    let own = [
+        (args.trace.is_some(), "--trace"),
+        (args.rounds.is_some(), "--rounds"),
+        (args.seconds.is_some(), "--seconds"),
+        (args.warm_up.is_some(), "--warm-up"),
+        (args.memory.is_some(), "--memory"),
+        (args.advice.is_some(), "--advice"),
+        (args.only.is_some(), "--loop"),
+        (args.stride.is_some(), "--stride"),
+        (args.write, "--write"),
+        (args.tile.is_some(), "--tile"),
+        (args.degree.is_some(), "--degree"),
+        (args.graph.is_some(), "--graph"),
+        (args.seed.is_some(), "--seed"),
+        (args.no_verify, "--no-verify"),
+    ];
+    let why = format!("is for built-in workloads, and {} is a recipe", args.workload);
+    support::reject_given(&own, &why, "name a built-in workload: `interleaf bench list`")
+}
+
+/// The command that installs what the application of a run needs.
+fn install_command(args: &BenchRunArgs) -> String {
+    let folder = args.recipes.as_ref().map(|folder| format!(" --recipes {}", folder.display()));
+    format!("interleaf bench install {}{}", args.workload, folder.unwrap_or_default())
+}
+
 /// Runs an application. If its result is a time, the measured time is this result, which excludes
 /// the start of the application. Otherwise the measured time is the run time of its command.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
+    check_options(args)?;
     support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
     if let Some(what) = missing(recipe) {
-        let hint = format!("interleaf bench install {}", args.workload);
-        return Err(Failure::new(format!("{}: {what}", recipe.name), hint));
+        return Err(Failure::new(format!("{}: {what}", recipe.name), install_command(args)));
     }
     let items = recipe.items(args.footprint.get())?;
     let root = Root::live();
@@ -177,7 +205,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
         };
         match status.success() {
             true => Ok(running.elapsed()),
-            false => Err(ended(recipe, words, &said, status)),
+            false => Err(ended(recipe, args, words, &said, status)),
         }
     };
     for words in &commands.prepare {
@@ -203,10 +231,16 @@ fn text_of(mut said: &File) -> io::Result<String> {
 }
 
 /// Prints the output of a command of a recipe that failed, and returns the failure.
-fn ended(recipe: &Recipe, words: &[String], said: &File, status: ExitStatus) -> Failure {
+fn ended(
+    recipe: &Recipe,
+    args: &BenchRunArgs,
+    words: &[String],
+    said: &File,
+    status: ExitStatus,
+) -> Failure {
     output::message(&text_of(said).unwrap_or_default());
     let program = words.first().map_or("", String::as_str);
-    let hint = format!("see its output above; interleaf bench install {}", recipe.name);
+    let hint = format!("see its output above; {}", install_command(args));
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 

@@ -57,8 +57,8 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     let extended = PagedProcess::find();
     let mut kernel = kind.kernel(&setting(args)).map_err(|why| refused(&why))?;
     let length = Length {
-        warm_up: args.warm_up,
-        rounds: args.rounds,
+        warm_up: args.warm_up.unwrap_or(0),
+        rounds: args.rounds.unwrap_or(3),
         at_least: Duration::from_secs_f64(args.seconds.map_or(0.0, |time| time.seconds())),
     };
     let now = || Counters::now(&root, drive.as_ref(), extended.as_ref());
@@ -108,7 +108,7 @@ fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCod
 /// the arrays are in a file, the footprint may be larger.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
-    if is_extended || matches!(args.memory, ArrayMemory::File(_)) {
+    if is_extended || matches!(args.memory, Some(ArrayMemory::File(_))) {
         return Ok(());
     }
     let Some(found) = available(root, None).map_err(system::read_failure)? else { return Ok(()) };
@@ -147,26 +147,32 @@ pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> R
     page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 
+/// The name of the advice to the kernel.
+fn advice(args: &BenchRunArgs) -> &str {
+    args.advice.as_deref().unwrap_or("normal")
+}
+
 fn setting(args: &BenchRunArgs) -> Setting {
-    let hint = Hint::ALL.iter().find(|(name, _)| *name == args.advice);
+    let hint = Hint::ALL.iter().find(|(name, _)| *name == advice(args));
     let hint = hint.map_or(Hint::Normal, |(_, hint)| *hint);
-    let shape = Shape::ALL.iter().find(|(name, _)| *name == args.graph);
+    let shape = args.graph.as_deref();
+    let shape = Shape::ALL.iter().find(|(name, _)| Some(*name) == shape);
     let only = args.only.as_deref();
     let only = Loop::ALL.iter().find(|(name, _)| Some(*name) == only).map(|(_, which)| *which);
     Setting {
         footprint: args.footprint.get(),
         threads: args.threads as usize,
         memory: match &args.memory {
-            ArrayMemory::Heap => Memory::Heap,
-            ArrayMemory::Mapping => Memory::Anonymous(hint),
-            ArrayMemory::File(folder) => Memory::File(folder.clone(), hint),
+            None | Some(ArrayMemory::Heap) => Memory::Heap,
+            Some(ArrayMemory::Mapping) => Memory::Anonymous(hint),
+            Some(ArrayMemory::File(folder)) => Memory::File(folder.clone(), hint),
         },
         only,
-        stride: args.stride.get(),
+        stride: args.stride.map_or(64 << 10, Bytes::get),
         is_writing: args.write,
-        tile: args.tile as usize,
-        degree: args.degree,
-        seed: args.seed,
+        tile: args.tile.unwrap_or(512) as usize,
+        degree: args.degree.unwrap_or(64),
+        seed: args.seed.unwrap_or(1),
         graph: shape.map_or(Shape::default(), |(_, shape)| *shape),
     }
 }
@@ -189,9 +195,9 @@ fn document(
 ) -> BenchDocument {
     let unit = kind.unit();
     let memory = match &args.memory {
-        ArrayMemory::Heap => "heap".into(),
-        ArrayMemory::Mapping => format!("mmap, {}", args.advice),
-        ArrayMemory::File(_) => format!("file, {}", args.advice),
+        None | Some(ArrayMemory::Heap) => "heap".into(),
+        Some(ArrayMemory::Mapping) => format!("mmap, {}", advice(args)),
+        Some(ArrayMemory::File(_)) => format!("file, {}", advice(args)),
     };
     let beside = |(name, work, seconds): (&str, _, f64)| LoopDocument {
         name: name.into(),
