@@ -208,3 +208,20 @@ fn pages_of_a_running_program_are_looked_at() {
     assert_eq!(document["moved"]["processes"][0], format!("{pid} (sleep)"));
     assert!(document["moved"]["after_bytes"]["0"].as_u64().unwrap() > 0, "{document}");
 }
+
+/// `tune --weights` runs the listed weights and the first tier alone, not the proposed weights.
+#[test]
+fn a_dry_search_among_listed_weights_lists_no_others() {
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/machines/rivals");
+    let plan = |options: &[&str]| {
+        let words = ["tune", "--root", machine, "--dry-run", "--json"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let output = command.args(words).args(options).args(["--", "true"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let plan = document["plan"].as_array().unwrap().iter();
+        plan.map(|it| it["weights"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(plan(&["--weights", "3:1,7:2"]), ["[1,0]", "[3,1]", "[7,2]"]);
+    assert_eq!(plan(&[]).len(), 2, "the first tier alone and the proposal");
+}

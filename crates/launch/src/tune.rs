@@ -112,11 +112,10 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
     let mut document = TuneDocument::new(request(options), &search, &proposal.source);
     let tuner = Tuner { options, root, machine: &machine, allowed, search };
     let first = Weights::first_tier(proposal.weights.as_slice().len());
-    let listed = options.weights.iter().cloned();
     let mut settings = vec![];
-    for weights in [first.clone(), proposal.weights].into_iter().chain(listed) {
-        let (_, planned) = tuner.planned(&weights)?;
-        document.add_plan(&weights, &planned);
+    for weights in [&first].into_iter().chain(tuner.search.tried()) {
+        let (_, planned) = tuner.planned(weights)?;
+        document.add_plan(weights, &planned);
         settings = if planned.settings.is_empty() { settings } else { planned.settings };
     }
     if options.dry_run {

@@ -161,6 +161,12 @@ impl Repetitions {
 }
 
 impl Search {
+    /// The weights that are certain to be tried, besides the first tier alone: the proposal, or the
+    /// listed weights.
+    pub fn tried(&self) -> &[Weights] {
+        self.only.as_deref().unwrap_or(std::slice::from_ref(&self.proposal))
+    }
+
     /// The next step after these runs, given in any order.
     pub fn next(&self, runs: &[Run]) -> Step {
         let first = Weights::first_tier(self.proposal.as_slice().len());
