@@ -143,6 +143,28 @@ fn workloads_are_compared_by_their_metrics_and_results() {
     assert_eq!(found["stopped"], "rounds");
 }
 
+/// A dry run prints the commands that are run, and the metric with its direction.
+#[test]
+fn a_dry_run_prints_the_commands_of_workloads() {
+    let words = ["compare", "--a", "plain", "--b", "threads=2", "--workload", "stream"];
+    let options = ["--footprint", "4MiB", "--dry-run"];
+    let text = stdout(&interleaf(&[&words[..], &options].concat()).output().unwrap());
+    assert!(text.contains("stream: its own metric in GB/s, higher is better"), "{text}");
+    let command = "bench run stream --footprint 4194304B -o RECORD";
+    let ends: Vec<&str> = text.lines().filter_map(|it| Some(it.split_once(command)?.1)).collect();
+    assert_eq!(ends, ["", " --threads 2"], "{text}");
+}
+
+/// The hint of a failure is the command that failed.
+#[test]
+fn a_failed_workload_is_printed_with_its_threads() {
+    let words = ["compare", "-q", "--a", "plain", "--b", "threads=2", "--workload", "fft"];
+    let options = ["--footprint", "4MiB", "--rounds", "3"];
+    let output = interleaf(&[&words[..], &options].concat()).output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.trim_end().ends_with("-o record.json --threads 2"), "{why}");
+}
+
 #[test]
 fn a_comparison_is_recorded_and_reported() {
     let folder = tempfile::tempdir().unwrap();

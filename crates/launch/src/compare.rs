@@ -52,8 +52,8 @@ const GRACE: Duration = Duration::from_secs(10);
 pub enum Compared {
     /// A program and its arguments; never empty.
     Command(Vec<OsString>),
-    /// A workload or recipe of `interleaf bench`, with its footprint.
-    Bench { name: String, footprint: Bytes },
+    /// A workload or recipe of `interleaf bench`, with its footprint and the unit of its result.
+    Bench { name: String, footprint: Bytes, rate_unit: String },
 }
 
 /// A quantity of a run that is measured from outside the command.
@@ -165,16 +165,17 @@ fn document(
             name: it.name.clone().unwrap_or_else(|| interleaf_report::compare_runs::letter(at)),
             setting: it.setting.clone(),
             prefix: texts(prefix),
+            suffix: texts(&options.workloads.first().map_or(vec![], |first| first.suffix(it))),
         };
     let configurations = options.configurations.iter().zip(prefixes).enumerate();
     let workload = |it: &Compared| {
-        let command = texts(&it.words(interleaf, None, Path::new("RECORD")));
+        let command = texts(&it.words(interleaf, Path::new("RECORD")));
         ComparedWorkload {
             name: it.name(),
             command,
             metric: measured::metric(options, it),
             unit: measured::unit(options, it).into(),
-            higher_is_better: options.higher_is_better,
+            higher_is_better: measured::higher_is_better(options, it),
             runs: vec![],
             results: vec![],
         }
@@ -206,22 +207,30 @@ impl Compared {
         }
     }
 
-    /// The command and its arguments. A workload of `interleaf bench` is run by `interleaf`, the
-    /// path of this program, with the `threads` of the configuration. The document of the workload
-    /// is written to the file `record`.
-    fn words(&self, interleaf: &Path, threads: Option<u32>, record: &Path) -> Vec<OsString> {
+    /// The command and its arguments, without those of a configuration. A workload of `interleaf
+    /// bench` is run by `interleaf`, the path of this program. The document of the workload is
+    /// written to the file `record`.
+    fn words(&self, interleaf: &Path, record: &Path) -> Vec<OsString> {
         match self {
             Self::Command(words) => words.clone(),
-            Self::Bench { name, footprint } => {
+            Self::Bench { name, footprint, .. } => {
                 let footprint = format!("{}B", footprint.get());
                 let mut words: Vec<OsString> = vec![interleaf.into()];
                 words.extend(["bench", "run", name, "--footprint", &footprint].map(OsString::from));
-                if let Some(threads) = threads {
-                    words.extend(["--threads".into(), threads.to_string().into()]);
-                }
                 words.extend(["-o".into(), record.into()]);
                 words
             }
+        }
+    }
+
+    /// The arguments that a configuration puts after the command: the threads of a workload of
+    /// `interleaf bench`. Other commands find their threads in variables of the environment.
+    fn suffix(&self, configuration: &Configuration) -> Vec<OsString> {
+        match (self, configuration.threads) {
+            (Self::Bench { .. }, Some(threads)) => {
+                vec!["--threads".into(), threads.to_string().into()]
+            }
+            _ => vec![],
         }
     }
 }
@@ -353,6 +362,14 @@ impl Comparer<'_> {
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
+    /// The whole command of a workload under a configuration.
+    fn words(&self, workload: usize, configuration: usize, record: &Path) -> Vec<OsString> {
+        let compared = &self.options.workloads[workload];
+        let suffix = compared.suffix(&self.options.configurations[configuration]);
+        let words = compared.words(&self.interleaf, record);
+        [&self.prefixes[configuration][..], &words, &suffix].concat()
+    }
+
     /// Runs a workload once under a configuration.
     fn run_once(
         &mut self,
@@ -366,8 +383,7 @@ impl Comparer<'_> {
         let compared = &self.options.workloads[workload];
         let setting = &self.options.configurations[configuration];
         let record = NamedTempFile::new().map_err(start_failure)?;
-        let words = compared.words(&self.interleaf, setting.threads, record.path());
-        let words = [&self.prefixes[configuration][..], &words].concat();
+        let words = self.words(workload, configuration, record.path());
         self.log.begin_run();
         let (program, arguments) = words.split_first().unwrap_or_else(|| unreachable!());
         let start =
@@ -472,9 +488,7 @@ impl Comparer<'_> {
         let program = self.options.workloads[workload].name();
         let problem = format!("{program} failed {when} under {under}: {how}");
         document.stop(RunsStop::Failed, format!("{program} failed {when} under {under}"));
-        let compared = &self.options.workloads[workload];
-        let words = compared.words(&self.interleaf, None, Path::new("record.json"));
-        let words: Vec<_> = [&self.prefixes[*at][..], &words].concat();
+        let words = self.words(workload, *at, Path::new("record.json"));
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let hint = format!("see whether it runs by itself: {}", words.join(" "));
         RunsEnd::Failed(Failure::new(problem, hint))

@@ -64,12 +64,17 @@ pub struct ConfigurationDocument {
     pub setting: String,
     /// Arguments that the configuration puts before the command.
     pub prefix: Vec<String>,
+    /// Arguments that the configuration puts after the command of a workload of `interleaf bench`;
+    /// left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suffix: Vec<String>,
 }
 
 /// A command, or a workload of `interleaf bench`, under all configurations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedWorkload {
     pub name: String,
+    /// The command without the arguments of a configuration.
     pub command: Vec<String>,
     /// Name of the metric: `wall time`, the pattern of `--metric`, or `rate` of a workload of
     /// `interleaf bench`.

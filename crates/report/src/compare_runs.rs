@@ -120,7 +120,8 @@ fn plan(document: &CompareRunsDocument) -> Table {
     let mut table = Table::new(&["workload", "configuration", "command"]);
     for workload in &document.workloads {
         for configuration in &document.configurations {
-            let words = [&configuration.prefix[..], &workload.command[..]].concat();
+            let (prefix, suffix) = (&configuration.prefix[..], &configuration.suffix[..]);
+            let words = [prefix, &workload.command, suffix].concat();
             table.row([workload.name.clone(), configuration.name.clone(), words.join(" ")]);
         }
     }

@@ -51,14 +51,16 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     }
 }
 
-/// Checks that a workload or a recipe has this name.
-pub(super) fn check_name(name: &str) -> Result<(), Failure> {
-    let built_in = Kind::ALL.iter().map(|(name, _, _)| name.to_string());
-    let names: Vec<String> =
-        built_in.chain(interleaf_recipe::built_in()?.into_iter().map(|it| it.name)).collect();
-    if names.iter().any(|known| known == name) {
-        return Ok(());
+/// Returns the unit of the result of the workload or recipe with this name.
+pub(super) fn rate_unit(name: &str) -> Result<String, Failure> {
+    let built_in = Kind::ALL.iter().map(|(name, kind, _)| (name.to_string(), kind.unit().text()));
+    let recipes = interleaf_recipe::built_in()?;
+    let recipes = recipes.iter().map(|it| (it.name.clone(), it.result_unit.as_str()));
+    let all: Vec<(String, &str)> = built_in.chain(recipes).collect();
+    if let Some((_, unit)) = all.iter().find(|(known, _)| known == name) {
+        return Ok((*unit).to_string());
     }
+    let names: Vec<String> = all.into_iter().map(|(name, _)| name).collect();
     let hint = format!("{}write one of {}", suggestion(name, &names), names.join(", "));
     Err(Failure::new(format!("there is no workload \"{name}\""), hint))
 }

@@ -28,14 +28,29 @@ pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
     }
 }
 
-/// The unit of the metric of a workload before its first run; empty if it is unknown.
-pub(super) fn unit(options: &CompareOptions, compared: &Compared) -> &'static str {
+/// True if a higher metric of a workload is better.
+pub(super) fn higher_is_better(options: &CompareOptions, compared: &Compared) -> bool {
     match (&options.metric, compared) {
+        (Some(_), _) => options.higher_is_better,
+        (None, Compared::Command(_)) => false,
+        (None, Compared::Bench { rate_unit, .. }) => is_rate(rate_unit),
+    }
+}
+
+/// True if the result of a workload of `interleaf bench` is a rate, not a time.
+fn is_rate(unit: &str) -> bool {
+    !UNITS_OF_TIME.contains(&unit)
+}
+
+/// The unit of the metric of a workload before its first run; empty if it is unknown.
+pub(super) fn unit<'a>(options: &CompareOptions, compared: &'a Compared) -> &'a str {
+    match (&options.metric, compared) {
+        (None, Compared::Bench { rate_unit, .. }) => rate_unit,
         (None, Compared::Command(_)) => match options.quantity {
             Quantity::WallTime | Quantity::CpuTime => "s",
             Quantity::Memory => "MiB",
         },
-        _ => "",
+        (Some(_), _) => "",
     }
 }
 
@@ -86,13 +101,13 @@ pub(super) fn measure(
     record: &Path,
     run: &mut ComparedRun,
 ) -> Result<FoundMetric, String> {
-    let higher_is_better = options.higher_is_better;
+    let higher_is_better = higher_is_better(options, compared);
     if let Some(metric) = &options.metric {
         run.value = log::number(metric, text)?;
         return Ok(FoundMetric { unit: String::new(), higher_is_better });
     }
     if let Compared::Command(_) = compared {
-        return Ok(FoundMetric { unit: unit(options, compared).into(), higher_is_better: false });
+        return Ok(FoundMetric { unit: unit(options, compared).into(), higher_is_better });
     }
     let record = fs::read_to_string(record).map_err(|why| format!("left no record: {why}"))?;
     let bench: BenchDocument =
@@ -102,6 +117,6 @@ pub(super) fn measure(
     }
     run.value = bench.rate;
     run.checksum = Some(bench.checksum);
-    let is_time = UNITS_OF_TIME.contains(&bench.rate_unit.as_str());
-    Ok(FoundMetric { unit: bench.rate_unit, higher_is_better: !is_time })
+    let higher_is_better = is_rate(&bench.rate_unit);
+    Ok(FoundMetric { unit: bench.rate_unit, higher_is_better })
 }

@@ -97,8 +97,8 @@ fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     }
     let footprint = args.runs.footprint.unwrap_or(FOOTPRINT);
     let workload = |name: &String| {
-        bench::check_name(name)?;
-        Ok(Compared::Bench { name: name.clone(), footprint })
+        let rate_unit = bench::rate_unit(name)?;
+        Ok(Compared::Bench { name: name.clone(), footprint, rate_unit })
     };
     args.runs.workload.iter().map(workload).collect()
 }
