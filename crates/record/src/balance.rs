@@ -55,10 +55,17 @@ pub struct BalancePeriod {
     pub advice: Option<AdviceDocument>,
 }
 
-/// The periods of all domains in order of time, as `interleaf balance -o FILE` writes them: a line
-/// of JSON for each period. With `--advise`, a line with the advice for each domain follows.
-#[derive(Clone, Debug, PartialEq)]
+/// The file of `interleaf balance -o FILE`, to which each run appends its lines.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BalanceLog {
+    /// The runs in order of time.
+    pub runs: Vec<BalanceRun>,
+}
+
+/// A run of `interleaf balance`: a line of JSON for each period and domain, in order of time. With
+/// `--advise`, a line with the advice for each domain follows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BalanceRun {
     pub periods: Vec<BalancePeriod>,
     pub advice: Vec<SummaryDocument>,
 }
@@ -97,23 +104,57 @@ pub enum GainBasis {
 display_word!(GainBasis);
 
 impl BalanceLog {
-    /// The periods of the last run in the file. Each run appends its periods, and `time_s` begins
-    /// at 0 in each run, so a decrease of `time_s` marks the start of a run.
-    pub fn last_run(&self) -> &[BalancePeriod] {
-        let began = self.periods.windows(2).rposition(|pair| pair[1].time_s < pair[0].time_s);
-        &self.periods[began.map_or(0, |at| at + 1)..]
+    /// Adds the next line of the file, a period.
+    pub(crate) fn add_period(&mut self, period: BalancePeriod) {
+        let is_new = self.runs.last().is_none_or(|run| run.has_ended_before(&period));
+        self.run(is_new).periods.push(period);
     }
 
-    /// The text of the file: a line of JSON for each of `periods`, then one for each of `advice`.
+    /// Adds the next line of the file, the advice for a domain.
+    pub(crate) fn add_advice(&mut self, advice: SummaryDocument) {
+        let has_domain =
+            |run: &BalanceRun| run.advice.iter().any(|known| known.domain == advice.domain);
+        let is_new = self.runs.last().is_none_or(has_domain);
+        self.run(is_new).advice.push(advice);
+    }
+
+    /// The last run, or a new one.
+    fn run(&mut self, is_new: bool) -> &mut BalanceRun {
+        if is_new {
+            self.runs.push(BalanceRun::default());
+        }
+        let last = self.runs.len() - 1;
+        &mut self.runs[last]
+    }
+
+    /// The periods of the last run.
+    pub fn last_periods(&self) -> &[BalancePeriod] {
+        self.runs.last().map_or(&[], |run| &run.periods)
+    }
+
+    /// The text of the file.
     pub fn text(&self) -> String {
-        let periods = self.periods.iter().map(super::json_line);
-        let lines = periods.chain(self.advice.iter().map(super::json_line));
+        let lines = self.runs.iter().flat_map(|run| {
+            let periods = run.periods.iter().map(super::json_line);
+            periods.chain(run.advice.iter().map(super::json_line))
+        });
         lines.map(|line| line + "\n").collect()
     }
 
     /// Figures of the shares, the bandwidth and the migration in the last run.
     pub fn figures(&self) -> Vec<Figure> {
-        figures(self.last_run())
+        figures(self.last_periods())
+    }
+}
+
+impl BalanceRun {
+    /// True if `period` belongs to a later run. Advice is the end of a run. The time of a domain
+    /// increases within a run, and begins at 0 in each run.
+    fn has_ended_before(&self, period: &BalancePeriod) -> bool {
+        let mut own = self.periods.iter().rev().filter(|known| known.domain == period.domain);
+        let is_repeated = own.next().is_some_and(|known| period.time_s <= known.time_s);
+        let is_earlier = self.periods.last().is_some_and(|last| period.time_s < last.time_s);
+        is_repeated || is_earlier || !self.advice.is_empty()
     }
 }
 
@@ -366,11 +407,52 @@ mod tests {
     fn the_last_run_of_a_file_is_shown() {
         let text: String = [6.0, 12.0, 6.0, 12.0, 18.0].map(line).concat();
         let Document::Balance(log) = crate::read("log", &text).unwrap() else { panic!("{text}") };
-        let times: Vec<f64> = log.last_run().iter().map(|period| period.time_s).collect();
-        assert_eq!((log.periods.len(), times), (5, vec![6.0, 12.0, 18.0]));
+        let times: Vec<f64> = log.last_periods().iter().map(|period| period.time_s).collect();
+        assert_eq!((log.runs.len(), times), (2, vec![6.0, 12.0, 18.0]));
         assert_eq!(log.figures().len(), 2, "nothing was migrated");
         let Document::Balance(again) = crate::read("log", &log.text()).unwrap() else { panic!() };
         assert_eq!(again, log);
+    }
+
+    /// Times of the lines of a file, `|` before a new run. A letter is the advice for the domain
+    /// with this name, and the time of another domain follows its name.
+    #[test]
+    fn a_run_begins_where_the_time_of_a_domain_does() {
+        for file in [
+            "6 | 6 12 18",
+            "6 12 | 6 | 6",
+            "6 m6 12 m12 | 6 m6 | 6 m6",
+            "6 m6 12 | m6",
+            "6 12 A B | A B | 18 A | 24",
+        ] {
+            let lines = |run: &str| run.split_whitespace().map(logged).collect::<String>();
+            let text: String = file.split('|').map(lines).collect();
+            let Document::Balance(log) = crate::read("log", &text).unwrap() else { panic!() };
+            let found: Vec<usize> =
+                log.runs.iter().map(|run| run.periods.len() + run.advice.len()).collect();
+            let expected: Vec<usize> =
+                file.split('|').map(|run| run.split_whitespace().count()).collect();
+            assert_eq!(found, expected, "{file}");
+            let Document::Balance(again) = crate::read("log", &log.text()).unwrap() else {
+                panic!()
+            };
+            assert_eq!(again, log);
+        }
+    }
+
+    fn logged(word: &str) -> String {
+        match (word.parse(), word.strip_prefix('m')) {
+            (Ok(time_s), _) => line(time_s),
+            (_, Some(time)) => line(time.parse().unwrap()).replace("\"cpu\"", "\"m\""),
+            _ => format!(
+                "{{\"schema\": \"interleaf.balance.advice/1\", \"domain\": \"{word}\", \
+                 \"nodes\": [0], \"periods\": 3, \"bandwidth_gbps\": 400, \
+                 \"reached_share\": null, \"policy\": \"guided\", \"start_weights\": [100], \
+                 \"first_weights\": [100], \"way\": \"pages\", \"curves\": null, \
+                 \"advised_weights\": null, \"gain\": null, \"gain_is\": \"unknown\", \
+                 \"is_unsaturated\": false, \"would_move_bytes\": null}}\n"
+            ),
+        }
     }
 
     #[test]

@@ -393,14 +393,14 @@ fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>
 
 /// Reads a record of `interleaf balance`, which has a line for each period and for each advice.
 fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, RecordError> {
-    let mut log = balance::BalanceLog { periods: vec![], advice: vec![] };
+    let mut log = balance::BalanceLog::default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let name = format!("{name}: line {}", at + 1);
         // Only an advice is recognized by its schema. Any other line is read as a period.
         if line.contains(balance::SUMMARY_SCHEMA) {
-            log.advice.push(*checked(&name, line)?);
+            log.add_advice(*checked(&name, line)?);
         } else {
-            log.periods.push(*checked(&name, line)?);
+            log.add_period(*checked(&name, line)?);
         }
     }
     Ok(Box::new(log))

@@ -201,15 +201,16 @@ fn writes(writes: &[WriteDocument]) -> String {
 
 /// The periods of the last run as a report.
 pub fn page(log: &BalanceLog) -> Page {
-    let periods = log.last_run();
+    let periods = log.last_periods();
     let mut lines = last_targets(periods).into_iter();
     let answer = lines.next().unwrap_or_else(|| "no period was recorded".into());
     let mut facts: Vec<String> = lines.collect();
-    let earlier = log.periods.len() - periods.len();
+    let all: usize = log.runs.iter().map(|run| run.periods.len()).sum();
+    let earlier = all - periods.len();
     if earlier > 0 {
         facts.push(format!("{} of earlier runs left out", counted(earlier, "period")));
     }
-    for advice in &log.advice {
+    for advice in log.runs.last().iter().flat_map(|run| &run.advice) {
         facts.extend(summary(advice).lines().map(|line| line.trim().to_string()));
     }
     let title = "Periods of a balance".into();

@@ -62,7 +62,7 @@ pub fn csv(document: &Document) -> String {
         Document::ExtendPlan(document) => extend::plan_csv(document),
         Document::Tune(document) => tune::csv(document),
         Document::Run(document) => run::csv(document),
-        Document::Balance(document) => balance::csv(document.last_run()),
+        Document::Balance(document) => balance::csv(document.last_periods()),
         Document::BalancePlan(document) => balance::plan_csv(document),
         Document::Advice(document) => balance::advice_csv(std::slice::from_ref(document)),
         Document::CardTest(document) => card_test::csv(document),
