@@ -25,9 +25,9 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     if args.restore {
         return restore::restore(args.dry_run, args.json, &system::open_root(root)?);
     }
+    check_outputs(args)?;
     let config = config(args)?;
     let command = policy_command(args)?;
-    support::check_outputs(args.output.as_deref(), None, &[])?;
     let options = Options { duration: args.duration, json: args.json, output: args.output.clone() };
     if let Some(platform) = &args.platform {
         let workload = args.workload.as_deref();
@@ -50,6 +50,28 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         };
     }
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
+}
+
+/// Rejects outputs that this kind of run does not have, and an output that cannot be written.
+fn check_outputs(args: &BalanceArgs) -> Result<(), Failure> {
+    support::reject_given(
+        &[(args.dry_run && args.output.is_some(), "-o")],
+        "records periods, and --dry-run has none",
+        "write the plan to a file: balance --dry-run --json > FILE",
+    )?;
+    let has_loop = args.platform.is_none() && !args.advise && !args.dry_run;
+    support::reject_given(
+        &[(!has_loop && args.metrics.is_some(), "--metrics")],
+        "serves the metrics of pages that move on this machine",
+        "leave out what keeps them from moving: --platform, --advise or --dry-run",
+    )?;
+    let is_stdout = args.output.as_deref() == Some(Path::new("-"));
+    support::reject_given(
+        &[(is_stdout, "-o -")],
+        "would be mixed with the lines of the periods on stdout",
+        "print the documents there: --json",
+    )?;
+    support::check_outputs(args.output.as_deref(), None, &[])
 }
 
 /// The command of the policy `exec:COMMAND`, which is allowed for advice only. A policy that
