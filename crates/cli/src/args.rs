@@ -466,10 +466,14 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let is_of_value = error.kind() == ErrorKind::ValueValidation;
     let is_sweep = problem.contains("--sweep <FILE>");
     if problem.contains("--mix <MIX>") && !is_of_value && !is_sweep {
-        hints.push(match verb {
-            "interleaf plan" => "give --demand NAME or FILE, or --mix MIX".into(),
-            _ => "give one of --workload NAME, --demand FILE and --mix MIX".into(),
-        });
+        // Other verbs with `--mix` have neither `--workload` nor `--demand`.
+        match verb {
+            "interleaf plan" => hints.push("give --demand NAME or FILE, or --mix MIX".into()),
+            "interleaf predict" => {
+                hints.push("give one of --workload NAME, --demand FILE and --mix MIX".into());
+            }
+            _ => {}
+        }
     }
     let missing = error.kind() == ErrorKind::MissingRequiredArgument;
     if missing && problem.contains("--scenario <NAME|FILE>|") {

@@ -346,6 +346,17 @@ fn a_ceiling_without_a_drive_says_why() {
     assert!(text(1.0, 1 << 20).contains("the budget holds the footprint"));
 }
 
+/// `run --restore --json` has the schema of a run, and no report.
+#[test]
+fn restored_settings_have_no_report() {
+    for field in ["left", "put_back"] {
+        let text = json!({ "schema": "interleaf.run/1", field: [] }).to_string();
+        let why = interleaf_record::read("-", &text).unwrap_err();
+        assert!(why.problem.starts_with("-: command: it is missing: these may be"), "{why:?}");
+        assert!(why.hint.contains("--restore without --json"), "{why:?}");
+    }
+}
+
 /// Each change of the table made a report panic in an earlier version. Now the document is
 /// rejected, and the error names the field.
 #[test]

@@ -97,3 +97,35 @@ fn each_machine_has_its_goldens_and_is_explained() {
         assert!(machines.contains(machine), "{file}: there is no machine {machine}");
     }
 }
+
+/// The message of `doctor --capture` names the verbs that read a captured machine.
+#[test]
+fn the_named_verbs_read_a_captured_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture");
+    let run = |words: &[&str], root: &Path, rest: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        let output = command.args(words).arg("--root").arg(root).args(rest).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{words:?}: {said}");
+        said
+    };
+    let rest = ["--capture", capture.to_str().unwrap()];
+    let said = run(&["doctor"], &self::folder().join("epyc-cxl"), &rest);
+    run(&["show"], &capture, &[]);
+    run(&["doctor"], &capture, &[]);
+    let (_, named) =
+        said.split_once(" by show and doctor, and with --dry-run by ").expect("no verb is named");
+    let named = named.trim().replace(" and ", ", ");
+    for name in named.split(", ") {
+        let rest: &[&str] = match name {
+            "balance" | "measure" => &[],
+            "compare" => &["--a", "plain", "--b", "threads=2", "--", "true"],
+            "run" => &["--weights", "3:1", "--", "true"],
+            _ => &["--", "true"],
+        };
+        let words: Vec<&str> = name.split(' ').chain(["--dry-run"]).collect();
+        run(&words, &capture, rest);
+    }
+    assert_eq!(named.split(", ").count(), 6, "{named}");
+}

@@ -324,6 +324,9 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         /// Only a record of `show` about this machine has this field, among the records with the
         /// schema `interleaf.show/1`.
         nodes: Option<serde::de::IgnoredAny>,
+        /// Each record of a run has this field. The settings that `--restore` lists have the same
+        /// schema, `interleaf.run/1`, and lack it.
+        command: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
         let record = record?;
@@ -344,7 +347,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     // schema.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
     let first = first.unwrap_or_else(|| serde_json::from_str(text));
-    let Head { schema, app, platform, nodes } = first.map_err(|why| unparsable(name, "", &why))?;
+    let Head { schema, app, platform, nodes, command } =
+        first.map_err(|why| unparsable(name, "", &why))?;
     match schema.as_str() {
         predict::SCHEMA => checked(name, text).map(Document::Predict),
         plan::SCHEMA => checked(name, text).map(Document::Plan),
@@ -362,7 +366,12 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         extend::FORECAST_SCHEMA => checked(name, text).map(Document::ExtendForecast),
         extend::PLAN_SCHEMA => checked(name, text).map(Document::ExtendPlan),
         tune::SCHEMA => checked(name, text).map(Document::Tune),
-        run::SCHEMA => checked(name, text).map(Document::Run),
+        run::SCHEMA if command.is_some() => checked(name, text).map(Document::Run),
+        run::SCHEMA => Err(RecordError::new(
+            format!("{name}: command: it is missing: these may be the settings of --restore"),
+            "give the document of a run: run --json or -o FILE; --restore without --json prints \
+             the settings",
+        )),
         balance::SCHEMA => balance_log(name, text).map(Document::Balance),
         balance::PLAN_SCHEMA => checked(name, text).map(Document::BalancePlan),
         balance::SUMMARY_SCHEMA => checked(name, text).map(Document::Advice),

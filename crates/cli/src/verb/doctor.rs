@@ -24,6 +24,9 @@ use interleaf_pager::rights::{self, MissingRight};
 use interleaf_record::show_machine::DoctorDocument;
 use std::path::Path;
 
+/// The verbs that read a captured machine with `--dry-run`.
+const READERS: &str = "balance, compare, measure, measure app, run and tune";
+
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = system::open_root(root)?.recording();
     let machine = Machine::read(&root).map_err(system::read_failure)?;
@@ -52,7 +55,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
             )
         })?;
         output::message(&format!(
-            "captured in {}; any verb reads it with --root {0}",
+            "captured in {}; with --root {0} it is read by show and doctor, and with --dry-run by \
+             {READERS}",
             target.display()
         ));
     }

@@ -93,7 +93,7 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
         found.push(CheckDocument::refused("swap", detail, remedy));
     };
     if options.statistics || options.watch {
-        let remedy = "leave --stats and --monitor out";
+        let remedy = "leave --stats, --report and --monitor out";
         refuse(": there are no statistics of what the kernel swaps", remedy);
     }
     if options.faults == FaultMode::Signal {
