@@ -50,7 +50,8 @@ pub(super) struct BackingFile {
     /// Capacity for pages, bytes, without the part before `base`.
     pub(super) bytes: u64,
     pub(super) kind: BackingKind,
-    /// True if a releaser process holds a descriptor of the file and frees its blocks.
+    /// True if another process frees the blocks of the file: a releaser process, which holds a
+    /// descriptor of the file, or a forked child.
     is_handed_over: bool,
 }
 
@@ -260,6 +261,12 @@ impl BackingFile {
         if self.kind == BackingKind::File {
             self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
         }
+    }
+
+    /// Leaves the content of the file, and the release of its blocks, to a forked child that has
+    /// inherited the descriptor.
+    pub(super) fn leave(&mut self) {
+        self.is_handed_over = true;
     }
 
     /// Gives the space of a byte range, whose content is not needed any more, back to the file

@@ -60,6 +60,26 @@ impl Default for Options {
 /// The files that hold the pages of each copy-on-write layer ([`super::snapshot`]).
 type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
+/// The files of a child that is about to be forked. Parent and child have a copy after the fork,
+/// with the same open file descriptions: the parent's lock is the child's, so the parent cannot
+/// find out by the lock whether the child uses the files. A drop therefore changes no content; only
+/// the child, which takes the files out, frees their blocks.
+#[derive(Debug)]
+struct ChildFiles(LayerFiles);
+
+impl ChildFiles {
+    /// Takes the files out, in the child.
+    fn take(mut self) -> LayerFiles {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for ChildFiles {
+    fn drop(&mut self) {
+        self.0.values_mut().flatten().for_each(BackingFile::leave);
+    }
+}
+
 /// A store in one or several files or block devices.
 pub struct FileStore {
     /// The first field, because fields are dropped in order: the drop of the engine waits for
@@ -356,7 +376,7 @@ impl FileStore {
 
     /// Freezes all stored pages, for a child that is about to be forked. Returns the layers and
     /// files of the child, with a new layer for the child's writes.
-    fn share(&mut self) -> io::Result<(Layers, LayerFiles)> {
+    fn share(&mut self) -> io::Result<(Layers, ChildFiles)> {
         if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -377,13 +397,13 @@ impl FileStore {
             files.insert(layer, shared.collect::<Result<_, _>>()?);
         }
         files.insert(own, self.open_more()?);
-        Ok((layers, files))
+        Ok((layers, ChildFiles(files)))
     }
 
     #[cfg(test)]
     fn child(&mut self) -> io::Result<Self> {
         let (layers, files) = self.share()?;
-        Ok(Self::build(self.stripes, layers, files, self.options)?)
+        Ok(Self::build(self.stripes, layers, files.take(), self.options)?)
     }
 
     /// Makes new files at the paths of the present files, for pages of one process only.
@@ -498,7 +518,7 @@ impl Store for FileStore {
                 // drops its copy of the parent's store, so nothing else closes them.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
-            let store = Self::build(stripes, layers, files, options)?;
+            let store = Self::build(stripes, layers, files.take(), options)?;
             Ok(Box::new(Self { releaser, ..store }))
         }))
     }

@@ -6,6 +6,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 use rustix::event::{PollFd, PollFlags, poll};
+use std::os::unix::fs::FileExt;
 
 /// Number of pages that tests use: enough for several stripes and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
@@ -220,6 +221,33 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.store.thaw();
     assert_eq!(parent.store.layers.frozen(), []);
     parent.run(100);
+}
+
+/// The descriptors of this process that refer to unnamed files in a folder.
+fn descriptors_in(folder: &Path) -> Vec<std::path::PathBuf> {
+    let folder = folder.canonicalize().unwrap();
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path());
+    all.filter(|fd| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&folder))).collect()
+}
+
+/// The parent drops its copy of the child's files while the child uses them.
+#[test]
+fn the_parent_of_a_child_keeps_what_the_child_has_written() {
+    let folder = tempfile::tempdir_in(".").unwrap();
+    let mut store = FileStore::open(folder.path()).unwrap();
+    let of_parent = descriptors_in(folder.path());
+    let child = store.fork().unwrap();
+    let mut of_child = descriptors_in(folder.path());
+    of_child.retain(|fd| !of_parent.contains(fd));
+    let [fd] = &of_child[..] else { panic!("one file of the child: {of_child:?}") };
+    // The child writes without `O_DIRECT`, so that the buffers need no alignment.
+    let written = std::fs::OpenOptions::new().read(true).write(true).open(fd).unwrap();
+    let (page, mut found) = ([7; BLOCK as usize], [0; BLOCK as usize]);
+    written.write_all_at(&page, 0).unwrap();
+    drop(child);
+    assert_eq!(descriptors_in(folder.path()).len(), of_parent.len() + 1, "closed by the parent");
+    written.read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, page);
 }
 
 #[test]
