@@ -35,7 +35,8 @@ thread_local! {
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Registers the handlers for forks.
+/// Registers the handlers for forks, before any other library registers a handler: while the other
+/// handlers run, extended memory is mapped.
 pub(crate) fn watch() {
     // SAFETY: the functions stay mapped: a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

@@ -40,8 +40,12 @@ const FIRST_PAUSES: u32 = 2000;
 const WIPE_ON_FORK: c_int = 18;
 
 /// Takes all steps of this library that need a lock of the C library. The constructor of this
-/// library calls this function, unless a large allocation in the constructor of another library has
-/// called it before.
+/// library calls this function, unless a large allocation has called it before: the constructor
+/// runs before those of all other libraries (`build.rs`), except with a C library before version
+/// 2.34, in which the library of threads is first.
+///
+/// The constructor of the C library has not run yet, so this function must not need the environment
+/// or the standard streams.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {

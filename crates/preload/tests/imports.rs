@@ -1,4 +1,5 @@
-//! Functions of the C library that the preloaded library must not import.
+//! The dynamic section of the preloaded library: functions of the C library that it must not
+//! import, and the order of its constructor.
 //!
 //! The pager may start while the program's own allocator holds its lock, in `mmap(2)`. A function
 //! of the C library that calls `malloc` would then wait for that lock for ever.
@@ -40,4 +41,14 @@ fn no_function_that_allocates_is_imported() {
     assert!(imports.contains(&"memcpy"), "the imports are read: {imports:?}");
     let wrong: Vec<&&str> = imports.iter().filter(|name| ALLOCATING.contains(name)).collect();
     assert!(wrong.is_empty(), "the preloaded library imports {wrong:?}");
+}
+
+/// The constructor of the preloaded library runs before those of all other libraries.
+#[test]
+fn the_library_is_initialised_first() {
+    let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(library()).unwrap()).unwrap();
+    let entries = elf.dynamic().unwrap().unwrap();
+    let flags = entries.iter().find(|entry| entry.d_tag == abi::DT_FLAGS_1);
+    let flags = flags.map_or(0, |entry| entry.d_val() as i64);
+    assert_eq!(flags & abi::DF_1_INITFIRST, abi::DF_1_INITFIRST, "{flags:#x}");
 }

@@ -413,6 +413,21 @@ fn children() {
     same("fork.c", &["1000", "file"]);
 }
 
+/// Handlers that a library registers by `pthread_atfork(3)` in its constructor use extended memory,
+/// before and after the fork.
+#[test]
+fn handlers_of_forks() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    compile_to(&path("libhandlers.so"), "atfork.c", &["-DLIBRARY", "-shared", "-fPIC"]);
+    let folder_text = folder.path().to_str().expect("a path of letters");
+    let run_path = format!("-Wl,-rpath,{folder_text}");
+    compile_to(&path("program"), "atfork.c", &["-L", folder_text, "-lhandlers", &run_path]);
+    for faults in BOTH {
+        same_program(None, &path("program"), folder.path(), &[], faults);
+    }
+}
+
 /// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {
