@@ -428,6 +428,15 @@ fn handlers_of_forks() {
     }
 }
 
+/// The treatment of pages in a child (`MADV_WIPEONFORK`, `MADV_DONTFORK`), by page, and of freed
+/// pages.
+#[test]
+fn pages_that_children_do_not_inherit() {
+    for faults in BOTH {
+        same_by("inherit.c", &[], faults);
+    }
+}
+
 /// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {

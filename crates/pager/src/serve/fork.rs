@@ -20,6 +20,7 @@ use crate::{
     },
     session::ledger::SlotGuard,
 };
+use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::descriptor;
 use interleaf_thread::{
     channel::{self, Sender},
@@ -184,7 +185,16 @@ impl Fork<'_> {
             // any more.
             unsafe { descriptor::close(fd) };
         }
-        let server = FaultServer::new(Arc::clone(context), handle, frames, cache, store()?)?;
+        let mut store = store()?;
+        for (pages, inherit) in self.inherit.iter() {
+            if inherit == Inherit::Wiped {
+                // Erase the pages: a read of an extent reads all of its pages from the store, also
+                // those that count as zeros.
+                let bytes = |pages: u64| pages * PAGE_BYTES as u64;
+                store.erase(bytes(pages.start), bytes(pages.end - pages.start));
+            }
+        }
+        let server = FaultServer::new(Arc::clone(context), handle, frames, cache, store)?;
         context.process.store(getpid().as_raw_nonzero().get(), Ordering::Relaxed);
         self.pager.replace_server(server)
     }
