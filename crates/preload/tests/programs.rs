@@ -437,6 +437,12 @@ fn pages_that_children_do_not_inherit() {
     }
 }
 
+/// More forks than a store has layers.
+#[test]
+fn three_hundred_forks() {
+    same("forks.c", &[]);
+}
+
 /// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {

@@ -381,6 +381,7 @@ impl FileStore {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         self.thaw();
+        self.merge();
         let own = self.open_more()?;
         let mut layers = self.layers.clone();
         let Some(new) = layers.fork() else {
@@ -506,6 +507,10 @@ impl Store for FileStore {
         self.engine.ready()
     }
 
+    fn before_fork(&mut self) {
+        self.thaw();
+    }
+
     fn fork(&mut self) -> io::Result<ChildStore> {
         let (layers, files) = self.share()?;
         let all = self.files.values().flatten();
@@ -549,6 +554,8 @@ impl std::fmt::Debug for FileStore {
         f.debug_struct("FileStore").field("files", &self.files).finish_non_exhaustive()
     }
 }
+
+mod merge;
 
 #[cfg(test)]
 mod tests;

@@ -134,6 +134,9 @@ pub trait Store: Send {
     /// A descriptor that is readable when transfers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
+    /// Announces a fork: the write-back of dirty pages for [`Store::fork`] follows.
+    fn before_fork(&mut self) {}
+
     /// Prepares the store for a child that is forked now. The child begins with the same pages.
     /// Neither process sees later writes of the other process. The returned function is called once
     /// in the child, and dropped in the parent as soon as the child runs. The child neither uses

@@ -155,7 +155,35 @@ impl Layers {
         layers.map(|(_, name)| name).collect()
     }
 
-    /// Removes a frozen layer without pages.
+    /// Two layers that can be merged: the pages of the first, the smallest layer with pages, can
+    /// move to the second, the largest layer that is not frozen. `None` if there are no two such
+    /// layers.
+    pub fn mergeable(&self) -> Option<(Layer, Layer)> {
+        let in_use = || (1..).zip(&self.layers).filter(|(_, layer)| layer.is_in_use);
+        let open = in_use().filter(|(_, layer)| !layer.is_frozen);
+        let (to, _) = open.max_by_key(|(_, layer)| layer.pages)?;
+        let others = in_use().filter(|(name, layer)| *name != to && layer.pages > 0);
+        others.min_by_key(|(_, layer)| layer.pages).map(|(from, _)| (from, to))
+    }
+
+    /// The pages in a layer, as runs of neighbours.
+    pub fn pages_of(&self, layer: Layer) -> Vec<Range<Page>> {
+        let mut found = runs(0..self.of.len() as Page, |page| self.layer(page));
+        found.retain(|run| run.layer == Some(layer));
+        found.into_iter().map(|run| run.pages).collect()
+    }
+
+    /// Moves pages to a layer that is not frozen, after their content was copied there. Allocation
+    /// units that become unused are appended to `left`.
+    pub fn move_pages(&mut self, pages: Range<Page>, to: Layer, left: &mut Vec<AllocationUnit>) {
+        for page in pages {
+            self.leave(page, left);
+            self.enter(page, to, &mut vec![]);
+        }
+    }
+
+    /// Removes a layer without pages. A layer that is not frozen may be removed if there is another
+    /// one.
     pub fn remove(&mut self, layer: Layer) {
         self.layers[usize::from(layer) - 1] = LayerUse::default();
     }
@@ -254,6 +282,7 @@ mod tests {
         Erase(Range<Page>),
         Fork,
         Thaw,
+        Merge,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -263,6 +292,7 @@ mod tests {
             2 => pages().prop_map(Step::Erase),
             1 => Just(Step::Fork),
             1 => Just(Step::Thaw),
+            1 => Just(Step::Merge),
         ]
     }
 
@@ -347,6 +377,26 @@ mod tests {
             }
         }
 
+        fn merge(&mut self, at: usize) {
+            let (process, mut left) = (&mut self.processes[at], vec![]);
+            let Some((from, to)) = process.layers.mergeable() else { return };
+            let (old, new) = (process.files[&from], process.files[&to]);
+            for pages in process.layers.pages_of(from) {
+                for page in pages.clone() {
+                    let content = self.files[old][&page];
+                    self.files[new].insert(page, content);
+                }
+                process.layers.move_pages(pages, to, &mut left);
+            }
+            for unit in left {
+                assert_eq!(unit.layer, from);
+                let gone = unit.index * 8..unit.index * 8 + 8;
+                self.files[old].retain(|page, _| !gone.contains(page));
+            }
+            process.layers.remove(from);
+            process.files.remove(&from);
+        }
+
         fn holds(&self) {
             for process in &self.processes {
                 for LayerRun { layer, pages } in process.layers.read(0..80) {
@@ -377,6 +427,7 @@ mod tests {
                     Step::Fork if at > 0 => drop(world.processes.swap_remove(at)),
                     Step::Fork => {}
                     Step::Thaw => world.thaw(at),
+                    Step::Merge => world.merge(at),
                 }
                 world.holds();
             }

@@ -529,6 +529,7 @@ impl FaultServer {
                 }
                 Request::Freeze(freeze) if self.freeze.is_none() => {
                     self.freeze = Some(freeze);
+                    self.store.before_fork();
                     self.cache.react(Event::Freeze, actions);
                 }
                 // Another fork is in progress: this request is handled after that fork.

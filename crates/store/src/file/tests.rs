@@ -223,6 +223,49 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
 }
 
+/// More forks than the number of layers that a layer's number can name.
+const FORKS: u64 = 300;
+
+/// Each child has ended when the next one begins.
+#[test]
+fn forks_one_after_the_other_need_two_layers() {
+    let mut parent = World::new(FileStore::memory(1, OPTIONS).unwrap(), 1);
+    for page in 0..FORKS {
+        parent.store.before_fork();
+        parent.write(page, 1).unwrap();
+        drop(parent.store.child().unwrap());
+        let layers = parent.store.layers.in_use();
+        assert!(layers.len() <= 2, "{layers:?} at fork {page}");
+    }
+    parent.store.before_fork();
+    (0..FORKS).step_by(50).for_each(|page| parent.read(page, 50).unwrap());
+}
+
+/// Pages change while a child has the pages of before.
+#[test]
+fn layers_are_merged() {
+    let mut parent = World::new(FileStore::memory(3, OPTIONS).unwrap(), 1);
+    let mut children = vec![];
+    for at in 0..FORKS {
+        parent.store.before_fork();
+        parent.write(at * 7, 3).unwrap();
+        let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
+        let mut child = World { expected, ..World::new(store, at) };
+        parent.write(at * 7 + 3, 2).unwrap();
+        child.read((at * 7).saturating_sub(40), 50).unwrap();
+        // Every 20th child stays.
+        if at % 20 == 0 {
+            children.push(child);
+        }
+        let layers = parent.store.layers.in_use();
+        assert!(layers.len() <= merge::LAYERS_MAX + 1, "{layers:?} at fork {at}");
+        assert_eq!(parent.store.files.len(), layers.len());
+    }
+    for world in children.iter_mut().chain([&mut parent]) {
+        (0..FORKS * 7).step_by(60).for_each(|page| world.read(page, 60).unwrap());
+    }
+}
+
 /// The descriptors of this process that refer to unnamed files in a folder.
 fn descriptors_in(folder: &Path) -> Vec<std::path::PathBuf> {
     let folder = folder.canonicalize().unwrap();
