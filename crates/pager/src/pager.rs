@@ -205,7 +205,9 @@ impl Pager {
     /// Frees pages of regions that the program does not use any more. The pager later reuses their
     /// addresses.
     pub fn free(&self, pages: &Range<usize>) {
-        self.context.send(Request::Free(self.context.pages(pages)));
+        let numbers = self.context.pages(pages);
+        self.context.forget_advice(&numbers);
+        self.context.send(Request::Free(numbers));
     }
 
     /// Discards whole pages, and waits until the pages read as zeros.

@@ -443,6 +443,15 @@ fn three_hundred_forks() {
     same("forks.c", &[]);
 }
 
+#[test]
+fn locked_memory() {
+    for faults in BOTH {
+        for order in ["freed"] {
+            same_by("locked.c", &[order], faults);
+        }
+    }
+}
+
 /// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {

@@ -144,6 +144,13 @@ impl Context {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Forgets what the program has set for pages that it frees or unmaps: pins, and the treatment
+    /// of the pages in a forked child.
+    pub(crate) fn forget_advice(&self, pages: &Range<Page>) {
+        lock(&self.pinned).set(pages, None);
+        lock(&self.inherit).set(pages, None);
+    }
+
     /// Sets the protection of pages of regions.
     pub(crate) fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         debug_assert!(self.memory.addresses().contains(&pages.start));

@@ -171,8 +171,7 @@ impl Pager {
     /// Removes pages from their regions, and discards the pages.
     fn remove(&self, pages: &Range<usize>) {
         let numbers = self.context.pages(pages);
-        lock(&self.context.pinned).set(&numbers, None);
-        lock(&self.context.inherit).set(&numbers, None);
+        self.context.forget_advice(&numbers);
         // The pages are removed first. Otherwise a prefetch could load them again after they were
         // discarded, and an eviction could later unmap memory that the program has mapped in their
         // place.

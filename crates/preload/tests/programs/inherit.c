@@ -1,5 +1,6 @@
 /* Treatment of pages in a child, as set by madvise(2), ends with the memory for which it was set. */
 #include "check.h"
+#include <malloc.h>
 
 #define BYTES (8 * MIB)
 
@@ -37,10 +38,33 @@ static void wiped(size_t first) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
+/* The pages of a freed block are those of a new block: the advice about the freed block is gone. */
+static void freed(int advice) {
+    char *block = malloc(BYTES);
+    CHECK(block);
+    memset(block, 7, BYTES);
+    char *page = (char *)(((uintptr_t)block + PAGE) / PAGE * PAGE);
+    CHECK(madvise(page, MIB, advice) == 0);
+    free(block);
+    for (int round = 0; round < 20; round++) {
+        char *again = malloc(BYTES);
+        CHECK(again);
+        memset(again, 9, BYTES);
+        pid_t child = fork();
+        if (child == 0) _exit(is(again, BYTES, 9) ? 3 : 1);
+        CHECK(outcome(child) == 3);
+        free(again);
+    }
+}
+
 int main(void) {
+    /* Without the pager, too, each block is a mapping of its own. */
+    CHECK(mallopt(M_MMAP_THRESHOLD, MIB) == 1);
     wiped(1);
     wiped(3);
     wiped(100);
+    freed(MADV_DONTFORK);
+    freed(MADV_WIPEONFORK);
     puts("children have what they should");
     return 0;
 }

@@ -1,0 +1,47 @@
+/* mlockall(MCL_FUTURE) before or after the first extended allocation, and pages that are locked until they
+   are freed. */
+#include "check.h"
+
+#define BYTES (32 * MIB)
+
+/* Locks parts of blocks, more in sum than may be locked at a time. */
+static void freed(void) {
+    for (int round = 0; round < 20; round++) {
+        char *block = malloc(12 * MIB);
+        CHECK(block);
+        CHECK(mlock(block + round % 5 * 2 * MIB, 2 * MIB) == 0);
+        fill(block, 12 * MIB, round);
+        CHECK(holds(block, 12 * MIB, round));
+        free(block);
+    }
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    if (strcmp(arguments[1], "freed") == 0) {
+        freed();
+        puts("locked again");
+        return 0;
+    }
+    int is_before = strcmp(arguments[1], "before") == 0, both = PROT_READ | PROT_WRITE;
+    if (is_before) CHECK(mlockall(MCL_FUTURE) == 0);
+    char *all = mmap(NULL, BYTES, both, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED);
+    fill(all, BYTES, 1);
+    if (!is_before) CHECK(mlockall(MCL_FUTURE) == 0);
+    /* Memory of another kind in the middle, and then pages as before. */
+    int over = MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(all + 8 * MIB, 8 * MIB, both, MAP_SHARED | over, -1, 0) == all + 8 * MIB);
+    fill(all + 8 * MIB, 8 * MIB, 2);
+    CHECK(mmap(all + 8 * MIB, 8 * MIB, both, MAP_PRIVATE | over, -1, 0) == all + 8 * MIB);
+    char *more = malloc(BYTES);
+    CHECK(more);
+    for (int round = 0; round < 3; round++) {
+        fill(all, BYTES, round);
+        fill(more, BYTES, round + 1);
+        CHECK(holds(all, BYTES, round) && holds(more, BYTES, round + 1));
+    }
+    CHECK(munlockall() == 0);
+    puts("all is there");
+    return 0;
+}
