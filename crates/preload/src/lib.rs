@@ -24,6 +24,8 @@ mod heap;
 
 mod thread;
 
+mod counted;
+
 pub mod credentials;
 
 pub mod malloc;

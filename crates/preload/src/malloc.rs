@@ -10,7 +10,7 @@ use crate::{
     errno,
     next::{Next, early, next},
     start::pager_for,
-    state::{BYTES_MIN, count_unextended, inside, pager_of, uncount_unextended},
+    state::{BYTES_MIN, count_unextended, inside, pager_of, uncount_block},
 };
 use interleaf_pager::pager::{Pager, READ_WRITE};
 use interleaf_procfs::page::PAGE_BYTES;
@@ -233,7 +233,7 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
             let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
             if !new.is_null() || bytes == 0 {
-                uncount_unextended(had);
+                uncount_block(had);
                 count_unextended(counted_bytes(next, new));
             }
             new
@@ -325,7 +325,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
         }
         // SAFETY: the next definition has the same contract.
         None => unsafe {
-            uncount_unextended(counted_bytes(next, memory));
+            uncount_block(counted_bytes(next, memory));
             (next.free)(memory);
         },
     }

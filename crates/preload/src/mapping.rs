@@ -2,9 +2,9 @@
 //! them out for extended memory, and the kernel for other memory.
 
 use crate::{
-    errno, shared,
+    counted, errno, shared,
     start::{pager_for, shared_folder},
-    state::{count_unextended, inside, pager, pager_over, uncount_unextended},
+    state::{inside, pager, pager_over},
 };
 use interleaf_pager::{pager::Pager, serve::arena::Owner};
 use interleaf_procfs::page::PAGE_BYTES;
@@ -66,7 +66,13 @@ pub unsafe extern "C" fn mmap(
                 inside(|| map_over(pager, &pages, protection, flags, can_extend, kernel))
             }
             None => match pages(address as usize, bytes) {
-                Some(pages) => shared::unmapped(&pages, kernel, |at| *at != libc::MAP_FAILED),
+                Some(pages) => {
+                    let found = shared::unmapped(&pages, kernel, |at| *at != libc::MAP_FAILED);
+                    if found != libc::MAP_FAILED {
+                        counted::remove(&pages);
+                    }
+                    found
+                }
                 None => kernel(),
             },
         };
@@ -84,8 +90,10 @@ pub unsafe extern "C" fn mmap(
     region.map_or_else(
         || {
             let found = kernel();
-            if found != libc::MAP_FAILED {
-                count_unextended(bytes);
+            if let Some(pages) = pages(found as usize, bytes)
+                && found != libc::MAP_FAILED
+            {
+                counted::add(&pages);
             }
             found
         },
@@ -154,14 +162,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let Some((pager, pages)) = found else {
         // SAFETY: other memory is handled by the kernel, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
-        let outcome = match pages(address as usize, bytes) {
-            Some(pages) => shared::unmapped(&pages, kernel, |outcome| *outcome == 0),
-            None => kernel(),
-        };
-        if outcome == 0 {
-            uncount_unextended(bytes);
-        }
-        return outcome;
+        let Some(pages) = pages(address as usize, bytes) else { return kernel() };
+        return unmap_by_kernel(&pages, kernel);
     };
     let [before, within, behind] = split(pager, &pages);
     if let Err(why) = inside(|| pager.unmap(&within)) {
@@ -169,12 +171,20 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     }
     for rest in [before, behind] {
         // SAFETY: other memory is handled by the kernel, under the same contract.
-        let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) };
-        if !rest.is_empty() && shared::unmapped(&rest, kernel, |outcome| *outcome == 0) != 0 {
+        let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) as c_int };
+        if !rest.is_empty() && unmap_by_kernel(&rest, kernel) != 0 {
             return -1;
         }
     }
     0
+}
+
+/// Unmaps memory that the kernel manages.
+fn unmap_by_kernel(pages: &Range<usize>, kernel: impl FnOnce() -> c_int) -> c_int {
+    // Subtract first: as soon as the pages are unmapped, another thread may map and count other
+    // memory at these addresses.
+    counted::remove(pages);
+    shared::unmapped(pages, kernel, |outcome| *outcome == 0)
 }
 
 /// Changes the protection and the protection key of pages. Returns the result for the program.

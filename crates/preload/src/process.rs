@@ -9,6 +9,7 @@
 //! ([`crate::heap`]).
 
 use crate::{
+    counted::{self, Counted},
     errno, heap, next, shared,
     state::{self, pager},
     thread,
@@ -24,6 +25,7 @@ struct Forking {
     mask: u64,
     pager: Option<Fork<'static>>,
     shared: Option<shared::Fork>,
+    _counted: MutexGuard<'static, Counted>,
     threads: thread::ThreadList,
     _start: MutexGuard<'static, ()>,
 }
@@ -47,8 +49,9 @@ extern "C" fn before() {
     let _start = state::hold_start();
     let shared = pager().and_then(|_| shared::Fork::before());
     let pager = pager().map(Pager::before_fork);
-    let threads = thread::lock_list();
-    FORKING.set(Box::into_raw(Box::new(Forking { mask, pager, shared, threads, _start })));
+    let (_counted, threads) = (counted::lock(), thread::lock_list());
+    let forking = Forking { mask, pager, shared, _counted, threads, _start };
+    FORKING.set(Box::into_raw(Box::new(forking)));
     // The heap is locked last: no thread waits for another lock while it holds the heap's lock.
     std::mem::forget(heap::lock());
 }
@@ -68,24 +71,26 @@ fn after() -> Option<Box<Forking>> {
 
 extern "C" fn in_parent() {
     let Some(forking) = after() else { return };
-    let Forking { mask, pager, shared, threads, _start } = *forking;
+    let Forking { mask, pager, shared, _counted, threads, _start } = *forking;
     drop(threads);
     if let Some(pager) = pager {
         pager.in_parent();
     }
     drop(shared);
+    drop(_counted);
     drop(_start);
     state::exit(mask);
 }
 
 extern "C" fn in_child() {
     let Some(forking) = after() else { return };
-    let Forking { mask, pager, shared, threads, _start } = *forking;
+    let Forking { mask, pager, shared, _counted, threads, _start } = *forking;
     thread::forget(threads);
     state::shares_memory();
     // Shared memory is mapped first, while nothing else is mapped at its addresses.
     report("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
     report("the extended memory", pager.map_or(Ok(()), Fork::in_child));
+    drop(_counted);
     drop(_start);
     state::exit(mask);
 }

@@ -191,10 +191,17 @@ pub(crate) fn count_unextended(bytes: usize) {
     }
 }
 
-/// Subtracts an unextended allocation of the program, which is being freed, from the total
-/// [`UNEXTENDED`].
+/// Subtracts an unextended block of the program, which is being freed, from the total
+/// [`UNEXTENDED`], if the block was counted.
+pub(crate) fn uncount_block(bytes: usize) {
+    if bytes >= BYTES_MIN {
+        uncount_unextended(bytes);
+    }
+}
+
+/// Subtracts counted bytes of unextended allocations from the total [`UNEXTENDED`].
 pub(crate) fn uncount_unextended(bytes: usize) {
-    if bytes >= BYTES_MIN && !is_inside() {
+    if bytes > 0 && !is_inside() {
         // The total stops at 0, because allocations before this library's start were not added.
         let _ =
             UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));

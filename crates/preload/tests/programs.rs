@@ -443,6 +443,14 @@ fn three_hundred_forks() {
     same("forks.c", &[]);
 }
 
+/// Mappings of files do not lower the sum of allocations that are too small to be extended.
+#[test]
+fn pieces_beside_files() {
+    for faults in BOTH {
+        same_by("counted.c", &["file"], faults);
+    }
+}
+
 #[test]
 fn locked_memory() {
     for faults in BOTH {
