@@ -19,6 +19,9 @@ const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
+/// The bits of a protection that the kernel applies to anonymous memory.
+const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
 /// The whole pages of `bytes` bytes from `address` on. `None` if the address is not at the start of
@@ -52,10 +55,11 @@ pub unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     let is_fixed = flags & FIXED != 0;
     // SAFETY: other memory is handled by the kernel, under the same contract.
-    let kernel = || unsafe {
+    let map = |address: usize, flags: c_int| unsafe {
         let offset = offset as libc::c_long;
         libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) as *mut c_void
     };
+    let kernel = || map(address as usize, flags);
     let can_extend = flags & ANONYMOUS == ANONYMOUS
         && flags & libc::MAP_SHARED_VALIDATE == libc::MAP_PRIVATE
         && flags & NOT_EXTENDED == 0;
@@ -63,7 +67,7 @@ pub unsafe extern "C" fn mmap(
         let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
         return match found {
             Some((pager, pages)) => {
-                inside(|| map_over(pager, &pages, protection, flags, can_extend, kernel))
+                inside(|| map_over(pager, &pages, protection, flags, can_extend, map))
             }
             None => match pages(address as usize, bytes) {
                 Some(pages) => {
@@ -111,7 +115,7 @@ fn map_over(
     protection: c_int,
     flags: c_int,
     can_extend: bool,
-    kernel: impl Fn() -> *mut c_void,
+    map: impl Fn(usize, c_int) -> *mut c_void,
 ) -> *mut c_void {
     let [before, within, behind] = split(pager, pages);
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
@@ -121,7 +125,8 @@ fn map_over(
         }
     }
     if can_extend && before.is_empty() && behind.is_empty() {
-        return match pager.map(pages, protection as u32) {
+        // `mmap(2)` ignores other bits, which `mprotect(2)` refuses.
+        return match pager.map(pages, (protection & ACCESS) as u32) {
             Ok(()) => pages.start as *mut c_void,
             Err(why) => errno::unmapped(why.raw_os_error().unwrap_or(libc::ENOMEM)),
         };
@@ -131,8 +136,46 @@ fn map_over(
         // kernel would therefore refuse a mapping with `MAP_FIXED_NOREPLACE`.
         return errno::unmapped(libc::ENOMEM);
     }
-    pager.leave_to_kernel(&within);
-    kernel()
+    replace(pager, pages, flags, map)
+}
+
+/// Makes a mapping by `map`, given an address and flags, in place of pages that may belong to
+/// regions. The mapping is made elsewhere first and then moved, so that the pages keep their
+/// content if the kernel refuses the mapping.
+fn replace(
+    pager: &Pager,
+    pages: &Range<usize>,
+    flags: c_int,
+    map: impl Fn(usize, c_int) -> *mut c_void,
+) -> *mut c_void {
+    let [_, within, _] = split(pager, pages);
+    if flags & libc::MAP_HUGETLB == 0 {
+        let elsewhere = map(0, flags & !(FIXED | libc::MAP_32BIT));
+        if elsewhere == libc::MAP_FAILED {
+            return elsewhere;
+        }
+        pager.leave_to_kernel(&within);
+        if move_mapping(elsewhere as usize, pages) == pages.start {
+            return pages.start as *mut c_void;
+        }
+        // Some devices do not let the kernel move their mappings.
+        // SAFETY: the mapping was made above, and no other code uses it.
+        unsafe { libc::syscall(libc::SYS_munmap, elsewhere, pages.len()) };
+    } else {
+        pager.leave_to_kernel(&within);
+    }
+    map(pages.start, flags)
+}
+
+/// Moves a mapping of the same length to `pages`, in place of other mappings there (`mremap(2)`).
+/// Returns the new address, or `usize::MAX` if the kernel refuses the move.
+pub(crate) fn move_mapping(from: usize, pages: &Range<usize>) -> usize {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the callers have made the mapping at `from`, and the program asked for the mapping at
+    // `pages`.
+    unsafe {
+        libc::syscall(libc::SYS_mremap, from, pages.len(), pages.len(), flags, pages.start) as usize
+    }
 }
 
 /// `mmap64(2)`.

@@ -25,6 +25,14 @@ pub(crate) fn all() -> Vec<Mapping> {
     maps::mappings(&text).map(mapping).collect()
 }
 
+/// True if mappings cover all of these pages.
+pub(crate) fn are_mapped(pages: &Range<usize>) -> bool {
+    let covered = all().into_iter().fold(pages.start, |covered, it| {
+        if it.addresses.contains(&covered) { it.addresses.end } else { covered }
+    });
+    covered >= pages.end
+}
+
 /// True if all mappings that overlap these pages are readable.
 pub(crate) fn is_readable(pages: &Range<usize>) -> bool {
     let over = |it: &Mapping| it.addresses.start < pages.end && pages.start < it.addresses.end;

@@ -2,7 +2,7 @@
 //! the kernel manages is copied into a new region if it grows large enough to be extended.
 
 use crate::{
-    errno,
+    counted, errno,
     mapping::{self, pages},
     maps, shared,
     start::pager_for,
@@ -12,6 +12,10 @@ use interleaf_pager::pager::{Pager, READ_WRITE};
 use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::{ops::Range, ptr};
+
+/// The kernel refuses new sizes of at least this number of bytes, and changes nothing: no processor
+/// has a larger address space for programs. Sums of an address and a smaller size do not overflow.
+const BYTES_REFUSED: usize = 1 << 56;
 
 /// `mremap(2)`.
 ///
@@ -37,6 +41,9 @@ pub unsafe extern "C" fn mremap(
     else {
         return errno::unmapped(libc::EINVAL);
     };
+    if new >= BYTES_REFUSED {
+        return kernel();
+    }
     if let Some(pager) = pager_over(old.start, old.len()) {
         if is_fixed && !(new_address as usize).is_multiple_of(PAGE_BYTES) {
             return errno::unmapped(libc::EINVAL);
@@ -57,18 +64,75 @@ pub unsafe extern "C" fn mremap(
     if is_fixed {
         let Some(target) = pages(new_address as usize, new) else { return kernel() };
         if let Some(pager) = pager_over(target.start, target.len()) {
-            let [_, within, _] = mapping::split(pager, &target);
-            inside(|| pager.leave_to_kernel(&within));
+            let found = inside(|| move_over(pager, &old, &target, flags));
+            if found != libc::MAP_FAILED {
+                counted::remove(&old);
+            }
+            return found;
         }
-        return shared::unmapped(&target, kernel, |at| *at != libc::MAP_FAILED);
+        let found = shared::unmapped(&target, kernel, |at| *at != libc::MAP_FAILED);
+        if found != libc::MAP_FAILED {
+            counted::remove(&target);
+            if counted::remove(&old) > 0 {
+                counted::add(&target);
+            }
+        }
+        return found;
     }
     // A mapping that the kernel manages, and that grows large enough to be extended, becomes a
     // region.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
-    match pager_for(new).filter(|_| grows) {
-        Some(pager) => inside(|| adopt(pager, &old, new)).unwrap_or_else(kernel),
-        None => kernel(),
+    let adopted = pager_for(new).filter(|_| grows).and_then(|pager| adopt(pager, &old, new));
+    adopted.unwrap_or_else(|| {
+        let found = kernel();
+        if found != libc::MAP_FAILED && counted::remove(&old) > 0 {
+            counted::add(&(found as usize..found as usize + new));
+        }
+        found
+    })
+}
+
+/// `mremap(2)` of a mapping that the kernel manages to the addresses `target`, of which some are in
+/// the range that the pager reserves for regions. The mapping is moved elsewhere first, so that the
+/// pages at `target` keep their content if the kernel refuses the call.
+fn move_over(
+    pager: &Pager,
+    old: &Range<usize>,
+    target: &Range<usize>,
+    flags: c_int,
+) -> *mut c_void {
+    let known = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+    let overlaps = old.start < target.end && target.start < old.end;
+    if flags & !known != 0 || flags & libc::MREMAP_MAYMOVE == 0 || overlaps {
+        return errno::unmapped(libc::EINVAL);
     }
+    if !maps::are_mapped(old) {
+        return errno::unmapped(libc::EFAULT);
+    }
+    let reserve = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping changes no other memory. The kernel replaces it by the program's
+    // mapping, as the program asked.
+    let moved = unsafe {
+        let place = libc::syscall(libc::SYS_mmap, 0, target.len(), libc::PROT_NONE, reserve, -1, 0);
+        if place == -1 {
+            return libc::MAP_FAILED;
+        }
+        libc::syscall(libc::SYS_mremap, old.start, old.len(), target.len(), flags, place)
+    };
+    if moved == -1 {
+        // The reserved addresses are left as they are: the kernel may have unmapped them before it
+        // refused the call, and another thread may have mapped memory there.
+        return libc::MAP_FAILED;
+    }
+    let [_, within, _] = mapping::split(pager, target);
+    pager.leave_to_kernel(&within);
+    let map = || mapping::move_mapping(moved as usize, target);
+    let found = shared::unmapped(target, map, |at| *at == target.start);
+    if found != target.start {
+        // The program keeps its mapping at the old address.
+        mapping::move_mapping(moved as usize, &(old.start..old.start + target.len()));
+    }
+    found as *mut c_void
 }
 
 /// `mremap(2)` of pages that belong to regions.
@@ -161,19 +225,20 @@ fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) 
 /// `new_bytes` bytes, and unmaps the old mapping. `None` if `old` is another kind of mapping, or if
 /// no region can be allocated.
 fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_void> {
-    let mapping = maps::all().into_iter().find(|it| it.addresses.contains(&old.start))?;
+    let mapping = inside(|| maps::all().into_iter().find(|it| it.addresses.contains(&old.start)))?;
     if !mapping.is_anonymous
         || mapping.protection & READ_WRITE != READ_WRITE
         || mapping.addresses.end < old.end
     {
         return None;
     }
-    let new = pager.allocate_protected(new_bytes, 1, mapping.protection)?;
+    let new = inside(|| pager.allocate_protected(new_bytes, 1, mapping.protection))?;
+    counted::remove(old);
     // SAFETY: both ranges are mapped, and do not overlap; the old range is not used any more.
-    interruptible(|| unsafe {
+    unsafe {
         ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
         libc::syscall(libc::SYS_munmap, old.start, old.len());
-    });
+    }
     Some(new.start as *mut c_void)
 }
 

@@ -443,6 +443,13 @@ fn three_hundred_forks() {
     same("forks.c", &[]);
 }
 
+#[test]
+fn calls_that_fail() {
+    for faults in BOTH {
+        same_by("failures.c", &[], faults);
+    }
+}
+
 /// Mappings of files do not lower the sum of allocations that are too small to be extended.
 #[test]
 fn pieces_beside_files() {

@@ -59,21 +59,25 @@ impl Pager {
     /// Makes pages, which may have any owner, belong to a region and read as zeros.
     ///
     /// # Errors
-    /// When the kernel refuses the protection, or to unmap memory that the program has mapped.
+    /// When the kernel refuses the protection, or to unmap memory that the program has mapped. The
+    /// pages of regions then keep their content.
     pub fn map(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
+        // The calls that the kernel may refuse come first.
         for (piece, owner) in self.pieces(pages) {
-            match owner {
-                Owner::Region => {
-                    self.discard(&piece);
-                    continue;
-                }
-                Owner::Foreign => self.reclaim(&piece)?,
-                Owner::Free => {}
+            if owner == Owner::Foreign {
+                self.reclaim(&piece)?;
+            }
+            self.context.protect(&piece, protection)?;
+        }
+        for (piece, owner) in self.pieces(pages) {
+            if owner == Owner::Region {
+                self.discard(&piece);
+                continue;
             }
             lock(&self.context.arena).set(piece.clone(), Owner::Region);
             self.context.queue(Request::Add(self.context.pages(&piece)));
         }
-        self.context.protect(pages, protection)
+        Ok(())
     }
 
     /// Removes pages from their regions, because the caller is about to map other memory at their
