@@ -461,7 +461,7 @@ fn pieces_beside_files() {
 #[test]
 fn locked_memory() {
     for faults in BOTH {
-        for order in ["freed"] {
+        for order in ["before", "after", "freed"] {
             same_by("locked.c", &[order], faults);
         }
     }

@@ -42,9 +42,16 @@ impl Memory {
         let bytes = bytes.max(1).checked_next_multiple_of(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let length = bytes.checked_add(HUGE_BYTES).ok_or(io::Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let none = ProtFlags::empty();
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other mapping.
-        let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, protection, flags) }?;
+        let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, none, flags) }?;
         let mapped = address as usize..address as usize + length;
+        // The memory becomes accessible only after it is unlocked, because the kernel would
+        // allocate all pages of a locked mapping that is accessible.
+        unlock(&mapped);
+        // SAFETY: the mapping was just made.
+        let is_accessible =
+            protection.is_empty() || unsafe { protect(&mapped, protection.bits()) }.is_ok();
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
             // SAFETY: the mapping was just made, and advice of these kinds changes no content. A
@@ -53,7 +60,8 @@ impl Memory {
             // mapping.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
-        Ok(Self { mapped, start, bytes })
+        let memory = Self { mapped, start, bytes };
+        if is_accessible { Ok(memory) } else { Err(io::Errno::NOMEM) }
     }
 
     pub(crate) const fn start(&self) -> usize {
@@ -120,6 +128,14 @@ impl Drop for Memory {
         // SAFETY: no other value uses the mapping. `munmap` fails only for invalid arguments.
         let _ = unsafe { mm::munmap(self.mapped.start as *mut _, self.mapped.len()) };
     }
+}
+
+/// Unlocks a new mapping. After `mlockall(2)` with `MCL_FUTURE`, the kernel locks each new mapping.
+/// It moves pages only between mappings that are both locked or both not (`UFFDIO_MOVE`), and it
+/// fills a locked mapping beyond the budget.
+fn unlock(pages: &Range<usize>) {
+    // SAFETY: the call changes no content. It cannot fail for a mapping that exists.
+    let _ = unsafe { mm::munlock(pages.start as *mut _, pages.len()) };
 }
 
 /// Sets the protection of pages to `protection`, bits of `PROT_...` that are passed to the kernel
@@ -238,6 +254,7 @@ pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     let start = pages.start as *mut _;
     // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
+    unlock(pages);
     for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
         // SAFETY: the mapping was just made, and advice of these kinds changes no content.
         let _ = unsafe { mm::madvise(start, pages.len(), advice) };
