@@ -54,7 +54,7 @@ typedef struct interleaf_options {
     size_t size;
     /* The budget of DRAM for all regions, in bytes; 4 MiB at least. */
     uint64_t dram_bytes;
-    /* The address space for all regions, in bytes. 0 is the default: 1 TiB. */
+    /* The address space for all regions, in bytes; at most 16 TiB. 0 is the default: 1 TiB. */
     uint64_t address_bytes;
     /* The stores: folders, in which private unnamed files are made, or block devices; several are
      * striped. */

@@ -27,6 +27,9 @@ const DRAM_MIN: u64 = 4 << 20;
 /// The default of `options.address_bytes`: 1 TiB of virtual addresses for all regions.
 const ADDRESSES: u64 = 1 << 40;
 
+/// The largest `options.address_bytes`: the addresses that a pager can number.
+const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
+
 /// An open pager: `interleaf_pager` in C.
 #[derive(Debug)]
 pub struct Pager {
@@ -93,6 +96,12 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
         let why = format!("options.dram_bytes is {dram}, and not from 4 MiB to 16 TiB");
         Failure::argument(why, "the budget is what of DRAM all regions may use")
     })?;
+    let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
+    let bytes =
+        usize::try_from(bytes).ok().filter(|_| bytes <= ADDRESSES_MAX).ok_or_else(|| {
+            let why = format!("options.address_bytes is {bytes}, and not from 1 byte to 16 TiB");
+            Failure::argument(why, "give 0 for the default, 1 TiB, or open several pagers")
+        })?;
     if options.stores.is_null() || options.store_count == 0 {
         let hint = "name a folder on a drive, or a block device";
         return Err(Failure::argument("options has no store", hint));
@@ -111,8 +120,6 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     let store = store.map_err(|refused| {
         Failure::new(Status::Store, format!("{}: {}", refused.store, refused.why), refused.hint)
     })?;
-    let bytes = if options.address_bytes == 0 { ADDRESSES } else { options.address_bytes };
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let inner = pager::Pager::new(Settings::for_budget(frames), bytes, store)
         .map_err(|why| Failure::start(&why))?;
     Ok(Pager { inner, regions: Mutex::default() })

@@ -34,6 +34,9 @@ use std::{
 /// The default protection of a region: `PROT_READ | PROT_WRITE`.
 pub const READ_WRITE: u32 = 3;
 
+/// The largest size of all regions of a pager together, bytes: page numbers have 32 bits.
+pub const ADDRESSES_MAX: usize = PAGE_BYTES << 32;
+
 #[derive(Debug)]
 pub struct Pager {
     pub(crate) context: Arc<Context>,
@@ -81,7 +84,8 @@ impl Pager {
     /// Starts a pager. `bytes` is the maximum size of all its regions together.
     ///
     /// # Errors
-    /// When this user may not use `userfaultfd`, or when memory cannot be mapped.
+    /// When this user may not use `userfaultfd`, when memory cannot be mapped, or when `bytes` is
+    /// more than [`ADDRESSES_MAX`].
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
@@ -124,6 +128,10 @@ impl Pager {
         mode: FaultMode,
         page_space: PageSpace,
     ) -> io::Result<Self> {
+        if bytes > ADDRESSES_MAX {
+            let why = format!("{bytes} bytes of addresses are more than {ADDRESSES_MAX} (16 TiB)");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let memory = Memory::reserve(bytes)?;
         let (frames, nodes, served) = match &page_space {
             PageSpace::Private(nodes) => {

@@ -29,6 +29,11 @@ static void refuses_what_is_wrong(const char *store)
     options.dram_bytes = 4096;
     CHECK(interleaf_open(&options, &pager) == INTERLEAF_BAD_ARGUMENT);
     CHECK(strstr(interleaf_message(), "4096") != NULL);
+    options.dram_bytes = 16 * MIB;
+    options.address_bytes = ((uint64_t)16 << 40) + 1;
+    CHECK(interleaf_open(&options, &pager) == INTERLEAF_BAD_ARGUMENT);
+    CHECK(strstr(interleaf_message(), "16 TiB") != NULL);
+    options.address_bytes = 0;
     options.size = 8;
     CHECK(interleaf_open(&options, &pager) == INTERLEAF_BAD_ARGUMENT);
     CHECK(interleaf_open(NULL, &pager) == INTERLEAF_BAD_ARGUMENT);
