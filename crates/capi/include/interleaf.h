@@ -17,7 +17,8 @@
  * Link with -linterleaf_memory. All functions may be called by several threads at once; a region
  * must not be used by other threads while it is freed, nor a pager while it is closed.
  *
- * A forked child does not have the regions: an access to one ends the child.
+ * A forked child does not have the regions: an access to one ends the child. In the child,
+ * interleaf_free and interleaf_close of the parent's pager do nothing, and all other calls fail.
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
 #ifndef INTERLEAF_H

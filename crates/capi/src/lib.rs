@@ -125,7 +125,7 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     Ok(Pager { inner, regions: Mutex::default() })
 }
 
-/// Closes a pager. Null is ignored.
+/// Closes a pager. Null is ignored. In a forked child, the parent's pager is left as it is.
 ///
 /// # Safety
 /// The pager was opened by `interleaf_open`, and is not used after this call.
@@ -169,7 +169,8 @@ pub unsafe extern "C" fn interleaf_alloc(
     })
 }
 
-/// Frees a region. Null is ignored. Fails if no region begins at `memory`.
+/// Frees a region. Null is ignored. Fails if no region begins at `memory`. In a forked child, which
+/// has no regions, nothing is done.
 ///
 /// # Safety
 /// The pager is open, and the region is not used after this call.
@@ -177,6 +178,10 @@ pub unsafe extern "C" fn interleaf_alloc(
 pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
     answer(|| {
         if memory.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the caller guarantees that the pager is open, or the pointer null.
+        if unsafe { pager.as_ref() }.is_some_and(|pager| !pager.inner.is_served()) {
             return Ok(());
         }
         // SAFETY: the caller guarantees that the pager is open.
@@ -306,7 +311,15 @@ pub extern "C" fn interleaf_version() -> *const c_char {
 unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
     // SAFETY: the caller guarantees that the pointer is an open pager, or null.
     let pager = unsafe { pager.as_ref() };
-    pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))
+    let pager =
+        pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))?;
+    match pager.inner.is_served() {
+        true => Ok(pager),
+        false => Err(Failure::argument(
+            "the pager belongs to the parent of this process",
+            "open one in the child with interleaf_open",
+        )),
+    }
 }
 
 impl Pager {

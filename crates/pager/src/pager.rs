@@ -26,7 +26,7 @@ use interleaf_store::Store;
 use interleaf_thread::{Thread, channel, lock};
 use rustix::process::getpid;
 use std::{
-    io,
+    io, mem,
     ops::Range,
     sync::{Arc, Mutex, RwLock, atomic::AtomicI32},
 };
@@ -255,6 +255,13 @@ impl Pager {
 
 impl Drop for Pager {
     fn drop(&mut self) {
+        if !self.is_served() {
+            // The pager belongs to the parent: its threads do not exist in this forked child, its
+            // slot is the parent's, and other threads may have held its locks at the fork.
+            mem::forget(mem::take(&mut self.thread));
+            mem::forget(Arc::clone(&self.context));
+            return;
+        }
         self.context.send(Request::Stop);
         if let Some(thread) = lock(&self.thread).take() {
             thread.join();

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                                    \
     do {                                                                               \
@@ -69,6 +71,23 @@ static void keeps_more_than_fits(interleaf_pager *pager, interleaf_advice advice
     CHECK(interleaf_free(pager, memory) == INTERLEAF_BAD_ARGUMENT);
 }
 
+/* A child may free its parent's regions and close its pager, as programs do at their end. */
+static void is_closed_by_a_child(interleaf_pager *pager, void *memory)
+{
+    pid_t child = fork();
+    int status = -1;
+    if (child == 0) {
+        void *more = NULL;
+        CHECK(interleaf_alloc(pager, MIB, 0, &more) == INTERLEAF_BAD_ARGUMENT);
+        CHECK(strstr(interleaf_message(), "parent") != NULL);
+        CHECK(interleaf_free(pager, memory) == INTERLEAF_OK);
+        interleaf_close(pager);
+        exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(int count, char **arguments)
 {
     interleaf_options options = {0, 0, 0, NULL, 0};
@@ -94,6 +113,9 @@ int main(int count, char **arguments)
     CHECK(interleaf_alloc(pager, 1, 3, &memory) == INTERLEAF_BAD_ARGUMENT);
     CHECK(interleaf_alloc(pager, 1, 8 * MIB, &memory) == INTERLEAF_OK);
     CHECK((uintptr_t)memory % (8 * MIB) == 0);
+    *(char *)memory = 5;
+    is_closed_by_a_child(pager, memory);
+    CHECK(*(char *)memory == 5);
     CHECK(interleaf_advise(pager, memory, 2, INTERLEAF_NORMAL) == INTERLEAF_BAD_ARGUMENT);
     CHECK(interleaf_advise(pager, memory, 1, (interleaf_advice)7) == INTERLEAF_BAD_ARGUMENT);
     CHECK(interleaf_discard(pager, &statistics, 1) == INTERLEAF_BAD_ARGUMENT);
