@@ -61,20 +61,21 @@ impl ProgramAdvice {
 impl Cache {
     /// Adds pages that the program has allocated. Adjacent regions are joined into one region.
     pub fn add_region(&mut self, pages: Range<Page>) {
-        self.regions.add(pages);
-        self.on_regions_changed();
+        self.regions.add(pages.clone());
+        self.on_regions_changed(&pages);
     }
 
     /// Removes discarded pages from their regions, with the advice and the pins of these pages.
     pub fn remove_region(&mut self, pages: &Range<Page>) {
         self.regions.remove(pages);
         self.advice.clear(pages);
-        self.on_regions_changed();
+        self.on_regions_changed(pages);
     }
 
-    fn on_regions_changed(&mut self) {
+    /// Follows a change of the regions in a range of pages.
+    fn on_regions_changed(&mut self, pages: &Range<Page>) {
         self.prefetch.set_footprint(self.regions.pages());
-        self.fault_around.forget_removed(&self.regions);
+        self.fault_around.forget_removed(&self.regions, pages);
     }
 
     /// Reacts to advice of the program about pages.

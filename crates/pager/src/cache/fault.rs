@@ -17,7 +17,7 @@ impl Cache {
         self.counts.faults += 1;
         let page = fault.page;
         let (region, clock) = (self.regions.containing(page).start, self.load_clock());
-        self.fault_around.size_mut(region).on_fault(page, clock);
+        self.fault_around.on_fault(region, page, clock);
         self.serve_fault(fault, actions);
     }
 

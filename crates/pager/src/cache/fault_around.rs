@@ -49,6 +49,9 @@ const VOTES: i32 = 4;
 /// streams.
 const ORDER_MAX: u8 = 6;
 
+/// Number of fault-around orders.
+const ORDERS: usize = ORDER_MAX as usize + 1;
+
 /// The clock by which probes are judged: the pages loaded so far, and the budget in frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadClock {
@@ -63,17 +66,33 @@ pub(super) struct FaultAround {
     initial_order: u8,
     /// The fault-around size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
+    /// Number of sizes in `sizes` of each order.
+    of_order: [usize; ORDERS],
 }
 
 impl FaultAround {
-    pub(super) const fn new(initial_order: u8) -> Self {
-        Self { initial_order, sizes: BTreeMap::new() }
+    pub(super) fn new(initial_order: u8) -> Self {
+        let initial_order = initial_order.min(ORDER_MAX);
+        Self { initial_order, sizes: BTreeMap::new(), of_order: [0; ORDERS] }
     }
 
     /// The fault-around size of the region that begins with this page.
     pub(super) fn size_mut(&mut self, region: Page) -> &mut FaultAroundSize {
         let order = self.initial_order;
-        self.sizes.entry(region).or_insert_with(|| FaultAroundSize::new(order))
+        self.sizes.entry(region).or_insert_with(|| {
+            self.of_order[usize::from(order)] += 1;
+            FaultAroundSize::new(order)
+        })
+    }
+
+    /// Notes a fault on a page of the region that begins with the page `region`.
+    pub(super) fn on_fault(&mut self, region: Page, page: Page, clock: LoadClock) {
+        let size = self.size_mut(region);
+        let before = size.order();
+        size.on_fault(page, clock);
+        let after = size.order();
+        self.of_order[usize::from(before)] -= 1;
+        self.of_order[usize::from(after)] += 1;
     }
 
     /// The fault-around order of the region that begins with this page.
@@ -83,12 +102,20 @@ impl FaultAround {
 
     /// The largest fault-around order of any region.
     pub(super) fn order_max(&self) -> u8 {
-        self.sizes.values().map(FaultAroundSize::order).max().unwrap_or(0)
+        self.of_order.iter().rposition(|count| *count > 0).unwrap_or(0) as u8
     }
 
-    /// Forgets regions that no longer exist.
-    pub(super) fn forget_removed(&mut self, regions: &Regions) {
-        self.sizes.retain(|first, _| regions.begins_at(*first));
+    /// Forgets regions that no longer exist, after a change of the regions in a range of pages. A
+    /// region that began elsewhere still begins there.
+    pub(super) fn forget_removed(&mut self, regions: &Regions, pages: &Range<Page>) {
+        let all = self.sizes.range(pages.start..=pages.end);
+        let gone: Vec<Page> =
+            all.map(|(first, _)| *first).filter(|first| !regions.begins_at(*first)).collect();
+        for first in gone {
+            if let Some(size) = self.sizes.remove(&first) {
+                self.of_order[usize::from(size.order())] -= 1;
+            }
+        }
     }
 
     /// The union of `pages` and the block that a fault on the first of `pages` would load, within

@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, ops::Range};
 pub(super) struct Regions {
     /// The end of each region, keyed by its first page.
     ends: BTreeMap<Page, Page>,
+    /// Number of pages in all regions.
+    pages: u64,
 }
 
 impl Regions {
@@ -21,8 +23,14 @@ impl Regions {
         }
         while let Some((&start, &end)) = self.ends.range(pages.start..=pages.end).next() {
             self.ends.remove(&start);
+            self.pages -= end - start;
             pages.end = pages.end.max(end);
         }
+        self.insert(pages);
+    }
+
+    fn insert(&mut self, pages: Range<Page>) {
+        self.pages += pages.end - pages.start;
         self.ends.insert(pages.start, pages.end);
     }
 
@@ -32,11 +40,12 @@ impl Regions {
         let over: Vec<_> = over.map(|(start, end)| *start..*end).collect();
         for region in over {
             self.ends.remove(&region.start);
+            self.pages -= region.end - region.start;
             if region.start < pages.start {
-                self.ends.insert(region.start, pages.start);
+                self.insert(region.start..pages.start);
             }
             if pages.end < region.end {
-                self.ends.insert(pages.end, region.end);
+                self.insert(pages.end..region.end);
             }
         }
     }
@@ -60,8 +69,8 @@ impl Regions {
     }
 
     /// Number of pages in all regions.
-    pub(super) fn pages(&self) -> u64 {
-        self.iter().map(|region| region.end - region.start).sum()
+    pub(super) const fn pages(&self) -> u64 {
+        self.pages
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Range<Page>> {
@@ -72,6 +81,29 @@ impl Regions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn the_number_of_pages_is_that_of_all_regions(
+            steps in proptest::collection::vec((0_u64..60, 1_u64..20, any::<bool>()), 0..50),
+        ) {
+            let (mut regions, mut model) = (Regions::default(), BTreeSet::new());
+            for (start, count, is_added) in steps {
+                let pages = start..start + count;
+                if is_added {
+                    model.extend(pages.clone());
+                    regions.add(pages);
+                } else {
+                    model.retain(|page| !pages.contains(page));
+                    regions.remove(&pages);
+                }
+                prop_assert_eq!(regions.pages(), model.len() as u64);
+                prop_assert!(regions.iter().flatten().eq(model.iter().copied()));
+            }
+        }
+    }
 
     #[test]
     fn regions_grow_and_get_holes() {

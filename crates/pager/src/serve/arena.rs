@@ -33,6 +33,11 @@ pub enum Owner {
 /// The owner of each page of the reserved address range.
 #[derive(Clone, Debug)]
 pub struct Arena {
+    /// Where searches for small regions, for large regions that can double their length, and for
+    /// other large regions begin.
+    small: Searches,
+    growing: Searches,
+    tight: Searches,
     addresses: Range<usize>,
     /// End and owner of each piece that is not free, keyed by the start of the piece. Adjacent
     /// pieces of the same owner are joined.
@@ -47,7 +52,15 @@ pub struct Arena {
 impl Arena {
     /// An arena in which all of `addresses` are free.
     pub const fn new(addresses: Range<usize>) -> Self {
-        Self { addresses, used: BTreeMap::new(), slabs: BTreeSet::new(), blocks: BTreeMap::new() }
+        Self {
+            small: Searches(vec![]),
+            growing: Searches(vec![]),
+            tight: Searches(vec![]),
+            addresses,
+            used: BTreeMap::new(),
+            slabs: BTreeSet::new(),
+            blocks: BTreeMap::new(),
+        }
     }
 
     /// True if an address is in the reserved address range.
@@ -59,8 +72,6 @@ impl Arena {
     /// free range is large enough.
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
-        // Forget slabs without regions, so that their addresses can be used for large regions too.
-        self.slabs.retain(|slab| self.used.range(slab..&(slab + SLAB)).next().is_some());
         let small =
             if bytes < SPACING { self.find_small(bytes, align.max(PAGE_BYTES)) } else { None };
         let align = align.max(SPACING);
@@ -73,12 +84,20 @@ impl Arena {
 
     /// The address of a free range for a small region, in an existing slab or else in a new one.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
-        let old = self.slabs.iter().find_map(|slab| self.find_in_slab(*slab, bytes, align));
-        old.or_else(|| {
-            let slab = self.find(SLAB, SPACING, false)?;
-            self.slabs.insert(slab);
-            self.find_in_slab(slab, bytes, align)
-        })
+        let from = self.small.start(bytes, align);
+        let first = self.slabs.range(..=from).next_back().copied().unwrap_or(0);
+        let old = self.slabs.range(first..);
+        let mut old = old.filter_map(|slab| Some((*slab, self.find_in_slab(*slab, bytes, align)?)));
+        let (slab, found) = match old.next() {
+            Some(found) => found,
+            None => {
+                let slab = self.find(SLAB, SPACING, false)?;
+                self.slabs.insert(slab);
+                (slab, self.find_in_slab(slab, bytes, align)?)
+            }
+        };
+        self.small.end(bytes, align, slab);
+        Some(found)
     }
 
     fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
@@ -96,18 +115,30 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// The address ranges that large regions cannot use, because these ranges have an owner or are
-    /// slabs; in order.
-    fn occupied(&self) -> Vec<(usize, usize)> {
-        let is_in_slab = |start: usize| {
-            let slab = self.slabs.range(..=start).next_back();
-            slab.is_some_and(|slab| start < slab + SLAB)
-        };
-        let large = self.used.iter().map(|(start, (end, _))| (*start, *end));
-        let slabs = self.slabs.iter().map(|slab| (*slab, slab + SLAB));
-        let mut occupied: Vec<_> = large.filter(|it| !is_in_slab(it.0)).chain(slabs).collect();
-        occupied.sort_unstable();
-        occupied
+    /// The first address range from `from` on that large regions cannot use, because it has an owner
+    /// or is a slab. The range of a slab includes regions that have grown into or out of the slab.
+    fn occupied_from(&self, from: usize) -> Option<Range<usize>> {
+        let used = self.used.range(from..).next().map(|(start, (end, _))| *start..*end);
+        let slab = self.slabs.range(from..).next().map(|slab| self.slab_addresses(*slab));
+        match (used, slab) {
+            (Some(used), Some(slab)) if used.start < slab.start => Some(used),
+            (used, slab) => slab.or(used),
+        }
+    }
+
+    /// The last address range that begins before `from` and that large regions cannot use.
+    fn occupied_before(&self, from: usize) -> Option<Range<usize>> {
+        let slab = self.slabs.range(..from).next_back().map(|slab| self.slab_addresses(*slab));
+        let used = self.used.range(..from).next_back().map(|(start, (end, _))| *start..*end);
+        match (used, slab) {
+            (Some(used), Some(slab)) if used.start >= slab.start + SLAB => Some(used),
+            (used, slab) => slab.or(used),
+        }
+    }
+
+    fn slab_addresses(&self, slab: usize) -> Range<usize> {
+        let last = self.used.range(..slab + SLAB).next_back().map_or(slab, |(_, (end, _))| *end);
+        slab..last.max(slab + SLAB)
     }
 
     /// The address of a free range for a region. At least [`SPACING`] bytes stay free after each
@@ -115,18 +146,51 @@ impl Arena {
     /// before the gap, and the gap after the new region at least as long as the new region, so that
     /// both regions can double their length. At the end of the reserved range, a gap of [`SPACING`]
     /// bytes suffices.
-    fn find(&self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
+    fn find(&mut self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
+        let searches = if grows { &self.growing } else { &self.tight };
+        let found = self.find_from(searches.start(bytes, align), bytes, align, grows);
+        let searches = if grows { &mut self.growing } else { &mut self.tight };
+        searches.end(bytes, align, found.unwrap_or(self.addresses.end));
+        found
+    }
+
+    fn find_from(&self, from: usize, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let behind = |length: usize| if grows { length.max(SPACING) } else { SPACING };
-        let mut free = self.addresses.start;
-        for (start, end) in self.occupied() {
+        let (mut free, mut from) = (self.addresses.start, from);
+        if let Some(before) = self.occupied_before(from) {
+            free = before.end.checked_add(behind(before.len()))?;
+            from = from.max(before.end);
+        }
+        while let Some(next) = self.occupied_from(from) {
             let at = free.checked_next_multiple_of(align)?;
-            if at.checked_add(bytes)?.checked_add(behind(bytes))? <= start {
+            if at.checked_add(bytes)?.checked_add(behind(bytes))? <= next.start {
                 return Some(at);
             }
-            free = free.max(end.checked_add(behind(end - start))?);
+            free = next.end.checked_add(behind(next.len()))?;
+            from = next.end;
         }
         let at = free.checked_next_multiple_of(align)?;
         (at.checked_add(bytes)?.checked_add(SPACING)? <= self.addresses.end).then_some(at)
+    }
+
+    /// Follows a change of the owner of pages to `owner`: forgets slabs without regions, so that
+    /// their addresses can be used for large regions too, and where searches began.
+    fn on_owner_changed(&mut self, pages: &Range<usize>, owner: Owner) {
+        let mut first = pages.start;
+        if owner == Owner::Free {
+            let slabs = self.slabs.range(pages.start.saturating_sub(SLAB)..pages.end);
+            let is_empty = |slab: &usize| self.used.range(*slab..slab + SLAB).next().is_none();
+            let empty: Vec<usize> = slabs.copied().filter(is_empty).collect();
+            for slab in empty {
+                self.slabs.remove(&slab);
+                first = first.min(slab);
+            }
+        }
+        if owner != Owner::Region {
+            for searches in [&mut self.small, &mut self.growing, &mut self.tight] {
+                searches.begin_at(first);
+            }
+        }
     }
 
     /// Sets the owner of pages.
@@ -154,6 +218,7 @@ impl Arena {
         if owner != Owner::Free {
             self.used.insert(first, (last, owner));
         }
+        self.on_owner_changed(&pages, owner);
     }
 
     /// The pieces of a range of addresses, each with one owner, in order.
@@ -210,6 +275,48 @@ impl Arena {
     }
 }
 
+/// Maximum number of searches that are remembered.
+const SEARCHES_MAX: usize = 16;
+
+/// Searches of the arena, so that a search does not begin with all regions of which earlier searches
+/// have found that there is no room between them.
+#[derive(Clone, Debug)]
+struct Searches(Vec<Search>);
+
+/// No free range for a region of at least `bytes` bytes, aligned to at least `align`, begins before
+/// the address `from`.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    bytes: usize,
+    align: usize,
+    from: usize,
+}
+
+impl Searches {
+    /// The address at which a search begins.
+    fn start(&self, bytes: usize, align: usize) -> usize {
+        let known = self.0.iter().filter(|other| other.bytes <= bytes && other.align <= align);
+        known.map(|other| other.from).max().unwrap_or(0)
+    }
+
+    /// Remembers a search that has found the first free range at the address `from`.
+    fn end(&mut self, bytes: usize, align: usize, from: usize) {
+        // Forget searches that say no more than the new one.
+        let says_more =
+            |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
+        self.0.retain(says_more);
+        if self.0.len() == SEARCHES_MAX {
+            self.0.remove(0);
+        }
+        self.0.push(Search { bytes, align, from });
+    }
+
+    /// Lets all searches begin at or before an address, at which a free range may begin now.
+    fn begin_at(&mut self, from: usize) {
+        self.0.iter_mut().for_each(|search| search.from = search.from.min(from));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,7 +336,18 @@ mod tests {
                 if gives && !given.is_empty() {
                     let region = given.swap_remove(bytes % given.len());
                     arena.set(region, Owner::Free);
-                } else if let Some(region) = arena.allocate(bytes, 1 << align) {
+                    continue;
+                }
+                // A search finds the same addresses without the earlier searches.
+                let mut other = Arena {
+                    small: Searches(vec![]),
+                    growing: Searches(vec![]),
+                    tight: Searches(vec![]),
+                    ..arena.clone()
+                };
+                let found = arena.allocate(bytes, 1 << align);
+                prop_assert_eq!(&found, &other.allocate(bytes, 1 << align));
+                if let Some(region) = found {
                     prop_assert!(region.start.is_multiple_of(1 << align));
                     prop_assert!(all.start <= region.start && region.end + SPACING <= all.end);
                     let apart = |other: &Range<usize>| {
@@ -265,6 +383,24 @@ mod tests {
                 prop_assert_eq!(found.collect::<Vec<_>>(), model.to_vec());
             }
         }
+    }
+
+    /// A search begins at the last region of the same size, and not at the first of all regions.
+    #[test]
+    fn searches_begin_where_there_may_be_room() {
+        let mut arena = Arena::new(0..10_000 * SPACING);
+        let mut large = vec![];
+        for _ in 0..500 {
+            for bytes in [SPACING, 3 * SPACING] {
+                let region = arena.allocate(bytes, 1).unwrap_or_default();
+                assert_eq!(arena.growing.start(bytes, SPACING), region.start);
+                large.push(region);
+            }
+        }
+        assert_eq!(large.last().map(|it| it.len()), Some(3 * SPACING));
+        // A freed region is used again.
+        arena.set(large[600].clone(), Owner::Free);
+        assert_eq!(arena.allocate(SPACING, 1), Some(large[600].clone()));
     }
 
     #[test]
