@@ -10,7 +10,12 @@ use interleaf_procfs::{
     status,
 };
 use libc::{c_int, c_void, sighandler_t, sigset_t};
-use std::{io, mem, ptr, thread, time::Duration};
+use std::{
+    io, mem, ptr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
 /// The largest signal number.
 const SIGNALS: c_int = 64;
@@ -154,16 +159,60 @@ fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     }
 }
 
+/// The signals that end a system call ([`siginterrupt`]): a bit for each signal, as in the kernel's
+/// signal set.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+/// The bit of a signal in the kernel's signal set; 0 for a number that is no signal.
+fn bit(signal: c_int) -> u64 {
+    if (1..=SIGNALS).contains(&signal) { 1 << (signal - 1) } else { 0 }
+}
+
+/// Installs a handler with the semantics of BSD. System calls that the signal interrupts are
+/// restarted, unless `siginterrupt` was called for the signal.
+fn handle_as_bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    let is_interrupting = INTERRUPTING.load(Relaxed) & bit(signal) != 0;
+    handle(signal, handler, if is_interrupting { 0 } else { libc::SA_RESTART })
+}
+
 /// `signal(2)`, with the semantics of BSD as in the GNU C library.
 #[unsafe(no_mangle)]
 pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    handle(signal, handler, libc::SA_RESTART)
+    handle_as_bsd(signal, handler)
 }
 
 /// `bsd_signal(3)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
-    handle(signal, handler, libc::SA_RESTART)
+    handle_as_bsd(signal, handler)
+}
+
+/// `ssignal(3)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    handle_as_bsd(signal, handler)
+}
+
+/// `siginterrupt(3)`. It is replaced because `signal` needs the signals that it was called for,
+/// which the C library keeps to itself.
+#[unsafe(no_mangle)]
+pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    // SAFETY: all zeros is a valid action, and only the flag `SA_RESTART` of the present action
+    // changes.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        if sigaction(signal, ptr::null(), &raw mut action) != 0 {
+            return -1;
+        }
+        if interrupts != 0 {
+            INTERRUPTING.fetch_or(bit(signal), Relaxed);
+            action.sa_flags &= !libc::SA_RESTART;
+        } else {
+            INTERRUPTING.fetch_and(!bit(signal), Relaxed);
+            action.sa_flags |= libc::SA_RESTART;
+        }
+        sigaction(signal, &raw const action, ptr::null_mut())
+    }
 }
 
 /// `sysv_signal(3)`.

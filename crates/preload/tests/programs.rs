@@ -467,6 +467,14 @@ fn locked_memory() {
     }
 }
 
+/// Signals that end a system call (`siginterrupt(3)`).
+#[test]
+fn interrupted_calls() {
+    for faults in BOTH {
+        same_by("interrupted.c", &[], faults);
+    }
+}
+
 /// Processes that share memory, also after the first process has exited.
 #[test]
 fn sharing() {
