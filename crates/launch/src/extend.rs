@@ -329,16 +329,21 @@ fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes the folders of killed sessions whose processes have all ended.
+/// Removes the folders that sessions have left behind, of which all processes have ended: the
+/// session was killed, or a process outlived it.
 fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     let swept = Session::sweep(base).map_err(session_failure)?;
     for folder in &swept {
-        output::note(quiet, &format!("{}: removed, its session was killed", folder.display()));
+        output::note(
+            quiet,
+            &format!("{}: removed, all processes of its session have ended", folder.display()),
+        );
     }
     Ok(swept)
 }
 
-/// Removes the folders of killed sessions whose processes have all ended: `--clean`.
+/// Removes the folders that sessions have left behind, of which all processes have ended:
+/// `--clean`.
 ///
 /// # Errors
 /// When a folder cannot be read or removed.
