@@ -24,6 +24,10 @@ const BYTES: u64 = size_of::<Number>() as u64;
 /// values.
 const TOLERANCE: f64 = 1e-9;
 
+/// The number of rounds after which the input is filled in again. Two rounds multiply the values by
+/// their number, so that after some dozens of rounds they would exceed the largest double.
+const ROUNDS_MAX: u32 = 16;
+
 /// The length of an axis, and the transform of a line of this length.
 struct Axis {
     length: usize,
@@ -38,6 +42,7 @@ pub struct Transform {
     /// The number of axes: 1 or 3.
     axes: u32,
     threads: usize,
+    /// Rounds since the input was filled in.
     rounds: u32,
 }
 
@@ -139,7 +144,9 @@ impl Transform {
         Ok(this)
     }
 
+    /// Fills in the input of the first round.
     fn fill(&mut self) {
+        self.rounds = 0;
         let (axis, axes) = (&self.axis, self.axes);
         let along: Vec<Number> = if axes == 1 {
             vec![]
@@ -269,6 +276,12 @@ impl Kernel for Transform {
         self.data.of::<u8>().len() as u64 + self.scratch.of::<u8>().len() as u64 + factors
     }
 
+    fn prepare(&mut self) {
+        if self.rounds >= ROUNDS_MAX {
+            self.fill();
+        }
+    }
+
     fn round(&mut self) -> Work {
         let fft = Arc::clone(&self.axis.fft);
         if self.axes == 1 {
@@ -320,5 +333,31 @@ impl Kernel for Transform {
 
     fn checksum(&self) -> u64 {
         self.data.of::<u64>().iter().fold(0, |sum, bits| mixed(sum, *bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The values do not exceed the range of a double, and their tolerance stays finite, so that a
+    /// wrong element is found after any number of rounds.
+    #[test]
+    fn results_are_checked_after_many_rounds() {
+        type New = fn(&Memory, u64, usize) -> Result<Transform, SetupError>;
+        for new in [Transform::long as New, Transform::cube as New] {
+            let mut transform = new(&Memory::Heap, 64 << 10, 1).expect("enough");
+            for round in 1..=250 {
+                transform.prepare();
+                transform.round();
+                if round % 50 == 0 {
+                    assert_eq!(transform.verify(), Ok(()), "{transform:?}, {round} rounds");
+                    let right = transform.data.of::<Number>()[99];
+                    transform.data.of_mut::<Number>()[99] = right * 1.01 + 0.01;
+                    assert!(transform.verify().is_err(), "{transform:?}, {round} rounds");
+                    transform.data.of_mut::<Number>()[99] = right;
+                }
+            }
+        }
     }
 }
