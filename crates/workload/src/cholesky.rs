@@ -191,16 +191,29 @@ impl Cholesky {
     /// When the footprint is less than 64 KiB, several threads are requested, or memory cannot be
     /// allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
-        let least = SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST };
         at_least("cholesky", footprint, LEAST)?;
         if threads > 1 {
             return Err(SetupError::OneThread { what: "cholesky" });
         }
-        let (pattern, symbolic) = largest(footprint).ok_or(least)?;
+        let (pattern, symbolic) = largest(footprint).ok_or_else(|| too_small(footprint))?;
         let factor = memory.array(8 * symbolic.len_val())?;
         let flops = flops(&symbolic);
         Ok(Self { pattern, symbolic, factor, rounds: 0, flops })
     }
+}
+
+fn too_small(footprint: u64) -> SetupError {
+    SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST }
+}
+
+/// Bytes of the factor of the largest matrix that fits into the footprint.
+///
+/// # Errors
+/// When the footprint is less than 64 KiB.
+pub(crate) fn factor_bytes(footprint: u64) -> Result<u64, SetupError> {
+    at_least("cholesky", footprint, LEAST)?;
+    let (_, symbolic) = largest(footprint).ok_or_else(|| too_small(footprint))?;
+    Ok(8 * symbolic.len_val() as u64)
 }
 
 /// The largest cube of grid points whose factor is at most the footprint; `None` if even the factor

@@ -117,12 +117,7 @@ impl Transform {
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 numbers, or memory cannot be allocated.
     pub fn cube(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
-        at_least("fft-3d", footprint, 512 * BYTES)?;
-        let side = ((footprint / BYTES) as f64).cbrt() as u64 + 1;
-        let sides = (8..=side).rev().filter(|side| side.pow(3) * BYTES <= footprint);
-        let smooth =
-            |side: &u64| [2, 3, 5].iter().fold(*side, |left, prime| divided(left, *prime)) == 1;
-        let length = sides.filter(|side| side % 2 == 0).find(smooth).unwrap_or(8) as usize;
+        let length = side(footprint)?;
         let axis = Axis::new(length);
         Self::with(memory, axis, 3, threads, length.pow(3), 0)
     }
@@ -248,6 +243,19 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize
+}
+
+/// The number of elements along an edge of the cube of [`Transform::cube`].
+///
+/// # Errors
+/// When the footprint is less than 8 x 8 x 8 numbers.
+pub(crate) fn side(footprint: u64) -> Result<usize, SetupError> {
+    at_least("fft-3d", footprint, 512 * BYTES)?;
+    let side = ((footprint / BYTES) as f64).cbrt() as u64 + 1;
+    let sides = (8..=side).rev().filter(|side| side.pow(3) * BYTES <= footprint);
+    let smooth =
+        |side: &u64| [2, 3, 5].iter().fold(*side, |left, prime| divided(left, *prime)) == 1;
+    Ok(sides.filter(|side| side % 2 == 0).find(smooth).unwrap_or(8) as usize)
 }
 
 fn divided(mut number: u64, prime: u64) -> u64 {

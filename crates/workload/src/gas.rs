@@ -63,6 +63,19 @@ pub struct Gas {
     sums: [f64; 2],
 }
 
+/// The number of cells along an edge of the largest cube that fits into the footprint, an even
+/// number.
+///
+/// # Errors
+/// When the footprint is less than 8 x 8 x 8 cells.
+pub(crate) fn side(footprint: u64) -> Result<usize, SetupError> {
+    at_least("gas", footprint, 512 * BYTES)?;
+    let largest = ((footprint / BYTES) as f64).cbrt() as usize + 1;
+    let is_small_enough = |side: &usize| (*side as u64).pow(3) * BYTES <= footprint;
+    let side = (8..=largest).rev().filter(|side| side % 2 == 0).find(is_small_enough);
+    Ok(side.unwrap_or(8))
+}
+
 impl Gas {
     /// Allocates the two states of the largest cube of cells that fits into the footprint, with an
     /// even number of cells along an edge. Fills the first state.
@@ -70,11 +83,7 @@ impl Gas {
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
-        at_least("gas", footprint, 512 * BYTES)?;
-        let largest = ((footprint / BYTES) as f64).cbrt() as usize + 1;
-        let is_small_enough = |side: &usize| (*side as u64).pow(3) * BYTES <= footprint;
-        let side = (8..=largest).rev().filter(|side| side % 2 == 0).find(is_small_enough);
-        let side = side.unwrap_or(8);
+        let side = side(footprint)?;
         let array = || memory.array(side.pow(3) * FIELDS * size_of::<f64>());
         let states = [array()?, array()?];
         let mut gas = Self { states, side, threads, rounds: 0, speed: 0.0, sums: [0.0; 2] };

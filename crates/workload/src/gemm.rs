@@ -27,6 +27,22 @@ pub struct Gemm {
     rounds: u32,
 }
 
+/// The number of which the side of a matrix is a multiple: the rows of a tile, or 8 without tiles.
+fn unit(tile: Option<usize>) -> usize {
+    tile.unwrap_or(8).max(8)
+}
+
+/// The number of rows of the largest three matrices that together fit into the footprint.
+///
+/// # Errors
+/// When the footprint is less than three tiles (three times 8 x 8 elements without tiles).
+pub(crate) fn side(footprint: u64, tile: Option<usize>) -> Result<usize, SetupError> {
+    let what = if tile.is_some() { "gemm-tiled" } else { "gemm" };
+    let unit = unit(tile);
+    at_least(what, footprint, 24 * (unit * unit) as u64)?;
+    Ok(((footprint / 24) as f64).sqrt() as usize / unit * unit)
+}
+
 impl Gemm {
     /// Allocates three matrices that together are at most as large as the footprint. They are
     /// stored in tiles of `tile` rows (at least 8), or by rows if `tile` is `None`.
@@ -40,13 +56,10 @@ impl Gemm {
         threads: usize,
         tile: Option<usize>,
     ) -> Result<Self, SetupError> {
-        let what = if tile.is_some() { "gemm-tiled" } else { "gemm" };
-        let unit = tile.unwrap_or(8).max(8);
-        at_least(what, footprint, 24 * (unit * unit) as u64)?;
-        let side = ((footprint / 24) as f64).sqrt() as usize / unit * unit;
+        let side = side(footprint, tile)?;
         let array = || memory.array(side * side * size_of::<f64>());
         let (a, b, c) = (array()?, array()?, array()?);
-        let tile = tile.map_or(side, |_| unit);
+        let tile = tile.map_or(side, |_| unit(tile));
         let mut gemm = Self { a, b, c, side, tile, threads, rounds: 0 };
         for (matrix, seed) in [(&mut gemm.a, 0), (&mut gemm.b, 1 << 40)] {
             let elements = matrix.of_mut::<f64>().iter_mut().enumerate();

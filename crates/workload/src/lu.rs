@@ -47,6 +47,27 @@ pub enum Form {
     Tiled(usize),
 }
 
+impl Form {
+    /// The name of the workload, and the number of which the side of the matrix is a multiple.
+    fn name_and_unit(self) -> (&'static str, usize) {
+        match self {
+            Self::Pivoting => ("lu", 8),
+            Self::Plain => ("lu-plain", 8),
+            Self::Tiled(tile) => ("lu-tiled", tile.max(8)),
+        }
+    }
+}
+
+/// The number of rows of the largest matrix that fits into the footprint.
+///
+/// # Errors
+/// When the footprint is less than a tile or a page.
+pub(crate) fn side(footprint: u64, form: Form) -> Result<usize, SetupError> {
+    let (what, unit) = form.name_and_unit();
+    at_least(what, footprint, (8 * unit * unit).max(PAGE) as u64)?;
+    Ok(((footprint / 8) as f64).sqrt() as usize / unit * unit)
+}
+
 /// The matrix, which a round replaces by its factors.
 #[derive(Debug)]
 pub struct Lu {
@@ -78,16 +99,11 @@ impl Lu {
         threads: usize,
         form: Form,
     ) -> Result<Self, SetupError> {
-        let (what, unit) = match form {
-            Form::Pivoting => ("lu", 8),
-            Form::Plain => ("lu-plain", 8),
-            Form::Tiled(tile) => ("lu-tiled", tile.max(8)),
-        };
-        at_least(what, footprint, (8 * unit * unit).max(PAGE) as u64)?;
+        let side = side(footprint, form)?;
+        let (what, unit) = form.name_and_unit();
         if threads > 1 && !matches!(form, Form::Tiled(_)) {
             return Err(SetupError::OneThread { what });
         }
-        let side = ((footprint / 8) as f64).sqrt() as usize / unit * unit;
         let matrix = memory.array(side * side * size_of::<f64>())?;
         let tile = if matches!(form, Form::Tiled(_)) { unit } else { side };
         let rows = (0..side).collect();

@@ -46,14 +46,22 @@ struct Pairs<'a> {
     low: usize,
 }
 
+/// The number of qubits of the largest state vector that is at most the footprint.
+///
+/// # Errors
+/// When the footprint is less than the amplitudes of 8 qubits.
+pub(crate) fn qubits(footprint: u64) -> Result<u32, SetupError> {
+    at_least("qft", footprint, BYTES << 8)?;
+    Ok((footprint / BYTES).ilog2())
+}
+
 impl Qft {
     /// Allocates the largest state vector that is at most the footprint.
     ///
     /// # Errors
     /// When the footprint is less than the amplitudes of 8 qubits, or memory cannot be allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
-        at_least("qft", footprint, BYTES << 8)?;
-        let qubits = (footprint / BYTES).ilog2();
+        let qubits = qubits(footprint)?;
         let mut state = memory.array((BYTES << qubits) as usize)?;
         let length = 1 << qubits;
         for (at, amplitude) in state.of_mut::<Number>().iter_mut().enumerate() {

@@ -93,8 +93,7 @@ impl Stream {
         threads: usize,
         only: Option<Loop>,
     ) -> Result<Self, SetupError> {
-        at_least("stream", footprint, 3 * 4096)?;
-        let bytes = footprint as usize / 3 / 64 * 64;
+        let bytes = array_bytes(footprint)?;
         let array = || memory.array(bytes);
         let (a, b, c) = (array()?, array()?, array()?);
         let (kernel, is_whole) = (only.unwrap_or(Loop::Triad), only.is_none());
@@ -148,6 +147,15 @@ impl Stream {
         };
         Work { bytes: arrays * bytes, flops: flops * elements, ..Work::default() }
     }
+}
+
+/// Bytes of each of the three arrays, in whole cache lines.
+///
+/// # Errors
+/// When the footprint is less than three pages.
+pub(crate) fn array_bytes(footprint: u64) -> Result<usize, SetupError> {
+    at_least("stream", footprint, 3 * 4096)?;
+    Ok(footprint as usize / 3 / 64 * 64)
 }
 
 /// The initial values of the elements of a, b and c with index `at`. They are small integers, so

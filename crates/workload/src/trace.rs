@@ -5,9 +5,9 @@
 //! as in Goto and van de Geijn (ACM TOMS 2008).
 
 use crate::{
-    cholesky, gas,
+    SetupError, cholesky, fft, gas, gemm,
     kind::{Kind, Setting},
-    lu, qft, random, sweep,
+    lu, polynomial, qft, random, stream, sweep,
 };
 use interleaf_extend_forecast::access::Touch;
 
@@ -78,6 +78,37 @@ pub struct Size {
     pub flops: f64,
 }
 
+/// Bytes of all arrays of the kernel that [`Kind::kernel`] would create, without allocating them:
+/// the footprint in the setting, rounded down by the kernel. A workload that [`trace`] does not
+/// model has the footprint in the setting.
+///
+/// # Errors
+/// When the kernel would refuse the footprint.
+pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
+    let Setting { footprint, threads, stride, .. } = *setting;
+    let lu = |form| Ok(8 * (lu::side(footprint, form)? as u64).pow(2));
+    let gemm = |tile| Ok(24 * (gemm::side(footprint, tile)? as u64).pow(2));
+    Ok(match kind {
+        Kind::Stream => 3 * stream::array_bytes(footprint)? as u64,
+        Kind::Seq => sweep::array_bytes(footprint, threads, None)? as u64,
+        Kind::Stride => sweep::array_bytes(footprint, threads, Some(stride))? as u64,
+        Kind::Random => random::array_bytes(footprint, threads)? as u64,
+        Kind::Polynomial => polynomial::array_bytes(footprint, threads)? as u64,
+        // The cube, and one number of scratch memory.
+        Kind::Fft3d => 16 * ((fft::side(footprint)? as u64).pow(3) + 1),
+        Kind::Gemm => gemm(None)?,
+        Kind::GemmTiled => gemm(Some(setting.tile))?,
+        Kind::Lu => lu(lu::Form::Pivoting)?,
+        Kind::LuPlain => lu(lu::Form::Plain)?,
+        Kind::LuTiled => lu(lu::Form::Tiled(setting.tile))?,
+        Kind::Cholesky => cholesky::factor_bytes(footprint)?,
+        Kind::Qft => 16 << qft::qubits(footprint)?,
+        Kind::Gas => gas::BYTES * (gas::side(footprint)? as u64).pow(3),
+        // Not modelled by `trace`, as there.
+        _ => footprint,
+    })
+}
+
 /// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices and
 /// cubes are rounded as by the workload. Lengths of transforms and sizes of graphs are not rounded
 /// to those that the workload would choose. Workloads that [`trace`] does not model have 0
@@ -130,18 +161,18 @@ pub fn rounds(kind: Kind) -> u32 {
 }
 
 /// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` for a workload
-/// that is not modelled.
-pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Option<Vec<Touch>> {
+/// that is not modelled. `bytes` is the footprint of its kernel ([`footprint`]).
+pub fn trace(kind: Kind, setting: &Setting, bytes: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
-    let bytes = footprint as usize;
+    let bytes = bytes as usize;
     match kind {
-        Kind::Stream => stream(&mut trace, bytes / 3),
+        Kind::Stream => triad(&mut trace, bytes / 3),
         Kind::Seq | Kind::Polynomial => {
             let is_write = kind == Kind::Polynomial && setting.is_writing;
             trace.touch(0, bytes, is_write);
         }
         Kind::Stride => {
-            let stride = setting.stride as usize / 8;
+            let stride = sweep::whole_pages(setting.stride) / 8;
             sweep::strided(bytes / 8, stride).for_each(|at| trace.touch(at * 8, 8, false));
         }
         Kind::Random => {
@@ -158,7 +189,7 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
         Kind::LuPlain => factors(&mut trace, bytes, false),
         Kind::LuTiled => factor_tiles(&mut trace, bytes, setting.tile.max(8)),
         Kind::Cholesky => {
-            for (range, is_write) in cholesky::accesses(footprint) {
+            for (range, is_write) in cholesky::accesses(bytes as u64) {
                 trace.touch(range.start, range.len(), is_write);
             }
         }
@@ -173,7 +204,7 @@ pub fn trace(kind: Kind, setting: &Setting, footprint: u64, block: usize) -> Opt
 
 /// The triad loop of STREAM: b and c are read and a is written, block by block. Each of the three
 /// arrays has `array` bytes.
-fn stream(trace: &mut Trace, array: usize) {
+fn triad(trace: &mut Trace, array: usize) {
     for at in (0..array).step_by(trace.block) {
         let bytes = trace.block.min(array - at);
         trace.touch(array + at, bytes, false);

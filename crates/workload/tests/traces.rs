@@ -8,10 +8,11 @@ use interleaf_extend_forecast::{
     belady::carried,
 };
 use interleaf_workload::{
+    SetupError,
     graph::Shape,
     kind::{Kind, Setting},
     memory::Memory,
-    trace::trace,
+    trace::{footprint, trace},
 };
 use std::collections::HashSet;
 
@@ -55,6 +56,41 @@ fn every_block_is_touched_and_no_other() {
             BlockTraffic::default(),
             "{name}: all of it fits"
         );
+    }
+}
+
+/// The footprint of a trace is that of the kernel, rounded down as the kernel rounds it. A footprint
+/// that the kernel refuses is refused with the same message.
+#[test]
+fn a_trace_has_the_footprint_of_the_kernel() {
+    let settings = |bytes: u64| {
+        let large = Setting { tile: 512, stride: 3 << 20, ..setting(bytes) };
+        let odd = Setting { tile: 96, stride: 5000, ..setting(bytes) };
+        [setting(bytes), large, odd]
+    };
+    for (name, kind, _) in Kind::ALL {
+        if trace(kind, &setting(1 << 20), 1 << 20, BLOCK).is_none() {
+            continue;
+        }
+        let small = setting(1);
+        let why = footprint(kind, &small).expect_err(name);
+        assert!(matches!(why, SetupError::Small { .. }), "{why}");
+        assert_eq!(why.to_string(), kind.kernel(&small).map(|_| ()).unwrap_err().to_string());
+        for setting in [30 << 20, 100 << 20, 6_543_211].into_iter().flat_map(settings) {
+            let has_unit = [Kind::GemmTiled, Kind::LuTiled, Kind::Stride].contains(&kind);
+            if !has_unit && setting.tile != 64 {
+                continue;
+            }
+            let Ok(found) = footprint(kind, &setting) else {
+                assert!(kind.kernel(&setting).is_err(), "{name}");
+                continue;
+            };
+            let kernel = kind.kernel(&setting).unwrap().footprint();
+            assert_eq!(found, kernel, "{name}: {setting:?}");
+            let last = trace(kind, &setting, found, BLOCK).unwrap();
+            let last = last.iter().map(|touch| u64::from(touch.block)).max().unwrap();
+            assert!(last < kernel.div_ceil(BLOCK as u64), "{name}: {setting:?}");
+        }
     }
 }
 

@@ -31,7 +31,7 @@ use interleaf_workload::{
     memory::{Hint, Memory},
     run::{Edge, Length, Measured, measured, rate},
     stream::Loop,
-    trace::trace,
+    trace::{footprint, trace},
 };
 use std::{env, path::Path, process::ExitCode, time::Duration};
 
@@ -94,7 +94,9 @@ const BLOCK: usize = 16 << 10;
 /// Writes a trace of the blocks of memory that one round touches (two rounds of `gas` and `qft`),
 /// without running the workload.
 fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
-    let touches = trace(kind, &setting(args), args.footprint.get(), BLOCK).ok_or_else(|| {
+    let setting = setting(args);
+    let footprint = footprint(kind, &setting).map_err(|why| refused(&why))?;
+    let touches = trace(kind, &setting, footprint, BLOCK).ok_or_else(|| {
         Failure::new(
             format!("--trace: the order of accesses of {} is not known", args.workload),
             "plan without a trace: the traffic is a line from that of the run then",
