@@ -630,6 +630,33 @@ fn a_group_that_is_removed_during_setup_is_left_out() {
     assert_eq!(fs::read_to_string(folder.path().join(filters)).unwrap(), "2", "anon and /kept");
 }
 
+/// The steered control group is removed while it is steered. No scheme may then match a page,
+/// because without a filter for the group it would migrate the pages of all programs.
+#[test]
+fn nothing_is_moved_when_the_steered_group_is_removed() {
+    for release in ["6.12", "6.17", "newest"] {
+        let folder = machine(&GROUPS);
+        let kept = folder.path().join("sys/fs/cgroup/kept");
+        fs::remove_dir_all(kept.join("inner")).unwrap();
+        let full = "Node 0 MemTotal: 524288 kB\nNode 0 MemFree: 1024 kB\n";
+        write_file(folder.path(), "sys/devices/system/node/node0/meminfo", full);
+        let root = Root::captured(folder.path());
+        let journal = Rc::new(RefCell::new(Journal::open(&root).unwrap().0));
+        let scope = group(folder.path(), "/kept");
+        let setting = Setting { leave: true, ..Setting::new(&root, journal, scope) };
+        let mut actuator = ActuatorKind::Quota.build(setting, &kernel(release).unwrap());
+        actuator.set(&goal(Order::Interleave, None)).unwrap();
+        let least = |scheme: u32| {
+            let end = format!("/schemes/{scheme}/access_pattern/nr_accesses/min");
+            root.noted().into_iter().rfind(|write| write.path.ends_with(&end)).unwrap().text
+        };
+        assert!([0, 1].map(least).iter().all(|it| *it != u32::MAX.to_string()), "{release}");
+        fs::remove_dir_all(&kept).unwrap();
+        actuator.update().unwrap();
+        assert_eq!([0, 1].map(least), [(); 2].map(|()| u32::MAX.to_string()), "{release}");
+    }
+}
+
 /// Several scopes by name are scanned together. The scan reads each process in `/proc` once.
 #[test]
 fn proc_is_read_once_per_scan() {

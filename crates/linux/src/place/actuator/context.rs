@@ -112,9 +112,9 @@ pub enum PageFilter {
     Addresses(Range<u64>),
     /// Pages of files.
     Files,
-    /// Pages of all control groups except these. The groups are named relative to the mount point
-    /// of version 2. Several groups require a kernel with `split_filters`. A scheme has at most one
-    /// filter of this kind.
+    /// Pages of all control groups except these, at least one. The groups are named relative to the
+    /// mount point of version 2. Several groups require a kernel with `split_filters`. A scheme has
+    /// at most one filter of this kind.
     OtherGroups(Vec<String>),
     /// Pages of this control group without its descendants. The group is named relative to the
     /// mount point of version 2.

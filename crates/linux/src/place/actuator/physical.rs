@@ -117,7 +117,8 @@ struct ContextInputs<'w, 'a> {
 
 impl ContextInputs<'_, '_> {
     /// The filters of a scheme that takes pages from the node `from`. They exclude the pages of
-    /// other nodes, pages of files, protected groups, and groups outside the scope.
+    /// other nodes, pages of files, protected groups, and groups outside the scope. The group of
+    /// the scope has no filter if it has been removed: the scheme must then match no region.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -131,9 +132,21 @@ impl ContextInputs<'_, '_> {
             filters.extend(all_of(root, group)?.into_iter().map(PageFilter::Group));
         }
         if let Scope::Cgroup(group) = &self.setting.scope {
-            filters.push(PageFilter::OtherGroups(all_of(root, group)?));
+            let groups = all_of(root, group)?;
+            if !groups.is_empty() {
+                filters.push(PageFilter::OtherGroups(groups));
+            }
         }
         Ok(filters)
+    }
+
+    /// `scheme` for the pages of the scope on the node `from`. If the group of the scope has been
+    /// removed, the scheme matches no region: it would migrate the pages of all programs.
+    fn limited(&self, scheme: Scheme, from: u32) -> Result<Scheme, RootError> {
+        let filters = self.filters(from)?;
+        let is_limited = filters.iter().any(|it| matches!(it, PageFilter::OtherGroups(_)));
+        let has_pages = is_limited || !matches!(self.setting.scope, Scope::Cgroup(_));
+        Ok(Scheme { accesses: scheme.accesses.filter(|_| has_pages), filters, ..scheme })
     }
 
     fn context(&self) -> Result<Context, RootError> {
@@ -155,13 +168,13 @@ impl ContextInputs<'_, '_> {
             age_min: push.map_or(0, |it| it.age_min),
             quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
             goal: with_goal.as_ref().map(eligible),
-            filters: self.filters(push.map_or(first, |it| it.from))?,
+            filters: vec![],
         };
         let mut monitored: Vec<Range<u64>> = self.ranges.values().flatten().cloned().collect();
         monitored.sort_by_key(|range| range.start);
-        let mut schemes = vec![mover];
+        let mut schemes = vec![self.limited(mover, push.map_or(first, |it| it.from))?];
         for (from, demotion) in self.guards.schemes(goal) {
-            schemes.push(Scheme { filters: self.filters(from)?, ..demotion });
+            schemes.push(self.limited(demotion, from)?);
         }
         Ok(Context { monitored: MonitoredMemory::Memory(monitored), schemes })
     }
