@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from types import TracebackType
@@ -66,6 +67,7 @@ class Balance:
             raise InputError(f"timeout_s = {timeout_s}", hint)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(timeout_s)
+        self._timeout_s = timeout_s
         try:
             self._socket.connect(name)
         except PermissionError:
@@ -77,21 +79,40 @@ class Balance:
             self._socket.close()
             hint = "start it with `interleaf balance`, or name its socket"
             raise InputError(f"{path}: no daemon is there to be watched: {why}", hint) from None
-        self._lines = self._socket.makefile("rb")
+        # Received bytes that no period has used. After a timeout they are kept for the next one.
+        self._received = bytearray()
 
     def __iter__(self) -> Iterator[BalancePeriod]:
         """Yield the periods until the daemon ends.
 
         Raises:
-            TimeoutError: No period came in time.
+            TimeoutError: No period came in time. The next iterator continues where this one ended.
             InputError: The socket sent a line that is not a period.
         """
-        while line := self._lines.readline(LINE_MAX):
+        while line := self._line():
             yield _period(line)
+
+    def _line(self) -> bytes:
+        """Return the next line, at most LINE_MAX bytes of it; nothing at the end of the daemon."""
+        end = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        while b"\n" not in self._received and len(self._received) < LINE_MAX:
+            if end is not None:
+                # A timeout of 0 would make the socket non-blocking.
+                self._socket.settimeout(max(end - time.monotonic(), 1e-6))
+            try:
+                received = self._socket.recv(LINE_MAX)
+            except TimeoutError:
+                raise TimeoutError(f"no period within timeout_s = {self._timeout_s} s") from None
+            if not received:
+                break
+            self._received += received
+        size = min(self._received.find(b"\n") + 1 or len(self._received), LINE_MAX)
+        line = bytes(self._received[:size])
+        del self._received[:size]
+        return line
 
     def close(self) -> None:
         """Close the connection."""
-        self._lines.close()
         self._socket.close()
 
     def __enter__(self) -> Balance:

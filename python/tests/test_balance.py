@@ -65,6 +65,35 @@ def test_periods_of_the_control_loop(command, tmp_path):
         assert period.reason == document["reason"]
 
 
+def test_a_line_after_a_timeout(tmp_path):
+    path = tmp_path / "slow.sock"
+    line = json.dumps(PERIOD).encode() + b"\n"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen(1)
+    with listener, interleaf.Balance(path, timeout_s=0.2) as daemon:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(line[:20])
+            with pytest.raises(TimeoutError, match=r"timeout_s = 0\.2 s"):
+                next(iter(daemon))
+            connection.sendall(line[20:] + line[:20])
+            assert next(iter(daemon)).target_weights == (65, 35)
+            connection.sendall(line[20:])
+        assert [period.reason for period in daemon] == ["bandwidth rose"]
+
+
+def test_a_line_without_an_end(tmp_path):
+    path = tmp_path / "long.sock"
+    thread = served(path, [b"1" * 100_000])
+    with (
+        interleaf.Balance(path, timeout_s=60) as daemon,
+        pytest.raises(interleaf.InputError, match="not a period"),
+    ):
+        next(iter(daemon))
+    thread.join()
+
+
 def test_a_line_that_is_no_period(tmp_path):
     path = tmp_path / "other.sock"
     thread = served(path, [b'{"time_s": 1}\n'])
