@@ -197,6 +197,24 @@ impl FioOptions {
         }
     }
 
+    /// True if `option`, the name of an option in errors, is set.
+    fn sets(&self, option: &str) -> bool {
+        match option {
+            "rw" => self.rw.is_some(),
+            "bs" => self.bs.is_some(),
+            "iodepth" => self.iodepth.is_some(),
+            "numjobs" => self.numjobs.is_some(),
+            "rate_iops" => self.rate_iops.is_some(),
+            "rwmixread" => self.rwmixread.is_some(),
+            "ramp_time" => self.ramp_ns.is_some(),
+            "runtime" => self.runtime_ns.is_some(),
+            "size" => self.size.is_some(),
+            "norandommap" => self.norandommap.is_some(),
+            "randseed" => self.seed.is_some(),
+            _ => false,
+        }
+    }
+
     /// The job with these options; options that are not set have fio's defaults.
     ///
     /// # Errors

@@ -30,6 +30,15 @@ const GLOBAL: &str = "global";
 /// Maximum number of job sections of a file.
 const SECTIONS_MAX: usize = 256;
 
+/// The error of a job: in a line of its file, or in an option of the command line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    CommandLine(OptionError),
+}
+
 struct Section {
     name: String,
     line: usize,
@@ -47,19 +56,24 @@ struct Section {
 /// # Errors
 /// When a section header is malformed, a line is in no section, the file has no job or too many, an
 /// option is not modelled or has an invalid value, or `check` refuses a group of jobs. The error
-/// has the line.
+/// has the line, or the option of the command line that replaced the option of the file.
 pub fn parse(
     file: &str,
     text: &str,
     over: &FioOptions,
     check: &dyn Fn(&[Job]) -> Result<(), OptionError>,
-) -> Result<Vec<Vec<Job>>, FileError> {
+) -> Result<Vec<Vec<Job>>, JobError> {
     let sections = sections(file, text)?;
     let mut groups: Vec<Vec<Job>> = vec![];
     for section in &sections {
         let wrong = |why: OptionError| {
+            // Options that files do not have, such as `fsync`, are those of the command line.
+            if over.sets(why.option) || !MODELLED.contains(&why.option) {
+                let problem = format!("{} (job {} of {file})", why.problem, section.name);
+                return JobError::CommandLine(OptionError { problem, ..why });
+            }
             let line = section.lines.get(why.option).copied().unwrap_or(section.line);
-            error(file, line, Some(why.option), why.problem, why.hint)
+            error(file, line, Some(why.option), why.problem, why.hint).into()
         };
         let job = section.options.with(over).job(&section.name).map_err(wrong)?;
         if section.stonewall || groups.is_empty() {
@@ -72,7 +86,7 @@ pub fn parse(
     }
     if groups.is_empty() {
         let hint = "add a section such as [job] with rw=randread";
-        return Err(error(file, last_line(text), None, "it has no job".into(), hint.into()));
+        return Err(error(file, last_line(text), None, "it has no job".into(), hint.into()).into());
     }
     Ok(groups)
 }

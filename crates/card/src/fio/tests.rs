@@ -146,7 +146,10 @@ fn jobs_are_checked_against_the_card() {
 }
 
 fn parse(text: &str) -> Result<Vec<Vec<Job>>, interleaf_model::format::FileError> {
-    file::parse("a.fio", text, &FioOptions::default(), &|_| Ok(()))
+    file::parse("a.fio", text, &FioOptions::default(), &|_| Ok(())).map_err(|why| match why {
+        file::JobError::File(why) => why,
+        file::JobError::CommandLine(why) => panic!("{why}"),
+    })
 }
 
 #[test]

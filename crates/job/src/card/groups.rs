@@ -3,7 +3,9 @@
 use super::CardJob;
 use interleaf_card::{
     card::Card,
-    fio::{self, FioOptions, Job, OptionError, memory::MemoryOptions, value::Depths},
+    fio::{
+        self, FioOptions, Job, OptionError, file::JobError, memory::MemoryOptions, value::Depths,
+    },
     load::{Access, Load},
 };
 use interleaf_console::Failure;
@@ -62,7 +64,7 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
             }
             for (file, text) in files.iter().zip(&texts) {
                 let name = file.display().to_string();
-                found.extend(fio::file::parse(&name, text, &options, &check)?);
+                found.extend(fio::file::parse(&name, text, &options, &check).map_err(of_job)?);
             }
         }
     }
@@ -77,6 +79,15 @@ fn is_depth(why: &OptionError) -> bool {
 /// Converts checked jobs of fio to the load that is simulated on `card`.
 pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
     fio::load::load(jobs, card).map_err(of_option)
+}
+
+/// Converts the error of a job file, or of an option of the command line that replaced an option of
+/// the file, to a failure.
+fn of_job(why: JobError) -> Failure {
+    match why {
+        JobError::File(why) => why.into(),
+        JobError::CommandLine(why) => of_option(why),
+    }
 }
 
 /// Converts the error of an option of fio to a failure that names the option of the command line:
