@@ -31,7 +31,7 @@ ADVICE = {"normal": 0, "random": 1, "sequential": 2, "will_need": 3, "done_with"
 BYTES_MAX = 1 << 47
 
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_UNITS |= {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 _SHAPE = "give whole numbers from 0"
@@ -114,16 +114,22 @@ def _check(library: ctypes.CDLL, status: int) -> None:
 
 
 def parse_size(name: str, value: int | str) -> int:
-    """Return a size in bytes: a whole number of bytes, or text with a unit such as ``8GiB``."""
+    """Return a size in bytes: a whole number of bytes, or text with a unit such as ``8GiB``.
+
+    Text is read as by the command (crates/model/src/units.rs).
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     elif isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([A-Za-z]+)\s*", value)
+        match = re.fullmatch(r"\s*(\+?(?:[0-9]+\.?[0-9]*|\.[0-9]+))\s*([A-Za-z]+)\s*", value)
         if match is None or match[2] not in _UNITS:
             raise InputError(
                 f"{name} = {value!r}", f"write a number with one of {', '.join(_UNITS)}"
             )
-        size = int(min(float(match[1]) * _UNITS[match[2]], BYTES_MAX + 1.0))
+        bytes_ = min(float(match[1]) * _UNITS[match[2]], BYTES_MAX + 1.0)
+        if not bytes_.is_integer():
+            raise InputError(f"{name} = {value!r}", "write a whole number of bytes")
+        size = int(bytes_)
     else:
         raise InputTypeError(f"{name} is of type {type(value).__name__}", "write a size: 8GiB")
     if not 0 < size <= BYTES_MAX:

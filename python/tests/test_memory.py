@@ -5,6 +5,7 @@ import gc
 import interleaf
 import numpy as np
 import pytest
+from interleaf._memory import parse_size
 
 ROWS, COLUMNS = 48, 1 << 16
 
@@ -76,3 +77,24 @@ def test_hints_that_cannot_be_used(array):
 def test_a_budget_that_is_too_small(tmp_path):
     with pytest.raises(interleaf.InputError, match="at least 4MiB"):
         interleaf.extended_array(3, store=tmp_path, dram="1MiB")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096B", 4096),
+        ("2 kB", 2000),
+        ("1.5KiB", 1536),
+        (" +64 MiB ", 64 << 20),
+        ("2GB", 2 * 10**9),
+        ("128TiB", 1 << 47),
+    ],
+)
+def test_sizes_of_the_command_are_sizes(text, size):
+    assert parse_size("dram", text) == size
+
+
+@pytest.mark.parametrize("text", ["2KB", "2Kb", "768", "GiB", "1.2.3GiB", "0.3B", "-1GiB", "0B"])
+def test_other_sizes_are_refused(text):
+    with pytest.raises(interleaf.InputError, match="dram = "):
+        parse_size("dram", text)
