@@ -370,8 +370,9 @@ fn protected(
     names: Option<&Spanned<Vec<String>>>,
 ) -> Result<Vec<String>, FileError> {
     let Some(names) = names else { return Ok(vec![]) };
+    let hint = "write the path of a group such as /system.slice, or the name of a process";
     let wrong = |entry: &String| match entry.starts_with('/') {
-        true => no_group(entry),
+        true => no_group(entry).map(|problem| (problem, hint.into())),
         false => name_problem(entry),
     };
     match names.get_ref().iter().find_map(wrong) {
@@ -395,20 +396,17 @@ fn platform(
 /// Parses the path of a control group.
 fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
     let text = path.get_ref();
-    if let Some((problem, hint)) = no_group(text) {
+    if let Some(problem) = no_group(text) {
+        let hint = "write a path such as /batch.slice, or kind = \"machine\" for all";
         return Err(toml.error("cgroup", path, problem, hint));
     }
     Ok(Scope::Cgroup(text.clone()))
 }
 
-/// Returns the problem of an invalid path of a control group, and its remedy; `None` for a valid
-/// path.
-fn no_group(path: &str) -> Option<(String, String)> {
+/// Returns the problem of an invalid path of a control group; `None` for a valid path.
+fn no_group(path: &str) -> Option<String> {
     let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
-    is_none.then(|| {
-        let problem = format!("\"{path}\" is not a control group below the hierarchy's root");
-        (problem, "write a path such as /batch.slice, or kind = \"machine\" for all".into())
-    })
+    is_none.then(|| format!("\"{path}\" is not a control group below the hierarchy's root"))
 }
 
 /// Returns the problem of an impossible process name, and its remedy; `None` for a possible name.
@@ -627,5 +625,16 @@ mod tests {
                 Ok(config) => assert!(expected.is_empty(), "{text}: {config:?}"),
             }
         }
+    }
+
+    /// The hint for a protected group does not propose to steer the whole machine.
+    #[test]
+    fn the_hint_fits_the_field() {
+        let hint = |lines: &str| {
+            let text = format!("schema = \"{SCHEMA}\"\n[scope]\n{lines}\n");
+            Config::parse("a.toml", &text).unwrap_err().hint
+        };
+        assert!(hint("protected = [\"/\"]").contains("the name of a process"));
+        assert!(hint("kind = \"cgroup\"\ncgroup = \"/\"").contains("kind = \"machine\""));
     }
 }
