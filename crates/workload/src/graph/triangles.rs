@@ -143,18 +143,25 @@ fn is_skewed(graph: View<'_>) -> bool {
 }
 
 /// The number of triangles, computed in one thread with marks in place of sorted lists. An edge is
-/// kept only at its end of lower rank, which is the end with fewer neighbours.
+/// kept only at its end of lower rank, which is the end with fewer neighbours. The kept edges are
+/// listed first: a search of the whole list of a vertex with many neighbours, once for each of its
+/// neighbours, would take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
-    let above = |vertex: u32| {
-        graph.around(vertex).iter().copied().filter(move |it| rank(*it) > rank(vertex))
-    };
+    let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));
+    for vertex in graph.all() {
+        let around = graph.around(vertex).iter().copied();
+        lists.extend(around.filter(|it| rank(*it) > rank(vertex)));
+        ends.push(lists.len());
+    }
+    let above = |vertex: u32| &lists[ends[vertex as usize]..ends[vertex as usize + 1]];
     let mut marks = vec![u32::MAX; graph.vertices()];
     let mut count = 0;
     for vertex in graph.all() {
-        above(vertex).for_each(|it| marks[it as usize] = vertex);
+        above(vertex).iter().for_each(|it| marks[*it as usize] = vertex);
         for second in above(vertex) {
-            count += above(second).filter(|third| marks[*third as usize] == vertex).count() as u64;
+            let thirds = above(*second).iter();
+            count += thirds.filter(|third| marks[**third as usize] == vertex).count() as u64;
         }
     }
     count
