@@ -117,6 +117,24 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
+/// The text of the key `identity` in the first entry of the list of tables `list` that has the text
+/// of an earlier entry; `None` if the texts of all entries differ.
+pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned<String>> {
+    let entries = table.get(list)?.get_ref().as_array()?;
+    let texts = entries.iter().filter_map(|entry| {
+        let value = entry.get_ref().as_table()?.get(identity)?;
+        Some(Spanned::new(value.span(), value.get_ref().as_str()?))
+    });
+    let mut known = vec![];
+    for text in texts {
+        if known.contains(text.get_ref()) {
+            return Some(Spanned::new(text.span(), text.get_ref().to_string()));
+        }
+        known.push(*text.get_ref());
+    }
+    None
+}
+
 /// Merges each entry of the list of tables `list` over `base`, which has the values that all
 /// entries inherit. `base` must not have the key that identifies an entry, because every entry
 /// without this key would inherit it.

@@ -63,6 +63,7 @@ pub struct Mapping {
 impl Mapping {
     /// The mapping of a sub-channel of `device`.
     pub fn new(device: &Device, layout: Layout) -> Self {
+        // All counts are powers of two: the reader of device files refuses others.
         let bits = |count: u32| count.trailing_zeros();
         let pseudo = bits(device.pseudo_channels);
         let (rank, group) = (bits(device.ranks), bits(device.bank_groups));

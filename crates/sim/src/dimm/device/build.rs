@@ -8,7 +8,7 @@ use super::{
     rule::{RULE_HINT, Rule, quantity, rule},
 };
 use crate::figures::{Sourced, has_reason};
-use core::cell::RefCell;
+use core::{cell::RefCell, ops::RangeInclusive};
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
 
@@ -160,15 +160,14 @@ fn device(
         return Err(text.error("channel.data_bits", &channel.data_bits, problem, hint).into());
     }
     let geometry = tables.geometry(density)?;
-    let page_bytes = geometry.page_bytes;
     let pseudo_channels = if module.multiplexed { 2 } else { 1 };
-    let ranks: u32 =
-        text.whole("module.ranks", &module.ranks, 1..=RANKS_MAX as u32 * pseudo_channels)?;
+    let ranks_max = RANKS_MAX as u32 * pseudo_channels;
+    let ranks = power_of_two(text, "module.ranks", &module.ranks, 1..=ranks_max)?;
     if !ranks.is_multiple_of(pseudo_channels) {
         let problem = format!("{ranks} ranks cannot be divided among two pseudo-channels");
         return Err(text.error("module.ranks", &module.ranks, problem, "write 2 or 4").into());
     }
-    let banks: u32 = text.whole("geometry.banks", &file.geometry.banks, 1..=8)?;
+    let banks = power_of_two(text, "geometry.banks", &file.geometry.banks, 1..=8)?;
     let all_banks = ranks / pseudo_channels * geometry.bank_groups * banks;
     if all_banks > BANKS_MAX as u32 {
         let problem =
@@ -181,13 +180,8 @@ fn device(
     // measured. The origins of the module's own timing are taken before, so that the origins of the
     // other timing are not among them.
     let timing_origins = tables.origins.take();
-    let burst_bytes = timing.burst * 2 * data_bits / 8;
-    let columns = page_bytes * (data_bits / width) / burst_bytes.max(1);
-    if columns == 0 {
-        let problem = format!("a row is shorter than a burst of {burst_bytes} bytes");
-        let hint = "write the bytes that one device has in a row";
-        return Err(text.error(geometry.page_field, geometry.page, problem, hint).into());
-    }
+    let row_bytes = geometry.page_bytes * (data_bits / width);
+    let columns = tables.columns(&geometry, row_bytes, timing.burst * 2 * data_bits / 8)?;
     Ok(Device {
         name: module.name.get_ref().clone(),
         family: text.said("family", &file.family)?,
@@ -217,6 +211,27 @@ fn device(
         currents: tables.currents(&width_name, density)?,
     })
 }
+
+/// Returns the value of `field` if it is a power of two in `range`: the components of an address are
+/// ranges of its bits.
+fn power_of_two(
+    text: &TomlText<'_>,
+    field: &str,
+    value: &Spanned<i64>,
+    range: RangeInclusive<u32>,
+) -> Result<u32, FileError> {
+    let (low, high) = (*range.start(), *range.end());
+    let number: u32 = text.whole(field, value, range)?;
+    if number.is_power_of_two() {
+        return Ok(number);
+    }
+    let problem = format!("{number} is no power of two");
+    let hint = format!("write a power of two from {low} to {high}: addresses are mapped by bits");
+    Err(text.error(field, value, problem, hint))
+}
+
+/// The valid lengths of a row of one device, bytes.
+const PAGE_BYTES: RangeInclusive<u32> = 8..=65_536;
 
 const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 
@@ -290,15 +305,15 @@ impl<'a> Tables<'a> {
 
     fn geometry(&self, density: &Density) -> Result<DeviceGeometry<'a>, FileError> {
         let (own, text) = (&self.file.geometry, self.text);
-        let groups: u32 = text.whole("geometry.bank_groups", &own.bank_groups, 1..=8)?;
-        let page: u32 = text.whole("geometry.page_bytes", &own.page_bytes, 8..=65_536)?;
+        let groups = power_of_two(text, "geometry.bank_groups", &own.bank_groups, 1..=8)?;
+        let page = power_of_two(text, "geometry.page_bytes", &own.page_bytes, PAGE_BYTES)?;
         let rows: u32 = text.whole("density.rows", &density.rows, 1..=1 << 24)?;
         let own_groups = self.width.and_then(|width| width.bank_groups.as_ref());
         let bank_groups = own_groups
-            .map_or(Ok(groups), |groups| text.whole("width.bank_groups", groups, 1..=8))?;
+            .map_or(Ok(groups), |own| power_of_two(text, "width.bank_groups", own, 1..=8))?;
         let own_page = self.width.and_then(|width| width.page_bytes.as_ref());
-        let page_bytes =
-            own_page.map_or(Ok(page), |page| text.whole("width.page_bytes", page, 8..=65_536))?;
+        let page_bytes = own_page
+            .map_or(Ok(page), |own| power_of_two(text, "width.page_bytes", own, PAGE_BYTES))?;
         let (bytes, of_a_row) = (
             u64::from(rows) * u64::from(groups) * u64::from(page),
             u64::from(bank_groups) * u64::from(page_bytes),
@@ -317,6 +332,33 @@ impl<'a> Tables<'a> {
             text.error(page_field, page, problem, "write the bytes of a row in one device")
         })?;
         Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
+    }
+
+    /// The columns of a row of `row_bytes` bytes, in all devices of a rank: one for each burst of
+    /// `burst_bytes` bytes.
+    fn columns(
+        &self,
+        geometry: &DeviceGeometry<'_>,
+        row_bytes: u32,
+        burst_bytes: u32,
+    ) -> Result<u32, FileError> {
+        let columns = row_bytes / burst_bytes.max(1);
+        if columns == 0 {
+            let problem = format!("a row is shorter than a burst of {burst_bytes} bytes");
+            let hint = "write the bytes that one device has in a row";
+            return Err(self.text.error(geometry.page_field, geometry.page, problem, hint));
+        }
+        if !columns.is_power_of_two() || !row_bytes.is_multiple_of(burst_bytes) {
+            let burst = &self.file.channel.burst;
+            let problem = format!(
+                "{burst_bytes} bytes in a burst do not divide a row of {row_bytes} bytes into a \
+                 power of two"
+            );
+            let hint =
+                "write a power of two of clocks, such as 8 nCK: addresses are mapped by bits";
+            return Err(self.text.error("channel.burst", burst, problem, hint));
+        }
+        Ok(columns)
     }
 
     /// The value that `of` reads from the table of the module's width, if this table has one;

@@ -10,7 +10,7 @@ use super::{
 };
 use interleaf_model::format::{
     FileError,
-    inherit::{Table, entry, identities_of, overlaid, overlay_entries},
+    inherit::{Table, entry, identities_of, overlaid, overlay_entries, repeated},
     names::suggestion,
     toml_text::{NamedText, TomlText},
 };
@@ -80,6 +80,7 @@ impl Chain {
     /// Merges the tables of the inherited files and of `text`, the file that inherits from them.
     pub(super) fn merged<'i>(&self, text: &TomlText<'i>) -> Result<Table<'i>, FileError> {
         let mut tables = text.tables()?;
+        tables.iter().try_for_each(|table| unique_entries(text, table))?;
         let mut merged = tables.pop().unwrap_or_default();
         while let Some(mut own) = tables.pop() {
             let at = tables.len();
@@ -196,6 +197,20 @@ fn inherited_module<'i>(
         };
         toml.error("inherits", &base.value, problem, hint)
     })
+}
+
+/// Checks that no two entries of a list in `table`, the table of one file, have the same identity.
+/// Otherwise the second of two speeds of one rate would be ignored, or be merged with the first.
+fn unique_entries(text: &TomlText<'_>, table: &Table<'_>) -> Result<(), FileError> {
+    let currents = table.get("currents").and_then(|currents| currents.get_ref().as_table());
+    let of_currents = currents.and_then(|currents| repeated(currents, "width", "name"));
+    let own = IDENTITIES.iter().chain(&[("module", "name")]).find_map(|(list, identity)| {
+        Some((format!("{list}.{identity}"), repeated(table, list, identity)?))
+    });
+    let found = own.or_else(|| Some(("currents.width.name".into(), of_currents?)));
+    let Some((field, second)) = found else { return Ok(()) };
+    let problem = format!("\"{}\" is there twice", second.get_ref());
+    Err(text.error(&field, &second, problem, "leave one of the two tables out"))
 }
 
 /// Checks that no source of the inheriting file has the name of an inherited source, because

@@ -57,11 +57,11 @@ pub(super) struct Channel {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GeometryTable {
-    /// Bank groups of a DRAM.
+    /// Bank groups of a DRAM: 1, 2, 4 or 8.
     pub(super) bank_groups: Spanned<i64>,
-    /// Banks of a bank group.
+    /// Banks of a bank group: 1, 2, 4 or 8.
     pub(super) banks: Spanned<i64>,
-    /// Bytes of a row of a DRAM.
+    /// Bytes of a row of a DRAM: a power of two from 8 to 65536.
     pub(super) page_bytes: Spanned<i64>,
     /// Widths of the DRAM devices, the default first: "x4".
     pub(super) widths: Spanned<Vec<String>>,
@@ -98,9 +98,9 @@ pub(super) struct TimingTable {
 pub(super) struct WidthTable {
     /// The width: "x16".
     pub(super) name: Spanned<String>,
-    /// Bank groups of a DRAM.
+    /// Bank groups of a DRAM: 1, 2, 4 or 8.
     pub(super) bank_groups: Option<Spanned<i64>>,
-    /// Bytes of a row of a DRAM.
+    /// Bytes of a row of a DRAM: a power of two from 8 to 65536.
     pub(super) page_bytes: Option<Spanned<i64>>,
     pub(super) t_rrd_s: Option<Sourced>,
     pub(super) t_rrd_l: Option<Sourced>,
@@ -176,7 +176,7 @@ pub(super) struct Module {
     /// The data rate of the module's DRAM: one of the file's speeds. The bus of a multiplexed
     /// module has twice this rate.
     pub(super) speed: Spanned<String>,
-    /// Number of ranks of the module, 1 to 4 for each pseudo-channel.
+    /// Number of ranks of the module: 1, 2 or 4 for each pseudo-channel.
     pub(super) ranks: Spanned<i64>,
     /// True if two ranks transfer together at twice the rate (MRDIMM).
     #[serde(default)]

@@ -219,6 +219,76 @@ fn a_module_inherits_what_its_file_does_not_give() {
 }
 
 #[test]
+fn counts_that_bits_of_an_address_select_are_powers_of_two() {
+    let geometry = |line: &str| format!("[geometry]\n{line}\n[[module]]");
+    let bits = "addresses are mapped by bits";
+    for (own, problem, range) in [
+        ("[[module]]\nranks = 3".to_string(), "12: module.ranks: 3 is no power", "1 to 4"),
+        (
+            "[[module]]\nranks = 6\nmultiplexed = true".into(),
+            "12: module.ranks: 6 is no power",
+            "1 to 8",
+        ),
+        (geometry("banks = 3"), "12: geometry.banks: 3 is no power", "1 to 8"),
+        (geometry("bank_groups = 6"), "12: geometry.bank_groups: 6 is no power", "1 to 8"),
+        (geometry("page_bytes = 1000"), "12: geometry.page_bytes: 1000 is no", "8 to 65536"),
+        (
+            "[[width]]\nname = \"x4\"\nbank_groups = 3\n[[module]]".into(),
+            "13: width.bank_groups: 3 is no power",
+            "1 to 8",
+        ),
+        (
+            "[[width]]\nname = \"x4\"\npage_bytes = 1000\n[[module]]".into(),
+            "13: width.page_bytes: 1000 is no power",
+            "8 to 65536",
+        ),
+    ] {
+        let why = inheriting(&FASTER.replace("[[module]]", &own), None).unwrap_err();
+        let message = why.to_string();
+        assert!(message.starts_with(&format!("folder/own.toml:{problem}")), "{message}");
+        assert_eq!(why.hint(), format!("write a power of two from {range}: {bits}"));
+    }
+    let burst = "[channel]\nburst = [\"10 nCK\", \"assumed: a test\"]\n\
+                 [timing]\nt_ccd_s = [\"10 nCK\", \"assumed: a test\"]\n[[module]]";
+    let why = inheriting(&FASTER.replace("[[module]]", burst), None).unwrap_err().to_string();
+    assert!(why.contains("channel.burst: 80 bytes in a burst do not divide a row of"), "{why}");
+}
+
+#[test]
+fn an_entry_that_is_there_twice_is_refused() {
+    let speed = FASTER.split_once("[[speed]]").unwrap().1.split_once("[[module]]").unwrap().0;
+    let density = "[[density]]\nname = \"16Gb\"\nrows = 65536\n";
+    let width = "[[width]]\nname = \"x8\"\npage_bytes = 1024\n";
+    let module = "[[module]]\nname = \"mine\"\nspeed = \"7200 MT/s\"\n";
+    let currents = "[[currents.width]]\nname = \"x4\"\n";
+    for (added, line, field) in [
+        (format!("[[speed]]{speed}"), 15, "speed.rate: \"7200 MT/s\""),
+        (density.repeat(2), 18, "density.name: \"16Gb\""),
+        (width.repeat(2), 18, "width.name: \"x8\""),
+        (module.into(), 15, "module.name: \"mine\""),
+        (currents.repeat(2), 17, "currents.width.name: \"x4\""),
+    ] {
+        let why = inheriting(&format!("{FASTER}{added}"), None).unwrap_err().to_string();
+        let expected = format!("folder/own.toml:{line}: {field} is there twice");
+        assert!(why.starts_with(&expected), "{why}");
+    }
+    // Without `inherits`, and in the built-in files.
+    for (file, text) in families::FILES {
+        let whole = |text: &str| {
+            in_file(file, text, Some("none"), &Options::default(), &no_file)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(whole(text).contains("it has no module \"none\""), "{}", whole(text));
+        let rate = text.split_once("[[speed]]\nrate = \"").unwrap().1.split_once('"').unwrap().0;
+        let twice = format!("{text}\n[[speed]]\nrate = \"{rate}\"\n");
+        let line = twice.trim_end().lines().count();
+        let expected = format!("{file}:{line}: speed.rate: \"{rate}\" is there twice");
+        assert!(whole(&twice).starts_with(&expected), "{}", whole(&twice));
+    }
+}
+
+#[test]
 fn errors_of_a_chain_name_the_file_of_the_value() {
     let own = "folder/own.toml:";
     let table = [
