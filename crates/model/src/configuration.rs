@@ -7,7 +7,7 @@
 
 use crate::{
     curve::CurveError,
-    platform::{Coupling, Platform},
+    platform::{Coupling, Link, Platform},
     tier::Tier,
     units::Bytes,
 };
@@ -107,6 +107,22 @@ pub enum ConfigurationError {
         /// The name of the tier.
         tier: String,
     },
+    /// Traffic of a domain to the expanders' tier crosses a link, and the platform of the
+    /// configuration has no domain of this name.
+    #[error(
+        "{platform} has no domain \"{domain}\", whose traffic to tier \"{tier}\" crosses the link \
+         \"{link}\""
+    )]
+    Domain {
+        /// The name of the platform that lacks the domain.
+        platform: String,
+        /// The name of the domain.
+        domain: String,
+        /// The name of the link.
+        link: String,
+        /// The name of the tier behind the link.
+        tier: String,
+    },
     /// A curve is out of range after it was scaled to the number of channels or expanders.
     #[error("the curves of {tier}: {why}")]
     Curve {
@@ -123,7 +139,8 @@ impl Configuration {
     ///
     /// # Errors
     /// If `other` has no tier with the name of the expanders' tier behind its first tier, if
-    /// `platform` already has a tier with this name, or if a scaled curve is out of range.
+    /// `platform` already has a tier with this name, if it lacks a domain whose traffic crosses the
+    /// expanders' link, or if a scaled curve is out of range.
     pub fn machine(
         &self,
         platform: &Platform,
@@ -145,8 +162,8 @@ impl Configuration {
 }
 
 /// Adds the tier of `expanders`, scaled to their number, to `machine`. The coupling of this tier to
-/// the first tier is copied from the platform `other`. The page streams of `other` replace those of
-/// `machine`.
+/// the first tier and the link to this tier are copied from the platform `other`. The page streams
+/// of `other` replace those of `machine`.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,
@@ -165,9 +182,45 @@ fn add(
     let to_first = other.couplings.iter().filter(|own| own.from == from && own.to == 0);
     let at = machine.tiers.len();
     machine.couplings.extend(to_first.map(|own| Coupling { from: at, ..own.clone() }));
+    for link in other.links.iter().filter(|link| link.tiers.contains(&from)) {
+        let link = copied(link, other, machine, expanders)?;
+        machine.links.push(Link { tiers: vec![at], ..link });
+    }
     machine.tiers.push(scaled(&other.tiers[from], expanders.count)?);
     machine.interleaving = other.interleaving.clone();
     Ok(())
+}
+
+/// The `link` of `other` to the tier of `expanders`, with the domains of the same names in
+/// `machine` and a name that no link of `machine` has. If the traffic of all domains of `other`
+/// crosses the link, that of all domains of `machine` does.
+fn copied(
+    link: &Link,
+    other: &Platform,
+    machine: &Platform,
+    expanders: &Expanders,
+) -> Result<Link, ConfigurationError> {
+    let named = |domain: &usize| {
+        let name = &other.domains[*domain].name;
+        machine.domains.iter().position(|own| own.name == *name).ok_or_else(|| {
+            ConfigurationError::Domain {
+                platform: machine.name.clone(),
+                domain: name.clone(),
+                link: link.name.clone(),
+                tier: expanders.tier.clone(),
+            }
+        })
+    };
+    let is_of_all = link.domains.len() == other.domains.len();
+    let crossing = if is_of_all { &[][..] } else { &link.domains };
+    let domains = crossing.iter().map(named).collect::<Result<_, _>>()?;
+    let names = (1..).map(|number: u32| match number {
+        1 => link.name.clone(),
+        _ => format!("{}-{number}", link.name),
+    });
+    let is_known = |name: &String| machine.links.iter().any(|own| own.name == *name);
+    let mut free = names.skip_while(is_known);
+    Ok(Link { name: free.next().unwrap_or_default(), domains, ..link.clone() })
 }
 
 /// The tier with `count.used` of its `count.of` channels or expanders: bandwidth, capacity, static
@@ -186,4 +239,97 @@ pub(crate) fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationErr
         counters.reads_max *= share;
     }
     Ok(scaled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        demand::Demand,
+        format::{demand_toml, platform_toml},
+        predict::{Forecast, Prediction},
+    };
+
+    const DRAM: &str = "schema = \"interleaf.platform/1\"\nname = \"p\"\nsource = \"a test\"\n\
+        cpu = { cores = 32, outstanding_lines_per_core = 48, uncore_latency_ns = 60.0 }\n\
+        [[domain]]\nname = \"s0\"\ncores = 16\n[[domain]]\nname = \"s1\"\ncores = 16\n\
+        [[tier]]\nname = \"dram\"\nkind = \"dram\"\ncapacity = \"64GiB\"\ncurves = \"100\"\n";
+
+    const EXPANDERS: &str =
+        "[[tier]]\nname = \"cxl\"\nkind = \"cxl\"\ncapacity = \"64GiB\"\ncurves = \"50\"\n";
+
+    fn link(tiers: &str, domains: &str) -> String {
+        format!(
+            "[[link]]\nname = \"slow\"\nbandwidth_gbps = 8.0\ntiers = [{tiers}]\n\
+             domains = [{domains}]\nprovenance = \"assumed\"\nsource = \"a test\"\n"
+        )
+    }
+
+    fn platform(text: &str) -> Platform {
+        let curve = |gbps: &str| {
+            Ok(format!(
+                "mix,bandwidth_gbps,latency_ns,provenance,source\n\
+                 R,0,100,assumed,a test\nR,{gbps},200,assumed,a test\n"
+            ))
+        };
+        platform_toml::parse("p.toml", text, &curve).unwrap()
+    }
+
+    fn with_expanders(platform: &Platform, other: &Platform) -> Result<Platform, String> {
+        let expanders = Expanders {
+            platform: other.name.clone(),
+            tier: "cxl".into(),
+            count: Count { used: 4, of: 4 },
+            place: "c.toml:1".into(),
+        };
+        let configuration = Configuration {
+            name: "p".into(),
+            does: "a test".into(),
+            is_future: false,
+            platform: platform.name.clone(),
+            platform_place: "c.toml:1".into(),
+            channels: None,
+            capacity: None,
+            expanders: Some(expanders),
+            drive: None,
+            parts: vec![],
+            parts_place: "c.toml:1".into(),
+        };
+        configuration.machine(platform, Some(other)).map_err(|why| why.to_string())
+    }
+
+    fn prediction(platform: &Platform) -> Prediction {
+        let text = "name = \"a\"\nmix = { read_share = 1.0 }\n[[local]]\nthreads = 32\n\
+                    runtime_s = 100.0\nbandwidth_gbps = 90.0\n";
+        let demand: Demand = demand_toml::parse("d.toml", text).unwrap();
+        let weights = ["1:0", "3:1", "1:1"].map(|text| text.parse().unwrap());
+        Forecast::new(platform, platform, &demand).predict(32.0, &weights)
+    }
+
+    #[test]
+    fn added_expanders_are_behind_their_link() {
+        for domains in ["", "\"s1\"", "\"s1\", \"s0\""] {
+            let whole = platform(&[DRAM, EXPANDERS, &link("\"cxl\"", domains)].concat());
+            let added = with_expanders(&platform(DRAM), &whole).unwrap();
+            assert_eq!(prediction(&added), prediction(&whole), "{domains}");
+        }
+        // A link that both tiers share is the link of the added tier alone. A name that the
+        // platform has is not used twice.
+        let whole = platform(&[DRAM, EXPANDERS, &link("\"dram\", \"cxl\"", "")].concat());
+        let added = with_expanders(&platform(DRAM), &whole).unwrap();
+        assert_eq!((added.links.len(), &added.links[0].tiers[..]), (1, &[1][..]));
+        let linked = platform(&[DRAM, &link("\"dram\"", "\"s0\"")].concat());
+        let added = with_expanders(&linked, &whole).unwrap();
+        let links: Vec<_> =
+            added.links.iter().map(|own| (own.name.as_str(), &own.tiers[..])).collect();
+        assert_eq!(links, [("slow", &[0][..]), ("slow-2", &[1][..])]);
+    }
+
+    #[test]
+    fn the_domains_of_a_link_must_exist() {
+        let whole = platform(&[DRAM, EXPANDERS, &link("\"cxl\"", "\"s1\"")].concat());
+        let why = with_expanders(&platform(&DRAM.replace("s1", "other")), &whole).unwrap_err();
+        let expected = "p has no domain \"s1\", whose traffic to tier \"cxl\" crosses the link";
+        assert!(why.starts_with(expected), "{why}");
+    }
 }

@@ -3,7 +3,11 @@
 use crate::predict::weight_max;
 use interleaf_console::Failure;
 use interleaf_extend_forecast::drive::Drive;
-use interleaf_model::{configuration::Configuration, platform::Platform, weights::Weights};
+use interleaf_model::{
+    configuration::{Configuration, ConfigurationError},
+    platform::Platform,
+    weights::Weights,
+};
 
 /// Maximum number of combinations of weights that are tried for a configuration. Weights from 0 to
 /// 10 fit for three tiers (11^3 = 1331 combinations); for four tiers the weights end at 5, for five
@@ -32,7 +36,12 @@ impl Candidate {
         });
         let machine =
             configuration.machine(&platform, other.transpose()?.as_ref()).map_err(|why| {
-                let hint = "`interleaf show --platform NAME` lists the tiers of a platform";
+                let hint = match why {
+                    ConfigurationError::Domain { .. } => {
+                        "add a [[domain]] of this name to the platform, or name another one"
+                    }
+                    _ => "`interleaf show --platform NAME` lists the tiers of a platform",
+                };
                 let place = expanders.map_or(&configuration.platform_place, |own| &own.place);
                 Failure::new(why.to_string(), hint).within(place)
             })?;

@@ -52,7 +52,8 @@ struct ConfigurationToml {
     platform: Spanned<String>,
     /// Populated channels of the first tier; default: all channels of the platform.
     channels: Option<ChannelsToml>,
-    /// Capacity of the first tier; default: the capacity that the platform has.
+    /// Capacity of the first tier; default: the capacity that the platform has, scaled to the
+    /// populated channels.
     capacity: Option<Spanned<String>>,
     /// CXL expanders that are added to the platform.
     expanders: Option<ExpandersToml>,
