@@ -41,16 +41,80 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
     }
 }
 
-/// A tier as firmware would describe it in its HMAT: read bandwidth and idle latency.
+/// A tier as firmware would describe it in its HMAT: read bandwidth and idle latency of the nearest
+/// domain, which is the one that reads with the highest bandwidth, and of several the one with the
+/// lowest latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];
-    let domain = &platform.domains[0].name;
-    let reads = tier.curves.answer(domain, Mix::READ).response;
+    let ratings = platform.domains.iter().map(|domain| {
+        let reads = tier.curves.answer(&domain.name, Mix::READ).response;
+        (reads.max_bandwidth_gbps(), reads.idle_latency_ns())
+    });
+    let nearer = |a: (f64, f64), b: (f64, f64)| {
+        if b.0 > a.0 || (b.0 == a.0 && b.1 < a.1) { b } else { a }
+    };
+    let (rated_gbps, rated_latency_ns) = ratings.reduce(nearer).unwrap_or_default();
     TierLayout {
         name: tier.name.clone(),
         kind: tier.kind,
         capacity_bytes: tier.capacity.get(),
-        rated_gbps: reads.max_bandwidth_gbps(),
-        rated_latency_ns: reads.idle_latency_ns(),
+        rated_gbps,
+        rated_latency_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_model::{
+        format::platform_toml,
+        policy::{Fixed, Policy},
+    };
+
+    /// `dram1` and `cxl1` are memory of `s1`; `dram1` has a lower bandwidth from `s0`.
+    const PLATFORM: &str = r#"
+schema = "interleaf.platform/1"
+name = "two"
+source = "a test"
+cpu = { cores = 16, outstanding_lines_per_core = 48, uncore_latency_ns = 60.0 }
+domain = [{ name = "s0", cores = 8 }, { name = "s1", cores = 8 }]
+tier = [
+    { name = "dram0", kind = "dram", capacity = "1GiB", curves = "s0 500 90; s1 100 180" },
+    { name = "dram1", kind = "dram", capacity = "1GiB", curves = "s0 100 180; s1 500 90" },
+    { name = "cxl1", kind = "cxl", capacity = "1GiB", curves = "s0 100 400; s1 100 250" },
+]
+[[link]]
+name = "upi"
+bandwidth_gbps = 100.0
+tiers = ["dram1", "cxl1"]
+domains = ["s0"]
+provenance = "assumed"
+source = "a test"
+"#;
+
+    /// The CSV of curves that `lines` describes: domain, maximum bandwidth, idle latency.
+    fn curves(lines: &str) -> Result<String, String> {
+        let mut text = "mix,bandwidth_gbps,latency_ns,provenance,source,domain\n".to_string();
+        for line in lines.split("; ") {
+            let [domain, gbps, ns] = line.split(' ').collect::<Vec<_>>()[..] else {
+                return Err(line.into());
+            };
+            text += &format!("R,0,{ns},assumed,a test,{domain}\n");
+            text += &format!("R,{gbps},{ns}0,assumed,a test,{domain}\n");
+        }
+        Ok(text)
+    }
+
+    #[test]
+    fn a_tier_is_rated_from_its_nearest_domain() {
+        let platform = platform_toml::parse("two.toml", PLATFORM, &curves).unwrap();
+        let tiers: Vec<TierLayout> = (0..3).map(|at| tier(&platform, at)).collect();
+        let ratings: Vec<_> =
+            tiers.iter().map(|tier| (tier.rated_gbps, tier.rated_latency_ns)).collect();
+        assert_eq!(ratings, [(500.0, 90.0), (500.0, 90.0), (100.0, 250.0)]);
+        let near = domain(&platform, 1).tiers;
+        assert_eq!(near, [0, 1, 2], "the test platform has no link from s1");
+        // Linux's weights of 500 and 100 GB/s: 5:1 in 32 pages, truncated.
+        assert_eq!(Fixed::bandwidth(&tiers[1..]).start(), [26.0 / 31.0, 5.0 / 31.0]);
     }
 }
