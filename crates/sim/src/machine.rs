@@ -40,6 +40,7 @@ pub use trial::{PreparedScenario, Trial, with_curve_error};
 use core::time::Duration;
 use heat::Heat;
 use interleaf_model::{
+    curve::BACKGROUND_MAX,
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
     machine::{Decision, HeatBand, Layout, Machine, Order, Residency, Sample, TierMemory, Traffic},
     tier::Tier,
@@ -331,8 +332,9 @@ impl<'a> SimMachine<'a> {
             gbps[device.tier] += device.bandwidth_gbps;
         }
         if let Some((from, to)) = self.moving() {
-            gbps[from] += self.rate_limit_gbps;
-            gbps[to] += self.rate_limit_gbps;
+            let migrated = migration_gbps(&self.layout, self.rate_limit_gbps, from, to);
+            gbps[from] += migrated;
+            gbps[to] += migrated;
         }
         gbps
     }
@@ -356,11 +358,10 @@ impl<'a> SimMachine<'a> {
 
     /// The fraction of time for which threads stall on migrating pages, at most [`STALL_MAX`].
     fn stall(&self) -> f64 {
-        if self.moving().is_none() {
-            return 0.0;
-        }
+        let Some((from, to)) = self.moving() else { return 0.0 };
         let migration = &self.scenario.migration;
-        let pages_per_ns = self.rate_limit_gbps / migration.page_bytes as f64;
+        let gbps = migration_gbps(&self.layout, self.rate_limit_gbps, from, to);
+        let pages_per_ns = gbps / migration.page_bytes as f64;
         let running = &self.equilibrium.running;
         let threads: f64 =
             running.iter().map(|(at, _)| f64::from(self.scenario.tasks[*at].threads)).sum();
@@ -485,7 +486,8 @@ impl<'a> SimMachine<'a> {
 
     /// Migrates queued page groups, as many as the bandwidth of migration allows in the step that
     /// has just ended. Drops a move if the group is on the target tier already, or if the target
-    /// tier would have less free memory than its reserve.
+    /// tier would have less free memory than its reserve. Moves between tiers that carry less than
+    /// the migration rate use more of it, in proportion.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
@@ -499,12 +501,15 @@ impl<'a> SimMachine<'a> {
                 self.queue.pop();
                 continue;
             }
-            if self.carried_bytes < bytes as f64 {
+            let limit_gbps = self.rate_limit_gbps;
+            let gbps = migration_gbps(&self.layout, limit_gbps, from, step.to);
+            let slowed = if gbps < limit_gbps { limit_gbps / gbps } else { 1.0 };
+            if self.carried_bytes < bytes as f64 * slowed {
                 break;
             }
             pages.assign(step.group, step.to);
             self.queue.pop();
-            self.carried_bytes -= bytes as f64;
+            self.carried_bytes -= bytes as f64 * slowed;
             self.used_bytes[from] -= bytes;
             self.used_bytes[step.to] += bytes;
             self.counters.moved_out[from] += bytes;
@@ -652,6 +657,13 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
         bands[band].bytes.iter_mut().zip(within).for_each(|(sum, bytes)| *sum += bytes);
     }
     bands
+}
+
+/// The bandwidth of migration from tier `from` to tier `to`, GB/s: `limit_gbps`, and at most the
+/// part of each tier's bandwidth that background traffic can take.
+fn migration_gbps(layout: &Layout, limit_gbps: f64, from: usize, to: usize) -> f64 {
+    let most = layout.tiers[from].rated_gbps.min(layout.tiers[to].rated_gbps);
+    limit_gbps.min(BACKGROUND_MAX * most)
 }
 
 /// Bytes of `tier` that migration leaves free for allocations: the free memory up to which cold

@@ -298,6 +298,26 @@ fn the_hottest_pages_are_on_the_first_tier() {
 }
 
 #[test]
+fn migration_is_no_faster_than_the_slower_tier() {
+    let platform = server();
+    let mut scenario = quiet(&platform, &demand("lbm"), 60);
+    scenario.tasks[0].footprint_bytes = 256 * GIB;
+    scenario.migration.bandwidth_gbps = 1e4;
+    let mut machine = SimMachine::new(&scenario, local(&scenario));
+    let rated = |at: usize| machine.layout().tiers[at].rated_gbps;
+    let most = rated(0).min(rated(1)) * STEP.as_nanos() as f64;
+    drop(step(&mut machine));
+    aim(&mut machine, vec![target(0, 0.5, Order::Interleave)]);
+    for _ in 0..2 {
+        let sample = step(&mut machine);
+        let moved = moved_in(&sample) as f64;
+        assert!((0.9 * most..most).contains(&moved), "{moved} of {most} bytes");
+        let written = sample.traffic[0][1].written_bytes.unwrap();
+        assert!(written < 1.2 * most, "{written} of {most} bytes");
+    }
+}
+
+#[test]
 fn a_task_that_is_not_steered_stays() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 50);
