@@ -8,12 +8,21 @@
 
 use std::{fmt, str::FromStr};
 
-/// Read share, kind of stores, and order of accesses of some traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// Read share, kind of stores, and order of accesses of some traffic. Two mixes are equal if their
+/// traffic is: without stores, the kind of stores does not count.
+#[derive(Clone, Copy, Debug)]
 pub struct Mix {
     read_share: f64,
     nontemporal: bool,
     random: bool,
+}
+
+impl PartialEq for Mix {
+    fn eq(&self, other: &Self) -> bool {
+        self.read_share == other.read_share
+            && (self.nontemporal == other.nontemporal || self.read_share >= 1.0)
+            && self.random == other.random
+    }
 }
 
 /// The named mixes: name, read share of the bytes, and true for non-temporal stores.
@@ -177,6 +186,9 @@ mod tests {
         assert_eq!(mix("2:1").unwrap().to_string(), "W2");
         assert_eq!(mix("3:1nt/random").unwrap().read_share, 0.75);
         assert_eq!(mix("62%"), mix("0.62"));
+        assert_eq!(mix("1.0nt"), mix("R"));
+        assert_ne!(mix("0.5nt"), mix("0.5"));
+        assert_ne!(mix("1.0nt/random"), mix("R"));
         for wrong in ["0:0", "-1:2", "1:", ":", "2:1:1", "101%", "%", "NaN:1", "inf:1"] {
             assert!(mix(wrong).is_err(), "{wrong}");
         }

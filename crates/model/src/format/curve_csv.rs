@@ -21,9 +21,11 @@ use crate::{
 const REQUIRED: [&str; 5] = ["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"];
 
 /// Points of one mix and domain, with their line numbers.
-struct Group {
+struct Group<'a> {
     domain: Option<String>,
     mix: Mix,
+    /// The mix as the file writes it.
+    mix_text: &'a str,
     points: Vec<CurvePoint>,
     lines: Vec<usize>,
 }
@@ -35,7 +37,7 @@ struct Group {
 /// columns.
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
-    let mut groups: Vec<Group> = vec![];
+    let mut groups: Vec<Group<'_>> = vec![];
     for row in table.rows() {
         let mix_text = table.text(row, "mix");
         let mix: Mix = mix_text
@@ -63,15 +65,22 @@ pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileErr
             latency_ns: table.number(row, "latency_ns")?,
             figure: Figure { provenance, source },
         };
-        let same = |group: &&mut Group| group.mix == mix && group.domain.as_deref() == domain;
+        let same = |group: &&mut Group<'_>| group.mix == mix && group.domain.as_deref() == domain;
         match groups.iter_mut().find(same) {
             Some(group) => {
+                if !group.mix_text.eq_ignore_ascii_case(mix_text) {
+                    let twice = CurvesError::Twice(mix.to_string());
+                    let problem = format!("{twice}, \"{}\" and \"{mix_text}\"", group.mix_text);
+                    let hint = "leave one of them out, or write the mix of all its points alike";
+                    return Err(table.error(row, "mix", problem, hint.into()));
+                }
                 group.points.push(point);
                 group.lines.push(row.line);
             }
             None => groups.push(Group {
                 domain: domain.map(String::from),
                 mix,
+                mix_text,
                 points: vec![point],
                 lines: vec![row.line],
             }),
@@ -87,8 +96,8 @@ pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileErr
     })
 }
 
-fn curve(file: &str, group: Group) -> Result<MixCurve, FileError> {
-    let Group { domain, mix, points, lines } = group;
+fn curve(file: &str, group: Group<'_>) -> Result<MixCurve, FileError> {
+    let Group { domain, mix, points, lines, .. } = group;
     let curve = Curve::new(points).map_err(|why| FileError {
         file: file.into(),
         line: Some(why.point().map_or(lines[0], |point| lines[point])),
@@ -131,4 +140,25 @@ pub fn text(curves: &Curves) -> String {
         .into_inner()
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mix_of_two_names_is_refused() {
+        let rows = |name: &str| {
+            format!("{name},0,100,assumed,a test\n{name},50,200,assumed,a test\n").to_string()
+        };
+        let header = "mix,bandwidth_gbps,latency_ns,provenance,source\n";
+        let read = |a: &str, b: &str| parse("c.csv", &[header, &rows(a), &rows(b)].concat(), &[]);
+        for (a, b, mix) in [("R", "1.0nt", "R"), ("W7", "W10", "W10"), ("2:1", "W2", "W2")] {
+            let why = read(a, b).unwrap_err().to_string();
+            let expected =
+                format!("c.csv:4: mix: the mix {mix} has two curves, \"{a}\" and \"{b}\"");
+            assert!(why.starts_with(&expected), "{why}");
+        }
+        assert!(read("R", "W2").is_ok() && read("1.0nt/random", "R").is_ok());
+    }
 }
