@@ -77,9 +77,9 @@ struct RunFile {
     rate: Option<Spanned<f64>>,
     /// Unit of the rate: "GFlop/s".
     rate_unit: Option<Spanned<String>>,
-    /// Bandwidth counted while the workload was active, GB/s.
+    /// Bandwidth counted while the workload was active, GB/s; of an interleaved run it is not used.
     bandwidth_gbps: Option<Spanned<f64>>,
-    /// Name of the series of the run. Runs of one series were made under equal conditions.
+    /// Name of the series of a local run. Runs of one series were made under equal conditions.
     series: Option<String>,
     /// Weights of an interleaved run: "5:2".
     weights: Option<Spanned<String>>,
@@ -92,7 +92,7 @@ struct HotnessFile {
     kind: Spanned<String>,
     /// The exponent of a zipf distribution, above 0, at most 10.
     exponent: Option<Spanned<f64>>,
-    /// The fraction of pages that are hot, 0 to 1, for a hot set.
+    /// The fraction of pages that are hot, 0 to 1, for a hot set; above 0 if `accesses` is.
     pages: Option<Spanned<f64>>,
     /// The fraction of accesses to the hot pages, 0 to 1, for a hot set.
     accesses: Option<Spanned<f64>>,
@@ -369,10 +369,11 @@ fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
             let hint = "add rate_unit, such as \"GB/s\"";
             Err(toml.error("local.rate", rate, "the rate has no rate_unit", hint))
         }
-        (Some(runtime), ..) => {
+        (Some(runtime), Some(_), _) => {
             let problem = "the run has both a runtime_s and a rate";
             Err(toml.error("local.runtime_s", runtime, problem, RESULT_HINT))
         }
+        (Some(_), None, Some(unit)) => Err(unit_without_rate(toml, "local.rate_unit", unit)),
         (None, None, _) => {
             let problem = "the run has no result";
             Err(toml.error("local.threads", &run.threads, problem, RESULT_HINT))
@@ -380,12 +381,18 @@ fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     }
 }
 
+fn unit_without_rate(toml: &TomlText<'_>, field: &str, unit: &Spanned<String>) -> FileError {
+    let problem = format!("\"{}\" is the unit of a rate, and the run has none", unit.get_ref());
+    toml.error(field, unit, problem, "take it out: runtime_s is in seconds")
+}
+
 /// The result of `run` in the metric of all runs.
 fn result(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<f64, FileError> {
     let other = |problem: &str| toml.error("threads", &run.threads, problem, RESULT_HINT);
     match metric {
-        Metric::Runtime => match (&run.runtime_s, &run.rate) {
-            (Some(runtime), None) => toml.positive("runtime_s", runtime, 1e12),
+        Metric::Runtime => match (&run.runtime_s, &run.rate, &run.rate_unit) {
+            (Some(runtime), None, None) => toml.positive("runtime_s", runtime, 1e12),
+            (Some(_), None, Some(unit)) => Err(unit_without_rate(toml, "rate_unit", unit)),
             _ => Err(other("the first run has a runtime_s, this one has not just that")),
         },
         Metric::Rate(unit) => match (&run.runtime_s, &run.rate, &run.rate_unit) {
@@ -433,6 +440,9 @@ fn interleaved_run(
         let hint = "add weights = \"5:2\"";
         return Err(toml.error("interleaved.threads", &run.threads, "it has no weights", hint));
     };
+    if let Some(bandwidth) = &run.bandwidth_gbps {
+        toml.positive("interleaved.bandwidth_gbps", bandwidth, 1e6)?;
+    }
     let hint = || "write pages on each tier in one round, such as 3:1".to_string();
     let weights: Weights = toml.parsed("interleaved.weights", text, hint)?;
     let threads = threads(toml, run)?;
@@ -453,10 +463,7 @@ fn hotness(toml: &TomlText<'_>, read: Option<&HotnessFile>) -> Result<Hotness, F
         ("zipf", Some(exponent), None, None) => {
             Ok(Hotness::Zipf { exponent: toml.positive("hotness.exponent", exponent, 10.0)? })
         }
-        ("hot-set", None, Some(pages), Some(accesses)) => Ok(Hotness::HotSet {
-            pages: toml.part("hotness.pages", pages)?,
-            accesses: toml.part("hotness.accesses", accesses)?,
-        }),
+        ("hot-set", None, Some(pages), Some(accesses)) => hot_set(toml, pages, accesses),
         ("uniform" | "zipf" | "hot-set", ..) => {
             let problem = format!("\"{}\" does not go with these keys", kind.get_ref());
             Err(toml.error("hotness.kind", kind, problem, hint))
@@ -466,6 +473,21 @@ fn hotness(toml: &TomlText<'_>, read: Option<&HotnessFile>) -> Result<Hotness, F
             Err(toml.error("hotness.kind", kind, problem, hint))
         }
     }
+}
+
+fn hot_set(
+    toml: &TomlText<'_>,
+    of_pages: &Spanned<f64>,
+    of_accesses: &Spanned<f64>,
+) -> Result<Hotness, FileError> {
+    let pages = toml.part("hotness.pages", of_pages)?;
+    let accesses = toml.part("hotness.accesses", of_accesses)?;
+    if pages == 0.0 && accesses > 0.0 {
+        let problem = format!("0 pages cannot have a fraction of {accesses} of the accesses");
+        let hint = "write a fraction of the pages above 0, such as 0.1";
+        return Err(toml.error("hotness.pages", of_pages, problem, hint));
+    }
+    Ok(Hotness::HotSet { pages, accesses })
 }
 
 fn phases(toml: &TomlText<'_>, read: &[PhaseFile]) -> Result<Vec<Phase>, FileError> {
@@ -483,4 +505,46 @@ fn phases(toml: &TomlText<'_>, read: &[PhaseFile]) -> Result<Vec<Phase>, FileErr
         return Err(toml.error("phase.share_of_time", &first.share_of_time, problem, hint));
     }
     Ok(phases)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"a\"\nmix = { read_share = 1.0 }\n\
+        [[local]]\nthreads = 8\nruntime_s = 9.0\nseries = \"s\"\n\
+        [[local]]\nthreads = 4\nruntime_s = 12.0\n\
+        [[interleaved]]\nthreads = 8\nweights = \"3:1\"\nruntime_s = 8.0\n\
+        [hotness]\nkind = \"hot-set\"\npages = 0.1\naccesses = 0.9\n";
+
+    #[test]
+    fn a_key_that_is_not_used_is_refused_at_its_line() {
+        assert_eq!(parse("d.toml", TEXT).unwrap().local[0].series, "s");
+        let of_first = "local.rate_unit: \"s\" is the unit of a rate, and the run has none";
+        let of_other = "rate_unit: \"s\" is the unit of a rate, and the run has none";
+        let both = "local.runtime_s: the run has both a runtime_s and a rate";
+        for (from, added, line, expected) in [
+            ("= 9.0\n", "rate_unit = \"s\"\n", 6, of_first.to_string()),
+            ("= 9.0\n", "rate = 1.0\nrate_unit = \"s\"\n", 5, both.into()),
+            ("= 12.0\n", "rate_unit = \"s\"\n", 10, of_other.into()),
+            ("= 8.0\n", "rate_unit = \"s\"\n", 14, of_other.into()),
+        ] {
+            let text = TEXT.replace(from, &format!("{from}{added}"));
+            let why = parse("d.toml", &text).unwrap_err().to_string();
+            assert!(why.starts_with(&format!("d.toml:{line}: {expected}")), "{why}");
+        }
+        let counted =
+            |gbps: &str| TEXT.replace("= 8.0", &format!("= 8.0\nbandwidth_gbps = {gbps}"));
+        assert!(parse("d.toml", &counted("40.0")).is_ok());
+        let why = parse("d.toml", &counted("-5.0")).unwrap_err().to_string();
+        assert!(why.starts_with("d.toml:14: interleaved.bandwidth_gbps"), "{why}");
+    }
+
+    #[test]
+    fn a_hot_set_without_pages_has_no_accesses() {
+        let none = TEXT.replace("pages = 0.1", "pages = 0.0");
+        let why = parse("d.toml", &none).unwrap_err().to_string();
+        assert!(why.contains("hotness.pages: 0 pages cannot have a fraction of 0.9"), "{why}");
+        assert!(parse("d.toml", &none.replace("accesses = 0.9", "accesses = 0.0")).is_ok());
+    }
 }
