@@ -384,10 +384,15 @@ fn links(
         let mut from = vec![];
         for domain in &link.domains {
             let at = domains.iter().position(|known| known.name == *domain.get_ref());
-            from.push(at.ok_or_else(|| {
+            let at = at.ok_or_else(|| {
                 let problem = format!("there is no domain \"{}\"", domain.get_ref());
                 toml.error("link.domains", domain, problem, "name a [[domain]] of this platform")
-            })?);
+            })?;
+            if from.contains(&at) {
+                let problem = format!("\"{}\" is there twice", domain.get_ref());
+                return Err(toml.error("link.domains", domain, problem, "name each domain once"));
+            }
+            from.push(at);
         }
         links.push(Link {
             name,
@@ -448,4 +453,26 @@ fn tier_named(
 fn twice(toml: &TomlText<'_>, field: &str, name: &Spanned<String>) -> FileError {
     let problem = format!("\"{}\" is there twice", name.get_ref());
     toml.error(field, name, problem, "give each a name of its own")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_each_domain_once() {
+        let text = "schema = \"interleaf.platform/1\"\nname = \"p\"\nsource = \"a test\"\n\
+            cpu = { cores = 8, outstanding_lines_per_core = 48, uncore_latency_ns = 60.0 }\n\
+            [[domain]]\nname = \"a\"\ncores = 8\n\
+            [[tier]]\nname = \"dram\"\nkind = \"dram\"\ncapacity = \"64GiB\"\ncurves = \"c\"\n\
+            [[link]]\nname = \"upi\"\nbandwidth_gbps = 8.0\ntiers = [\"dram\"]\n\
+            domains = [\"a\"]\nprovenance = \"assumed\"\nsource = \"a test\"\n";
+        let curve = "mix,bandwidth_gbps,latency_ns,provenance,source\nR,0,100,assumed,a\n\
+                     R,50,200,assumed,a\n";
+        let read = |text: &str| parse("p.toml", text, &|_| Ok(curve.into()));
+        assert_eq!(read(text).unwrap().links[0].domains, [0]);
+        let twice = text.replace("domains = [\"a\"]", "domains = [\"a\", \"a\"]");
+        let why = read(&twice).unwrap_err().to_string();
+        assert!(why.starts_with("p.toml:17: link.domains: \"a\" is there twice"), "{why}");
+    }
 }
