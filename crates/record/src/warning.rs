@@ -47,6 +47,14 @@ pub enum Warning {
     WeightsNotPermitted,
     /// No CPU is left to make load, so histograms are measured without load.
     NoLoadForHistograms,
+    /// The loading threads did not reach a requested bandwidth, although it is below the measured
+    /// maximum.
+    RateNotReached {
+        /// The requested bandwidth, GB/s.
+        target_gbps: f64,
+        /// The bandwidth of the nearest point, GB/s.
+        nearest_gbps: f64,
+    },
     /// Other programs used CPUs during the run.
     OtherPrograms {
         /// Mean number of CPUs that other programs used.
@@ -134,6 +142,10 @@ impl Warning {
             Self::NoLoadForHistograms => {
                 "histograms under load need two CPUs: only that without load was measured".into()
             }
+            Self::RateNotReached { target_gbps, nearest_gbps } => format!(
+                "--rate {target_gbps}GB/s was not reached: the nearest point has {nearest_gbps:.2} \
+                 GB/s"
+            ),
             Self::OtherPrograms { cpus, are_counted } => {
                 let theirs =
                     if *are_counted { ": figures of the machine include theirs" } else { "" };

@@ -20,6 +20,7 @@ use interleaf_model::weights::Weights;
 use interleaf_record::{
     measure::{KneeDocument, MeasureDocument, MeasuredPoint, PointKind},
     rounded,
+    warning::Warning,
 };
 use std::{
     thread,
@@ -166,6 +167,7 @@ impl Bench<'_> {
             measure(Some((&team, pause)), points)
         };
         points.clear();
+        let mut warnings = vec![];
         match loads {
             Loads::Found => {
                 let points_max = if setup.quick { QUICK_POINTS_MAX } else { POINTS_MAX };
@@ -184,11 +186,12 @@ impl Bench<'_> {
                     at(nanoseconds(pause), &mut points)?;
                 }
                 for rate in rates {
-                    reach(rate.gbps(), &mut points, &mut at)?;
+                    warnings.extend(reach(rate.gbps(), &mut points, &mut at)?);
                 }
             }
         }
         team.stop()?;
+        document.notes.extend(warnings.iter().map(ToString::to_string));
         document.knees.extend(knee::knee(&points).map(|it| memory.knee(traffic, it)));
         Ok(())
     }
@@ -199,30 +202,37 @@ impl Bench<'_> {
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
 /// Measures at pauses interpolated between the measured points, until the target bandwidth is
-/// reached or [`TRIES`] pauses were tried.
+/// reached, [`TRIES`] pauses were tried, or no other pause is left to try: the chase alone may have
+/// more bandwidth, or noise may hide the order of the points. Returns a warning with the nearest
+/// measured point if the target was not reached.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,
     at: &mut MeasureAtPause<'_>,
-) -> Result<(), Stop> {
+) -> Result<Option<Warning>, Stop> {
+    let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
+    if target_gbps > most {
+        return Err(Failure::new(
+            format!("--rate {target_gbps}GB/s is more than these threads reach, {most:.1} GB/s"),
+            "ask for less, or load from more CPUs",
+        )
+        .into());
+    }
+    let off = |gbps: f64| (gbps / target_gbps - 1.0).abs();
     for _ in 0..TRIES {
-        let Some(pause) = knee::pause_for(points, target_gbps) else {
-            let most = points.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
-            return Err(Failure::new(
-                format!(
-                    "--rate {target_gbps}GB/s is more than these threads reach, {most:.1} GB/s"
-                ),
-                "ask for less, or load from more CPUs",
-            )
-            .into());
-        };
-        at(nanoseconds(pause), points)?;
-        let reached = points.last().map_or(0.0, |point| point.bandwidth_gbps);
-        if (reached / target_gbps - 1.0).abs() <= NEAR {
-            break;
+        let pause = knee::pause_for(points, target_gbps).map(nanoseconds);
+        let is_new =
+            |pause: &Duration| points.iter().all(|it| it.pause_ns != pause.as_nanos() as f64);
+        let Some(pause) = pause.filter(is_new) else { break };
+        at(pause, points)?;
+        if points.last().is_some_and(|point| off(point.bandwidth_gbps) <= NEAR) {
+            return Ok(None);
         }
     }
-    Ok(())
+    let reached = points.iter().map(|point| point.bandwidth_gbps);
+    let nearest_gbps = reached.min_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or(0.0);
+    let warning = Warning::RateNotReached { target_gbps, nearest_gbps };
+    Ok((off(nearest_gbps) > NEAR).then_some(warning))
 }
 
 fn nanoseconds(pause: f64) -> Duration {
@@ -250,4 +260,67 @@ fn at_load(
     let program_gbps = bytes as f64 / began.elapsed().as_nanos() as f64;
     let latency_ns = spread(&medians).unwrap_or(super::NOTHING);
     Ok(LoadResult { latency_ns, program_gbps })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    /// Bandwidth of the chase alone, GB/s, which no pause of the loading threads reduces.
+    const CHASE_GBPS: f64 = 0.7;
+
+    fn measured(pause_ns: f64) -> Loaded {
+        let bandwidth_gbps = CHASE_GBPS + 8192.0 / (200.0 + pause_ns);
+        Loaded { pause_ns, bandwidth_gbps, latency_ns: 100.0 + bandwidth_gbps }
+    }
+
+    /// Measures `points`, and then tries to reach `target_gbps`.
+    fn reached(target_gbps: f64, mut points: Vec<Loaded>) -> (Option<Warning>, Vec<Loaded>) {
+        let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
+            points.push(measured(pause.as_nanos() as f64));
+            Ok(())
+        };
+        let Ok(warning) = reach(target_gbps, &mut points, &mut at) else {
+            panic!("{target_gbps} GB/s ended the measurement")
+        };
+        (warning, points)
+    }
+
+    #[test]
+    fn a_rate_is_reached_or_the_nearest_point_is_kept() {
+        let ends = || vec![measured(0.0), measured(8000.0)];
+        for target in [1.2, 5.0, 20.0] {
+            let (warning, points) = reached(target, ends());
+            let last = points.last().unwrap().bandwidth_gbps;
+            assert!(warning.is_none() && (last / target - 1.0).abs() <= NEAR, "{last}, {target}");
+        }
+        // The chase alone has more than 0.1 GB/s.
+        let (warning, points) = reached(0.1, ends());
+        let Some(Warning::RateNotReached { nearest_gbps, .. }) = warning else {
+            panic!("{points:?}")
+        };
+        assert!(
+            (nearest_gbps - CHASE_GBPS).abs() < 0.01 && points.len() <= 2 + TRIES,
+            "{points:?}"
+        );
+        // Noise: the point with the longer pause has the higher bandwidth.
+        let noisy = vec![measured(0.0), Loaded { bandwidth_gbps: 50.0, ..measured(8000.0) }];
+        let expected = Warning::RateNotReached {
+            target_gbps: 20.0,
+            nearest_gbps: measured(0.0).bandwidth_gbps,
+        };
+        assert_eq!(reached(20.0, noisy.clone()), (Some(expected), noisy));
+    }
+
+    #[test]
+    fn a_rate_above_the_measured_maximum_is_an_error() {
+        let mut points = vec![measured(0.0), measured(8000.0)];
+        let mut at = |_: Duration, _: &mut Vec<Loaded>| Ok(());
+        let Err(Stop::Failed(why)) = reach(50.0, &mut points, &mut at) else {
+            panic!("{points:?}")
+        };
+        let expected = "--rate 50GB/s is more than these threads reach, 41.7 GB/s";
+        assert!(why.to_string().contains(expected), "{why}");
+    }
 }
