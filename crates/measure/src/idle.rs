@@ -43,7 +43,7 @@ pub struct ChaseOptions {
     pub bytes: usize,
     /// The distance from one line to the next, bytes. Default: 64, every line.
     pub stride: usize,
-    /// Bytes of a block of the local order. Default: 256 KiB.
+    /// Bytes of a block of the local order; a block has at least two lines. Default: 256 KiB.
     pub block_bytes: usize,
     /// The kind of pages of the memory. Default: transparent huge pages.
     pub pages: Pages,
@@ -78,7 +78,9 @@ impl Default for ChaseOptions {
 impl ChaseOptions {
     /// The chase of these options in local order.
     pub const fn local(&self) -> ChaseShape {
-        let &Self { bytes, stride, block_bytes, seed, new_laps, .. } = self;
+        let &Self { bytes, stride, seed, new_laps, .. } = self;
+        let lines = 2 * stride;
+        let block_bytes = if self.block_bytes < lines { lines } else { self.block_bytes };
         ChaseShape { bytes, stride, order: Order::Local { block_bytes }, seed, new_laps }
     }
 
@@ -223,6 +225,16 @@ mod tests {
         measured(&mut chase);
         let stopped = latency(&mut chase, Clock::here(), &options, &mut |done| done < 0.5);
         assert!(matches!(stopped, Err(ChaseError::Stopped)), "{stopped:?}");
+    }
+
+    #[test]
+    fn each_stride_up_to_the_longest_has_a_chase() {
+        for stride in [128 << 10, 192 << 10, 1 << 20] {
+            let options = ChaseOptions { bytes: 8 << 20, stride, ..ChaseOptions::default() };
+            let mut chase = Chase::new(options.region().unwrap(), options.local()).unwrap();
+            chase.warm().unwrap();
+            assert_eq!(chase.shape().lines(), (8 << 20) / stride);
+        }
     }
 
     #[test]

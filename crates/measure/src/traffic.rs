@@ -67,6 +67,17 @@ pub struct ShareError {
     pub least: u32,
 }
 
+/// A text that names no traffic.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TrafficError {
+    /// A text that is neither the name of a mix nor a share of reads.
+    #[error(transparent)]
+    Mix(#[from] MixError),
+    /// A share of reads that no traffic has.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+}
+
 /// The loads and stores of each mix. [`NAMED`] has the read share of each name.
 const TABLE: [(&str, u32, u32, u32); 13] = [
     // Name, loads, buffers that are read, stores.
@@ -170,21 +181,21 @@ const fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 impl FromStr for Traffic {
-    type Err = MixError;
+    type Err = TrafficError;
 
-    fn from_str(text: &str) -> Result<Self, MixError> {
+    fn from_str(text: &str) -> Result<Self, TrafficError> {
         let unknown = || MixError::Name(text.into());
         if let Some((percent, end)) = text.split_once('%') {
             let nontemporal = match end {
                 "" => false,
                 "nt" => true,
-                _ => return Err(unknown()),
+                _ => return Err(unknown().into()),
             };
             let percent = percent.parse().map_err(|_| unknown())?;
-            return Self::of_read_share(percent, nontemporal).map_err(|_| unknown());
+            return Ok(Self::of_read_share(percent, nontemporal)?);
         }
         let named = |it: &Self| it.to_string().eq_ignore_ascii_case(text);
-        Self::all().into_iter().find(named).ok_or_else(unknown)
+        Ok(Self::all().into_iter().find(named).ok_or_else(unknown)?)
     }
 }
 
@@ -230,6 +241,8 @@ mod tests {
         assert!(why.contains("50 to 100 %"), "{why}");
         let why = Traffic::of_read_share(101, true).unwrap_err().to_string();
         assert!(why.ends_with("0 to 100 %"), "{why}");
+        let why = "30%".parse::<Traffic>().unwrap_err().to_string();
+        assert!(why.starts_with("no traffic has 30 % reads: there is 50 to 100 %"), "{why}");
         assert!(["49%", "70%x", "%", "x%nt"].iter().all(|text| text.parse::<Traffic>().is_err()));
     }
 

@@ -6,12 +6,9 @@ use interleaf_measure::{
     interleave::Method,
     isa::{Isa, IsaError},
     region::Pages,
-    traffic::Traffic,
+    traffic::{ShareError, Traffic, TrafficError},
 };
-use interleaf_model::{
-    mix::MixError,
-    units::{Bandwidth, Bytes, Time},
-};
+use interleaf_model::units::{Bandwidth, Bytes, Time};
 use std::path::PathBuf;
 
 /// Measures the memory of this machine: latency and bandwidth, idle and under load, of each node
@@ -327,10 +324,16 @@ fn mixes(text: &str) -> Result<Mixes, String> {
         return Ok(Mixes(Traffic::all()));
     }
     let list = text.split(',').map(|name| name.trim().parse());
-    let list: Result<Vec<Traffic>, MixError> = list.collect();
-    list.map(Mixes).map_err(|why| {
-        let names: Vec<String> = Traffic::all().iter().map(Traffic::to_string).collect();
-        format!("{why}: write some of {}, a part of reads such as 70%, or all", names.join(", "))
+    let list: Result<Vec<Traffic>, TrafficError> = list.collect();
+    list.map(Mixes).map_err(|why| match why {
+        TrafficError::Share(why) => {
+            format!("{why}: write a part of reads from 50% to 100%, or from 0%nt to 100%nt")
+        }
+        TrafficError::Mix(why) => {
+            let names: Vec<String> = Traffic::all().iter().map(Traffic::to_string).collect();
+            let names = names.join(", ");
+            format!("{why}: write some of {names}, a part of reads such as 70%, or all")
+        }
     })
 }
 
@@ -352,19 +355,20 @@ fn read_shares(text: &str) -> Result<Mixes, String> {
         }
         None => text.split(',').map(number).collect::<Option<Vec<u32>>>().ok_or_else(wrong)?,
     };
-    let mixes: Option<Vec<Traffic>> = shares.into_iter().map(of_share).collect();
-    mixes.filter(|mixes| !mixes.is_empty()).map(Mixes).ok_or_else(wrong)
+    let mixes: Result<Vec<Traffic>, ShareError> = shares.into_iter().map(of_share).collect();
+    let mixes = mixes.map_err(|why| format!("{why}: write percents from 50 to 100"))?;
+    if mixes.is_empty() { Err(wrong()) } else { Ok(Mixes(mixes)) }
 }
 
 /// The traffic with `percent` percent of reads among the bytes that the memory controller
 /// transfers. If a named mix of MLC has the same loads and stores, the result is this mix.
-fn of_share(percent: u32) -> Option<Traffic> {
-    let exact = Traffic::of_read_share(percent, false).ok()?;
+fn of_share(percent: u32) -> Result<Traffic, ShareError> {
+    let exact = Traffic::of_read_share(percent, false)?;
     let same = |it: &Traffic| {
         let of = |it: &Traffic| (it.loads, it.stores, it.nontemporal, it.read_buffers);
         of(it) == of(&exact)
     };
-    Some(Traffic::all().into_iter().find(same).unwrap_or(exact))
+    Ok(Traffic::all().into_iter().find(same).unwrap_or(exact))
 }
 
 #[cfg(test)]
@@ -388,6 +392,9 @@ mod tests {
         for (text, shares) in good {
             assert_eq!(of(text), Ok::<Vec<u32>, String>(shares.to_vec()), "{text}");
         }
+        let why = of("40..100/10").unwrap_err();
+        assert!(why.starts_with("no traffic has 40 % reads: there is 50 to 100 %"), "{why}");
+        assert!(why.ends_with(": write percents from 50 to 100"), "{why}");
         for bad in ["", "40..100/10", "50..101/1", "50..100/0", "100..50/10", "x", "50,,60"] {
             assert!(of(bad).is_err(), "{bad}");
         }
@@ -397,6 +404,8 @@ mod tests {
     fn mixes_have_names() {
         assert_eq!(mixes("all").unwrap().0.len(), 13);
         assert_eq!(mixes("r, W10").unwrap().0[1].to_string(), "W10");
+        let why = mixes("R,30%").unwrap_err();
+        assert!(why.contains("stores past the caches from 0 %: write a part"), "{why}");
         assert!(mixes("W1").unwrap_err().contains(": write some of R, W2"));
     }
 }
