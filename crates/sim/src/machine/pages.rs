@@ -160,8 +160,13 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
         Hotness::Uniform => 1.0,
         Hotness::Zipf { exponent } => libm::pow((rank + 1) as f64, -exponent),
         Hotness::HotSet { pages, accesses } => {
-            let hot = (pages * groups as f64).round().clamp(0.0, groups as f64);
-            let cold = groups as f64 - hot;
+            let groups = groups as f64;
+            // At least one group is hot and one is cold, unless no page is: without this, a small
+            // hot set would be none, and the accesses uniform.
+            let least = if pages > 0.0 { 1.0 } else { 0.0 };
+            let most = if pages < 1.0 { (groups - 1.0).max(least) } else { groups };
+            let hot = (pages * groups).round().clamp(least, most);
+            let cold = groups - hot;
             match (rank as f64) < hot {
                 true => accesses / hot,
                 false if cold > 0.0 => (1.0 - accesses) / cold,
@@ -207,6 +212,18 @@ mod tests {
             (0..groups).for_each(|rank| seen[address(rank, groups)] = true);
             assert!(seen.into_iter().all(|seen| seen), "{groups}");
         }
+    }
+
+    #[test]
+    fn a_small_hot_set_is_a_group_at_least() {
+        let share = |pages: f64, group: usize, groups: usize| {
+            let hotness = Hotness::HotSet { pages, accesses: 0.9 };
+            let pages = Pages::new(1 << 30, groups, hotness, 1);
+            (1e6 * pages.access_share(group)).round() / 1e6
+        };
+        assert_eq!((share(0.001, 0, 100), share(0.001, 1, 100)), (0.9, 0.001_01));
+        assert_eq!((share(0.999, 0, 100), share(0.999, 99, 100)), (0.009_091, 0.1));
+        assert_eq!((share(0.001, 0, 1), share(0.999, 0, 1), share(1.0, 9, 10)), (1.0, 1.0, 0.1));
     }
 
     #[test]
