@@ -25,6 +25,10 @@ const SWEEP: [f64; 19] = [
     0.82, 0.86,
 ];
 
+/// The lowest load, as a fraction of the peak bandwidth. At a lower load nearly all of a run is
+/// refreshes of idle memory, and its duration is out of proportion to its requests.
+const LOAD_MIN: f64 = 1e-4;
+
 /// `CHANNELS` is the default number of channels, `CHANNELS_MAX` the largest number.
 pub const CHANNELS: u32 = 12;
 pub const CHANNELS_MAX: u32 = 64;
@@ -170,8 +174,8 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks that the number of requests suffices to measure a bandwidth, and that no mix names an
-    /// order of the lines, which is that of the pattern. Returns notes on loads whose bandwidth
+    /// Checks that the number of requests suffices to measure a bandwidth, that the load is not too
+    /// low, and that no mix names an order of the lines, which is that of the pattern. Returns notes on loads whose bandwidth
     /// will be inaccurate, each with the number of requests that would be enough.
     ///
     /// # Errors
@@ -183,7 +187,28 @@ impl DimmJob {
                 "leave /random out of the mix, and choose the pattern random",
             ));
         }
+        self.check_load()?;
         self.short_runs(&self.points())
+    }
+
+    /// Checks that the load is not too low to be simulated.
+    ///
+    /// # Errors
+    /// A load below [`LOAD_MIN`].
+    pub fn check_load(&self) -> Result<(), Failure> {
+        let LoadChoice::At(load) = self.load else { return Ok(()) };
+        let (gbps, peak_gbps) = (load.gbps(), self.setup.peak_gbps());
+        let least = LOAD_MIN * peak_gbps;
+        if gbps >= least {
+            return Ok(());
+        }
+        Err(Failure::new(
+            format!(
+                "--load {gbps}GB/s is less than a ten-thousandth of the peak bandwidth, {} GB/s",
+                interleaf_report::number(peak_gbps)
+            ),
+            format!("give --load max, sweep, or at least {}MB/s", (1e3 * least).ceil()),
+        ))
     }
 
     /// Simulates each point.

@@ -256,7 +256,8 @@ impl DimmSweep {
     /// then stops the sweep before the first simulation.
     ///
     /// # Errors
-    /// An unknown module or server, an invalid file, or fewer requests than a load needs.
+    /// An unknown module or server, an invalid file, a load that is too low, or fewer requests than
+    /// a load needs.
     pub fn checked(self) -> Result<DimmCases, Failure> {
         let of_modules = self.count() / self.modules();
         let device = |module: usize| self.device(&self.case(module * of_modules));
@@ -277,6 +278,10 @@ impl DimmSweep {
             };
             let job = cases.job(&case).map_err(|why| match case.refresh {
                 Some(refresh) => why.within(&cases.sweep.place("refresh", refresh)),
+                None => why,
+            })?;
+            job.check_load().map_err(|why| match case.load {
+                Some(load) => why.within(&cases.sweep.place("load", load)),
                 None => why,
             })?;
             let found = job.check().map_err(|why| why.within(&place))?;

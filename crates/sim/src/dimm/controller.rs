@@ -1,8 +1,8 @@
 //! A sub-channel and its controller, simulated event by event.
 //!
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
-//! reads or writes, or a command. Each step jumps to the earliest event, so idle time costs
-//! nothing. The controller serves reads, and drains writes in batches, because each change of
+//! reads or writes, or a command. Each step jumps to the earliest event, so the only cost of idle
+//! time is its refreshes. The controller serves reads, and drains writes in batches, because each change of
 //! direction costs a bus turnaround; the schedulers of the pseudo-channels choose the commands.
 
 use super::{
