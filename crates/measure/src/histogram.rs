@@ -241,11 +241,12 @@ fn walk(
 }
 
 /// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads
-/// may load the memory during the sampling. `proceed` is called with the completed fraction, 0 to 1;
-/// the sampling stops if `proceed` returns false.
+/// may load the memory during the sampling. `proceed` is called with the completed fraction, 0 to
+/// 1; the sampling stops if `proceed` returns false.
 ///
 /// # Errors
-/// When the chase ends at a wrong line, the sampling is stopped, or memory for the calibration cannot be allocated.
+/// When the chase ends at a wrong line, the sampling is stopped, or memory for the calibration
+/// cannot be allocated.
 pub fn histogram(
     root: &Root,
     clock: Clock,

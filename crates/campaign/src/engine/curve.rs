@@ -240,7 +240,8 @@ fn nanoseconds(pause: f64) -> Duration {
 }
 
 /// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. With `None` only the chase runs. Stops between two repetitions if `stop` is set.
+/// of these threads. With `None` only the chase runs. Stops between two repetitions if `stop` is
+/// set.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,

@@ -51,7 +51,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
     // If a point failed, the points before it are still valid and are printed.
-    if !document.points.is_empty() || matches!(end, CampaignEnd::Done | CampaignEnd::DryRun) {
+    if !document.points.is_empty() || !matches!(end, CampaignEnd::Failed(_)) {
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
         support::print_document(to, &interleaf_record::json(&document), String::new, text)?;

@@ -2,8 +2,9 @@
 //!
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
 //! reads or writes, or a command. Each step jumps to the earliest event, so the only cost of idle
-//! time is its refreshes. The controller serves reads, and drains writes in batches, because each change of
-//! direction costs a bus turnaround; the schedulers of the pseudo-channels choose the commands.
+//! time is its refreshes. The controller serves reads, and drains writes in batches, because each
+//! change of direction costs a bus turnaround; the schedulers of the pseudo-channels choose the
+//! commands.
 
 use super::{
     command::{Command, Kind, Observer},

@@ -7,8 +7,8 @@
 //! visits, so their residual is zero. Therefore the residuals of eight points are added for a point
 //! of the coarser grid, and its correction is added at all eight.
 //!
-//! The matrix is stored with the values and columns of all points. Points of a colour do not depend on each other, so the result is the same for
-//! any number of threads.
+//! The matrix is stored with the values and columns of all points. Points of a colour do not depend
+//! on each other, so the result is the same for any number of threads.
 //!
 //! A round begins at zero and does ten iterations for a right side whose solution is known. Each
 //! iteration updates the residual. At the end this residual must equal, at each point, the residual
