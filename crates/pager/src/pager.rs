@@ -312,6 +312,10 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if !self.context.is_served() {
+            // A forked child does not have the region, and cannot free that of its parent.
+            return;
+        }
         let end = self.addresses.end.next_multiple_of(PAGE_BYTES);
         let pages = self.context.pages(&(self.addresses.start..end));
         self.context.send(Request::Free(pages));

@@ -22,11 +22,14 @@ use interleaf_thread::{
     channel::{Receiver, Sender},
     lock,
 };
-use rustix::thread::sched_getcpu;
+use rustix::{process::getpid, thread::sched_getcpu};
 use std::{
     io,
     ops::Range,
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicI32},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicI32, Ordering},
+    },
 };
 
 /// The state that the threads of a program share with the pager's thread.
@@ -108,6 +111,13 @@ pub enum Inherit {
 }
 
 impl Context {
+    /// True if the pager handles faults of this process ([`Pager::is_served`]).
+    ///
+    /// [`Pager::is_served`]: crate::pager::Pager::is_served
+    pub(crate) fn is_served(&self) -> bool {
+        self.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+    }
+
     /// The node that the calling thread runs on.
     pub(crate) fn node_here(&self) -> Node {
         match self.nodes.numbers().len() {

@@ -62,7 +62,7 @@ impl Pager {
     /// by a system call of its own, which the preloaded library did not see: the pager then still
     /// belongs to the parent.
     pub fn is_served(&self) -> bool {
-        self.context.process.load(Ordering::Relaxed) == getpid().as_raw_nonzero().get()
+        self.context.is_served()
     }
 
     /// Sets the treatment of pages in a forked child. `None` is the default: the child has a copy
