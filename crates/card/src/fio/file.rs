@@ -33,8 +33,10 @@ const SECTIONS_MAX: usize = 256;
 /// The error of a job: in a line of its file, or in an option of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
+    /// An error in a line of the file.
     #[error(transparent)]
     File(#[from] FileError),
+    /// An error of an option of the command line, which replaces one of the file.
     #[error(transparent)]
     CommandLine(OptionError),
 }
