@@ -306,7 +306,7 @@ fn migration_is_no_faster_than_the_slower_tier() {
     let mut machine = SimMachine::new(&scenario, local(&scenario));
     let rated = |at: usize| machine.layout().tiers[at].rated_gbps;
     let most = rated(0).min(rated(1)) * STEP.as_nanos() as f64;
-    drop(step(&mut machine));
+    (0..20).for_each(|_| drop(step(&mut machine)));
     aim(&mut machine, vec![target(0, 0.5, Order::Interleave)]);
     for _ in 0..2 {
         let sample = step(&mut machine);

@@ -16,7 +16,7 @@ use interleaf_measure::{
     team::Team,
     traffic::{LINE_BYTES, Traffic},
 };
-use interleaf_model::weights::Weights;
+use interleaf_model::{units::Bandwidth, weights::Weights};
 use interleaf_record::{
     measure::{KneeDocument, MeasureDocument, MeasuredPoint, PointKind},
     rounded,
@@ -185,9 +185,7 @@ impl Bench<'_> {
                 for pause in [0.0, Resolution::default().pause_max_ns] {
                     at(nanoseconds(pause), &mut points)?;
                 }
-                for rate in rates {
-                    warnings.extend(reach(rate.gbps(), &mut points, &mut at)?);
-                }
+                warnings = reach_all(rates, &mut points, &mut at)?;
             }
         }
         team.stop()?;
@@ -200,6 +198,19 @@ impl Bench<'_> {
 /// A function that measures a point with the given pause of the loading threads, and appends the
 /// point to the list.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
+
+/// Reaches each of the bandwidths `rates` in turn ([`reach`]). Returns the warnings.
+fn reach_all(
+    rates: &[Bandwidth],
+    points: &mut Vec<Loaded>,
+    at: &mut MeasureAtPause<'_>,
+) -> Result<Vec<Warning>, Stop> {
+    let mut warnings = vec![];
+    for rate in rates {
+        warnings.extend(reach(rate.gbps(), points, at)?);
+    }
+    Ok(warnings)
+}
 
 /// Measures at pauses interpolated between the measured points, until the target bandwidth is
 /// reached, [`TRIES`] pauses were tried, or no other pause is left to try: the chase alone may have
