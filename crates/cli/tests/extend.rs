@@ -109,7 +109,7 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "as it was left\n", "and has its memory");
-    until("the folder of the killed is removed", || clean().contains(": removed, its session"));
+    until("the folder of the killed is removed", || clean().contains(": removed, all processes"));
     assert_eq!(folders.left(), 0);
 }
 

@@ -53,7 +53,7 @@ fn remaining_processes_are_served_to_the_end() {
     until("it says so", || !fs::read_to_string(&file).unwrap().is_empty());
     assert_eq!(fs::read_to_string(&file).unwrap(), "as it was left");
     let clean = || text(&folders.interleaf(&["--clean"]).output().unwrap().stderr);
-    until("the session is over", || clean().contains(": removed, its session"));
+    until("the session is over", || clean().contains(": removed, all processes"));
 }
 
 /// If the server was killed, a process aborts instead of reading zeros in place of its data.

@@ -298,22 +298,30 @@ impl Chase {
     }
 
     /// Measures slices of [`SLICE`] for `span`, and then more until three slices are undisturbed by
-    /// other threads or 24 slices are measured.
+    /// other threads or 24 slices are measured. `proceed` is called after each slice; the
+    /// measurement stops if `proceed` returns false.
     ///
     /// # Errors
-    /// The errors of [`Self::run`].
-    pub fn slices(&mut self, clock: Clock, span: Duration) -> Result<Slices, ChaseError> {
+    /// The errors of [`Self::run`], and [`ChaseError::Stopped`].
+    pub fn slices(
+        &mut self,
+        clock: Clock,
+        span: Duration,
+        proceed: &mut dyn FnMut() -> bool,
+    ) -> Result<Slices, ChaseError> {
         let mut all = vec![];
-        self.slice(clock, span, &mut all)?;
+        self.slice(clock, span, proceed, &mut all)?;
         Ok(Slices::of(&all))
     }
 
     /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more until [`ALONE_MIN`] of the
-    /// added slices are undisturbed by other threads, or [`TRIES_MAX`] slices are added.
+    /// added slices are undisturbed by other threads, or [`TRIES_MAX`] slices are added. Stops if
+    /// `proceed` returns false.
     pub(crate) fn slice(
         &mut self,
         clock: Clock,
         span: Duration,
+        proceed: &mut dyn FnMut() -> bool,
         all: &mut Vec<Slice>,
     ) -> Result<(), ChaseError> {
         let per_load = |(loads, took): (u64, u64)| clock.ns(took) / loads as f64;
@@ -329,6 +337,9 @@ impl Chase {
             let before = context_switches();
             latency_ns = per_load(self.run(loads as u64)?);
             all.push(Slice { latency_ns, alone: context_switches() == before });
+            if !proceed() {
+                return Err(ChaseError::Stopped);
+            }
         }
         Ok(())
     }
@@ -445,9 +456,17 @@ mod tests {
     #[test]
     fn slices_suffice_and_percentiles_are_ordered() {
         let clock = Clock::here();
-        let slices = chase(SHAPE).unwrap().slices(clock, Duration::from_millis(20)).unwrap();
+        let mut chase = chase(SHAPE).unwrap();
+        let slices = chase.slices(clock, Duration::from_millis(20), &mut || true).unwrap();
         assert!(slices.count >= ALONE_MIN && slices.p5_ns > 0.0, "{slices:?}");
         assert!(slices.p5_ns <= slices.median_ns && slices.p5_ns <= slices.mean_ns, "{slices:?}");
+        let mut left = 3;
+        let mut proceed = || {
+            left -= 1;
+            left > 0
+        };
+        let stopped = chase.slices(clock, Duration::from_secs(3600), &mut proceed);
+        assert!(matches!(stopped, Err(ChaseError::Stopped)) && left == 0, "{stopped:?}");
     }
 
     #[test]

@@ -168,7 +168,7 @@ impl Calibration {
             ChaseShape { bytes: CALIBRATION_BYTES, stride: 64, order, seed: 1, new_laps: false };
         let mut chase = Chase::new(region, shape)?;
         chase.warm()?;
-        let hit_ns = chase.slices(clock, 3 * CHASE_SPAN)?.p5_ns;
+        let hit_ns = chase.slices(clock, 3 * CHASE_SPAN, &mut || true)?.p5_ns;
         let mut stamps = vec![Stamp::default(); 4 * BATCH];
         let resolution_ns = clock.ns(u64::from(step(&timed(&mut chase, &mut stamps)?)));
         stamps.truncate(CALIBRATION_LOADS);
@@ -273,7 +273,7 @@ pub fn histogram(
             done += count as u64;
         }
         sampling.settle(stolen_ticks(root) > stolen);
-        chase.slice(clock, CHASE_SPAN, &mut chased)?;
+        chase.slice(clock, CHASE_SPAN, &mut || true, &mut chased)?;
         if !proceed(done as f64 / options.samples as f64) {
             return Err(ChaseError::Stopped);
         }

@@ -107,8 +107,9 @@ pub struct Latency {
     pub ns: Spread,
 }
 
-/// The latency of a chase in its current order. `proceed` is called after each repetition with the
-/// completed fraction, 0 to 1; the measurement stops if `proceed` returns false.
+/// The latency of a chase in its current order. `proceed` is called after each slice and
+/// each repetition with the fraction of the completed repetitions, 0 to 1; the measurement stops if
+/// `proceed` returns false.
 ///
 /// # Errors
 /// When the chase ends at a wrong line, or is stopped.
@@ -122,8 +123,10 @@ pub fn latency(
     let mut repeats = vec![];
     let count = options.repeats.max(1);
     while repeats.len() < count {
-        repeats.push(chase.slices(clock, options.span)?);
-        if !proceed(repeats.len() as f64 / count as f64) {
+        let mut done = repeats.len() as f64 / count as f64;
+        repeats.push(chase.slices(clock, options.span, &mut || proceed(done))?);
+        done = repeats.len() as f64 / count as f64;
+        if !proceed(done) {
             return Err(ChaseError::Stopped);
         }
     }
@@ -161,7 +164,7 @@ pub fn sweep(
     for &bytes in &sizes {
         chase.reshape(shape(bytes))?;
         chase.warm()?;
-        let slices = chase.slices(clock, SIZE_SPAN)?;
+        let slices = chase.slices(clock, SIZE_SPAN, &mut || true)?;
         // The 5th percentile is the latency of the fastest slices, during which other threads
         // evicted the fewest lines from the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });

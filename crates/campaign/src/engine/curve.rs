@@ -251,8 +251,7 @@ fn nanoseconds(pause: f64) -> Duration {
 }
 
 /// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. With `None` only the chase runs. Stops between two repetitions if `stop` is
-/// set.
+/// of these threads. With `None` only the chase runs. Stops if `stop` is set.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,
@@ -263,10 +262,8 @@ fn at_load(
     let (lines, began) = (team.map_or(0, Team::lines), Instant::now());
     let mut medians = vec![];
     for _ in 0..repeats {
-        medians.push(chase.slices(Clock::here(), span / repeats as u32)?.median_ns);
-        if stop.is_set() {
-            return Err(Stop::Signal);
-        }
+        let mut proceed = || !stop.is_set();
+        medians.push(chase.slices(Clock::here(), span / repeats as u32, &mut proceed)?.median_ns);
     }
     let bytes = (team.map_or(0, Team::lines) - lines) * LINE_BYTES;
     let program_gbps = bytes as f64 / began.elapsed().as_nanos() as f64;
