@@ -175,9 +175,9 @@ impl DimmJob {
     }
 
     /// Checks that the number of requests suffices to measure a bandwidth, that the load is not too
-    /// low, and that no mix names an order of the lines, which is that of the pattern. Returns notes
-    /// on loads whose bandwidth will be inaccurate, each with the number of requests that would be
-    /// enough.
+    /// low, and that no mix names an order of the lines, which is that of the pattern. Returns
+    /// notes on loads whose bandwidth will be inaccurate, each with the number of requests that
+    /// would be enough.
     ///
     /// # Errors
     /// Fewer requests than a measurement of bandwidth needs, or a mix with an order.

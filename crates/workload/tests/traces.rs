@@ -59,8 +59,8 @@ fn every_block_is_touched_and_no_other() {
     }
 }
 
-/// The footprint of a trace is that of the kernel, rounded down as the kernel rounds it. A footprint
-/// that the kernel refuses is refused with the same message.
+/// The footprint of a trace is that of the kernel, rounded down as the kernel rounds it. A
+/// footprint that the kernel refuses is refused with the same message.
 #[test]
 fn a_trace_has_the_footprint_of_the_kernel() {
     let settings = |bytes: u64| {

@@ -115,8 +115,9 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// The first address range from `from` on that large regions cannot use, because it has an owner
-    /// or is a slab. The range of a slab includes regions that have grown into or out of the slab.
+    /// The first address range from `from` on that large regions cannot use, because it has an
+    /// owner or is a slab. The range of a slab includes regions that have grown into or out of the
+    /// slab.
     fn occupied_from(&self, from: usize) -> Option<Range<usize>> {
         let used = self.used.range(from..).next().map(|(start, (end, _))| *start..*end);
         let slab = self.slabs.range(from..).next().map(|slab| self.slab_addresses(*slab));
@@ -278,8 +279,8 @@ impl Arena {
 /// Maximum number of searches that are remembered.
 const SEARCHES_MAX: usize = 16;
 
-/// Searches of the arena, so that a search does not begin with all regions of which earlier searches
-/// have found that there is no room between them.
+/// Searches of the arena, so that a search does not begin with all regions of which earlier
+/// searches have found that there is no room between them.
 #[derive(Clone, Debug)]
 struct Searches(Vec<Search>);
 

@@ -23,10 +23,10 @@ const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave number at which the scheme's factor of a wave is largest, in waves for each cell. A round
-/// divides by the factor of the field's wave. The field has whole waves, whose number is coprime to
-/// that of the cells, so its wave number is only near this one. Rounding errors of a wave with a
-/// larger factor grow from round to round: with 24 cells along a line up to 6 times.
+/// The wave number at which the scheme's factor of a wave is largest, in waves for each cell. A
+/// round divides by the factor of the field's wave. The field has whole waves, whose number is
+/// coprime to that of the cells, so its wave number is only near this one. Rounding errors of a
+/// wave with a larger factor grow from round to round: with 24 cells along a line up to 6 times.
 const WAVE: f64 = 0.36;
 
 /// The number of rounds after which the field is the one at the start, and is filled again, so that

@@ -56,12 +56,12 @@ const RESTRICTION: f64 = 0.5;
 const TOLERANCE: f64 = 1e-10;
 
 /// Largest energy of the error that `verify` accepts after a round, as a fraction of the energy at
-/// the start. Measured: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12 with 112, 1e-7 with
-/// 208, 2e-5 with 304: the coarsest grid grows with the finest. The fraction has a maximum, because
-/// a cube has ever more points for each point at its border, from which the error is reduced. With
-/// one grid the maximum is 1e-2, near 100 points; with two grids 2e-3, near 200; with four grids
-/// 1e-4 is expected, near 800. Without the corrections of the coarser grids the fraction is 3e-3 to
-/// 6e-3 with 56 to 112 points, so the limit also finds that error.
+/// the start. Measured: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12 with 112, 1e-7
+/// with 208, 2e-5 with 304: the coarsest grid grows with the finest. The fraction has a maximum,
+/// because a cube has ever more points for each point at its border, from which the error is
+/// reduced. With one grid the maximum is 1e-2, near 100 points; with two grids 2e-3, near 200; with
+/// four grids 1e-4 is expected, near 800. Without the corrections of the coarser grids the fraction
+/// is 3e-3 to 6e-3 with 56 to 112 points, so the limit also finds that error.
 const ERROR_MAX: f64 = 1e-3;
 
 /// A grid of the hierarchy: its matrix, and the right side and the solution of its system.

@@ -212,8 +212,8 @@ fn device(
     })
 }
 
-/// Returns the value of `field` if it is a power of two in `range`: the components of an address are
-/// ranges of its bits.
+/// Returns the value of `field` if it is a power of two in `range`: the components of an address
+/// are ranges of its bits.
 fn power_of_two(
     text: &TomlText<'_>,
     field: &str,
