@@ -142,6 +142,18 @@ fn at_least(what: &'static str, bytes: u64, least: u64) -> Result<(), SetupError
     if bytes < least { Err(SetupError::Small { what, bytes, least }) } else { Ok(()) }
 }
 
+/// Bytes of the array of a workload: the footprint of `bytes` bytes, rounded down to whole units of
+/// `unit` bytes. Fails if a thread would have no unit.
+fn array_bytes(
+    what: &'static str,
+    bytes: u64,
+    threads: usize,
+    unit: usize,
+) -> Result<usize, SetupError> {
+    at_least(what, bytes, (unit * threads) as u64)?;
+    Ok(bytes as usize / unit * unit)
+}
+
 /// A pseudo-random 64-bit word for an index, different at each index. Arrays are filled with such
 /// words.
 fn word(at: usize) -> u64 {

@@ -6,7 +6,7 @@
 //! change any more. Therefore two polynomials with different fixed points alternate.
 
 use crate::{
-    Kernel, PAGE, SetupError, Work, Wrong, at_least,
+    Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
     memory::{Array, Memory},
     mixed, team,
 };
@@ -39,7 +39,7 @@ impl Polynomial {
         degree: u32,
         is_writing: bool,
     ) -> Result<Self, SetupError> {
-        let mut array = memory.array(array_bytes(footprint, threads)?)?;
+        let mut array = memory.array(array_bytes("polynomial", footprint, threads, PAGE)?)?;
         let share = team::share::<f64>(array.of::<f64>().len(), threads);
         let parts = array.of_mut::<f64>().chunks_mut(share).enumerate().collect();
         team::each(parts, |(at, part): (usize, &mut [f64])| {
@@ -47,15 +47,6 @@ impl Polynomial {
         });
         Ok(Self { array, degree, is_writing, threads, rounds: 0, sum: 0 })
     }
-}
-
-/// Bytes of the array: the footprint in whole pages.
-///
-/// # Errors
-/// When the footprint is less than a page for each thread.
-pub(crate) fn array_bytes(footprint: u64, threads: usize) -> Result<usize, SetupError> {
-    at_least("polynomial", footprint, (PAGE * threads) as u64)?;
-    Ok(footprint as usize / PAGE * PAGE)
 }
 
 /// The values of the round's polynomial at [`LANES`] elements `x`. All coefficients are equal, and

@@ -2,7 +2,7 @@
 //! followed by a write of the same word.
 
 use crate::{
-    Kernel, PAGE, SetupError, Work, Wrong, at_least,
+    Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
     memory::{Array, Memory},
     mixed, team, word,
 };
@@ -37,7 +37,7 @@ impl Random {
         is_writing: bool,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        let mut array = memory.array(array_bytes(footprint, threads)?)?;
+        let mut array = memory.array(array_bytes("random", footprint, threads, PAGE)?)?;
         let share = team::share::<u64>(array.of::<u64>().len(), threads);
         let parts = array.of_mut::<u64>().chunks_mut(share).enumerate().collect();
         team::each(parts, |(at, part): (usize, &mut [u64])| {
@@ -64,15 +64,6 @@ impl Random {
         }
         counts
     }
-}
-
-/// Bytes of the array: the footprint in whole pages.
-///
-/// # Errors
-/// When the footprint is less than a page for each thread.
-pub(crate) fn array_bytes(footprint: u64, threads: usize) -> Result<usize, SetupError> {
-    at_least("random", footprint, (PAGE * threads) as u64)?;
-    Ok(footprint as usize / PAGE * PAGE)
 }
 
 /// The indices that a thread accesses in a round, each in `0..words`. Their number is the number of

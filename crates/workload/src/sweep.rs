@@ -2,7 +2,7 @@
 //! steps of a stride.
 
 use crate::{
-    Kernel, PAGE, SetupError, Work, Wrong, at_least,
+    Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
     memory::{Array, Memory},
     mixed, team, word,
 };
@@ -38,8 +38,9 @@ impl Sweep {
         threads: usize,
         stride: Option<u64>,
     ) -> Result<Self, SetupError> {
-        let array = memory.array(array_bytes(footprint, threads, stride)?)?;
         let stride = stride.map(whole_pages);
+        let (what, unit) = stride.map_or(("seq", PAGE), |stride| ("stride", stride));
+        let array = memory.array(array_bytes(what, footprint, threads, unit)?)?;
         let mut sweep = Self { array, threads, stride, rounds: 0, sum: 0, right: 0 };
         let share = sweep.share();
         let parts = sweep.array.of_mut::<u64>().chunks_mut(share).enumerate().collect();
@@ -91,20 +92,6 @@ impl Sweep {
         });
         sums.into_iter().fold(0, mixed)
     }
-}
-
-/// Bytes of the array: the footprint in whole strides, or in whole pages without a stride.
-///
-/// # Errors
-/// When the footprint is less than a stride or a page for each thread.
-pub(crate) fn array_bytes(
-    footprint: u64,
-    threads: usize,
-    stride: Option<u64>,
-) -> Result<usize, SetupError> {
-    let (what, step) = stride.map_or(("seq", PAGE), |stride| ("stride", whole_pages(stride)));
-    at_least(what, footprint, (step * threads) as u64)?;
-    Ok(footprint as usize / step * step)
 }
 
 /// A stride in bytes, rounded up to whole pages.

@@ -5,9 +5,9 @@
 //! as in Goto and van de Geijn (ACM TOMS 2008).
 
 use crate::{
-    SetupError, cholesky, fft, gas, gemm,
+    PAGE, SetupError, array_bytes, cholesky, fft, gas, gemm,
     kind::{Kind, Setting},
-    lu, polynomial, qft, random, stream, sweep,
+    lu, qft, random, stream, sweep,
 };
 use interleaf_extend_forecast::access::Touch;
 
@@ -86,14 +86,15 @@ pub struct Size {
 /// When the kernel would refuse the footprint.
 pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
     let Setting { footprint, threads, stride, .. } = *setting;
+    let whole = |what, unit| array_bytes(what, footprint, threads, unit).map(|bytes| bytes as u64);
     let lu = |form| Ok(8 * (lu::side(footprint, form)? as u64).pow(2));
     let gemm = |tile| Ok(24 * (gemm::side(footprint, tile)? as u64).pow(2));
     Ok(match kind {
         Kind::Stream => 3 * stream::array_bytes(footprint)? as u64,
-        Kind::Seq => sweep::array_bytes(footprint, threads, None)? as u64,
-        Kind::Stride => sweep::array_bytes(footprint, threads, Some(stride))? as u64,
-        Kind::Random => random::array_bytes(footprint, threads)? as u64,
-        Kind::Polynomial => polynomial::array_bytes(footprint, threads)? as u64,
+        Kind::Seq => whole("seq", PAGE)?,
+        Kind::Stride => whole("stride", sweep::whole_pages(stride))?,
+        Kind::Random => whole("random", PAGE)?,
+        Kind::Polynomial => whole("polynomial", PAGE)?,
         // The cube, and one number of scratch memory.
         Kind::Fft3d => 16 * ((fft::side(footprint)? as u64).pow(3) + 1),
         Kind::Gemm => gemm(None)?,
