@@ -12,7 +12,7 @@ pub mod cache;
 
 pub mod nodes;
 
-mod ranges;
+pub mod ranges;
 
 mod fatal;
 

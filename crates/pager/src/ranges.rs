@@ -5,18 +5,38 @@ use std::{collections::BTreeMap, ops::Range};
 
 /// A map from ranges of pages to values. A page outside of all ranges has no value.
 #[derive(Clone, Debug)]
-pub(crate) struct Ranges<T> {
+pub struct Ranges<T> {
     /// End and value of each range, keyed by the first page of the range.
     ranges: BTreeMap<Page, (Page, T)>,
 }
 
 impl<T> Default for Ranges<T> {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Ranges<T> {
+    /// A map in which no page has a value.
+    pub const fn new() -> Self {
         Self { ranges: BTreeMap::new() }
     }
 }
 
 impl<T: Copy> Ranges<T> {
+    /// Start, end and value of the ranges that contain at least one of these pages, the last range
+    /// first.
+    fn over(&self, pages: &Range<Page>) -> impl Iterator<Item = (Page, Page, T)> {
+        let over = self.ranges.range(..pages.end).rev();
+        let over = over.map(|(start, (end, value))| (*start, *end, *value));
+        over.take_while(|(_, end, _)| *end > pages.start)
+    }
+
+    /// Number of pages in a range that have a value.
+    pub fn count(&self, pages: &Range<Page>) -> u64 {
+        self.over(pages).map(|(start, end, _)| end.min(pages.end) - start.max(pages.start)).sum()
+    }
+
     /// The value of a page; `None` if no range contains the page.
     pub(crate) fn get(&self, page: Page) -> Option<T> {
         let (_, (end, value)) = self.ranges.range(..=page).next_back()?;
@@ -24,9 +44,8 @@ impl<T: Copy> Ranges<T> {
     }
 
     /// Sets the value of pages; `None` removes the value.
-    pub(crate) fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
-        let over = self.ranges.range(..pages.end).rev().take_while(|it| it.1.0 > pages.start);
-        let over: Vec<_> = over.map(|(start, (end, value))| (*start, *end, *value)).collect();
+    pub fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
+        let over: Vec<_> = self.over(pages).collect();
         for (start, end, other) in over {
             self.ranges.remove(&start);
             if start < pages.start {
@@ -68,6 +87,10 @@ mod tests {
                 prop_assert_eq!(&found[..], &model[..]);
                 let count: u64 = ranges.iter().map(|(pages, _)| pages.end - pages.start).sum();
                 prop_assert_eq!(count, model.iter().flatten().count() as u64);
+                // A window that cuts ranges.
+                let window = first / 2..pages.end;
+                let part = &model[window.start as usize..window.end as usize];
+                prop_assert_eq!(ranges.count(&window), part.iter().flatten().count() as u64);
             }
         }
     }

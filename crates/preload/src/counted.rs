@@ -3,8 +3,8 @@
 //! mapping, so the address ranges of the counted mappings are kept here.
 
 use crate::state::{BYTES_MIN, count_unextended, inside, is_inside, uncount_unextended};
+use interleaf_pager::ranges::Ranges;
 use std::{
-    collections::BTreeMap,
     ops::Range,
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -12,14 +12,13 @@ use std::{
     },
 };
 
-/// The end of each counted range of addresses, keyed by its start.
-#[derive(Debug)]
-pub(crate) struct Counted(BTreeMap<usize, usize>);
+/// The addresses of the counted mappings.
+pub(crate) type Counted = Ranges<()>;
 
-static COUNTED: Mutex<Counted> = Mutex::new(Counted(BTreeMap::new()));
+static COUNTED: Mutex<Counted> = Mutex::new(Ranges::new());
 
-/// True if a mapping was counted. Most programs unmap memory before, and should not wait for the
-/// lock of [`COUNTED`].
+/// True once a mapping has been counted. Until then `munmap(2)`, which most programs call at their
+/// start, does not wait for the lock of [`COUNTED`].
 static HAS_COUNTED: AtomicBool = AtomicBool::new(false);
 
 /// Locks the counted mappings: for a fork, so that the child has consistent state.
@@ -33,7 +32,7 @@ pub(crate) fn add(pages: &Range<usize>) {
         return;
     }
     HAS_COUNTED.store(true, Relaxed);
-    inside(|| lock().add(pages));
+    inside(|| lock().set(&numbers(pages), Some(())));
     count_unextended(pages.len());
 }
 
@@ -43,33 +42,21 @@ pub(crate) fn remove(pages: &Range<usize>) -> usize {
     if !HAS_COUNTED.load(Relaxed) || is_inside() {
         return 0;
     }
-    let bytes = inside(|| lock().remove(pages));
+    let bytes = inside(|| take(&mut lock(), &numbers(pages))) as usize;
     uncount_unextended(bytes);
     bytes
 }
 
-impl Counted {
-    fn add(&mut self, pages: &Range<usize>) {
-        self.0.insert(pages.start, pages.end);
-    }
+/// Removes a range of addresses. Returns the number of bytes in it that were counted.
+fn take(counted: &mut Counted, addresses: &Range<u64>) -> u64 {
+    let bytes = counted.count(addresses);
+    counted.set(addresses, None);
+    bytes
+}
 
-    /// Removes a range of addresses. Returns the number of bytes in it that were counted.
-    fn remove(&mut self, pages: &Range<usize>) -> usize {
-        let mut bytes = 0;
-        while let Some((&start, &end)) = self.0.range(..pages.end).next_back()
-            && end > pages.start
-        {
-            self.0.remove(&start);
-            bytes += end.min(pages.end) - start.max(pages.start);
-            if pages.end < end {
-                self.0.insert(pages.end, end);
-            }
-            if start < pages.start {
-                self.0.insert(start, pages.start);
-            }
-        }
-        bytes
-    }
+/// Addresses as the numbers of [`Ranges`].
+const fn numbers(addresses: &Range<usize>) -> Range<u64> {
+    addresses.start as u64..addresses.end as u64
 }
 
 #[cfg(test)]
@@ -78,12 +65,12 @@ mod tests {
 
     #[test]
     fn only_what_was_counted_is_subtracted() {
-        let mut counted = Counted(BTreeMap::new());
-        [10..20, 20..30, 50..60].iter().for_each(|pages| counted.add(pages));
-        assert_eq!(counted.remove(&(30..50)), 0);
-        assert_eq!(counted.remove(&(12..14)), 2);
-        assert_eq!(counted.remove(&(0..22)), 10);
-        assert_eq!(counted.remove(&(0..100)), 18);
-        assert_eq!(counted.remove(&(0..100)), 0);
+        let mut counted = Ranges::new();
+        [10..20, 20..30, 50..60].iter().for_each(|pages| counted.set(pages, Some(())));
+        assert_eq!(take(&mut counted, &(30..50)), 0);
+        assert_eq!(take(&mut counted, &(12..14)), 2);
+        assert_eq!(take(&mut counted, &(0..22)), 10);
+        assert_eq!(take(&mut counted, &(0..100)), 18);
+        assert_eq!(take(&mut counted, &(0..100)), 0);
     }
 }
