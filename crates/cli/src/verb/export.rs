@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 /// Checks, before long work begins, that the target is a `.toml` or a `.csv`, and that no file of
 /// curves beside a `.toml` is an input or another output. `option` names the command-line option of
 /// the target in errors, and `nodes` are the nodes that may be measured.
-pub(super) fn check(option: &str, target: Option<&Path>, nodes: &IdList) -> Result<(), Failure> {
-    let Some(target) = target else { return Ok(()) };
+pub(super) fn check(option: &str, target: &Path, nodes: &IdList) -> Result<(), Failure> {
     let ending = target.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("toml" | "csv")) {
         return Err(Failure::new(

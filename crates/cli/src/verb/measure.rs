@@ -33,14 +33,18 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     let subject = subject(args);
     let common = subject.common;
     let export = common.export_curves.as_deref();
-    let machine = Machine::read(&root).map_err(system::read_failure)?;
-    export::check("--export-curves", export, &machine.memory_nodes())?;
-    if export.is_some() && !subject.measurement.has_curves() {
-        let name = subject.measurement.name();
-        return Err(Failure::new(
-            format!("--export-curves: `measure {name}` measures no curve of latency and bandwidth"),
-            "leave it out, or measure curves: interleaf measure, or interleaf measure loaded",
-        ));
+    if let Some(target) = export {
+        let machine = Machine::read(&root).map_err(system::read_failure)?;
+        export::check("--export-curves", target, &machine.memory_nodes())?;
+        if !subject.measurement.has_curves() {
+            let name = subject.measurement.name();
+            return Err(Failure::new(
+                format!(
+                    "--export-curves: `measure {name}` measures no curve of latency and bandwidth"
+                ),
+                "leave it out, or measure curves: interleaf measure, or interleaf measure loaded",
+            ));
+        }
     }
     support::check_outputs(common.output.as_deref(), common.report.as_deref(), &[export])?;
     if !common.dry_run && !root.is_live() {

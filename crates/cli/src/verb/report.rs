@@ -23,7 +23,7 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let document = interleaf_record::read(&args.record.display().to_string(), &text)
         .map_err(|why| Failure::new(why.problem, why.hint))?;
     if let (ReportFormat::Platform, Document::Measure(document)) = (format, &document) {
-        export::check("--output", Some(&args.output), &IdList::default())?;
+        export::check("--output", &args.output, &IdList::default())?;
         return export::write("--output", &args.output, document);
     }
     output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
