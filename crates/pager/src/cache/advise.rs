@@ -72,7 +72,7 @@ impl Cache {
         self.on_regions_changed(pages);
     }
 
-    /// Follows a change of the regions in a range of pages.
+    /// Updates prefetch and fault-around after regions in a range of pages were added or removed.
     fn on_regions_changed(&mut self, pages: &Range<Page>) {
         self.prefetch.set_footprint(self.regions.pages());
         self.fault_around.forget_removed(&self.regions, pages);

@@ -131,8 +131,8 @@ impl Drop for Memory {
 }
 
 /// Unlocks a new mapping. After `mlockall(2)` with `MCL_FUTURE`, the kernel locks each new mapping.
-/// It moves pages only between mappings that are both locked or both not (`UFFDIO_MOVE`), and it
-/// fills a locked mapping beyond the budget.
+/// `UFFDIO_MOVE` moves pages only between two locked or two unlocked mappings, and the kernel
+/// allocates all pages of a locked mapping, also beyond the budget.
 fn unlock(pages: &Range<usize>) {
     // SAFETY: the call changes no content. It cannot fail for a mapping that exists.
     let _ = unsafe { mm::munlock(pages.start as *mut _, pages.len()) };

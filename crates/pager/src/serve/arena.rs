@@ -33,8 +33,8 @@ pub enum Owner {
 /// The owner of each page of the reserved address range.
 #[derive(Clone, Debug)]
 pub struct Arena {
-    /// Where searches for small regions, for large regions that can double their length, and for
-    /// other large regions begin.
+    /// Remembered searches for small regions, for large regions that can double their length, and
+    /// for other large regions.
     small: Searches,
     growing: Searches,
     tight: Searches,
@@ -53,9 +53,9 @@ impl Arena {
     /// An arena in which all of `addresses` are free.
     pub const fn new(addresses: Range<usize>) -> Self {
         Self {
-            small: Searches(vec![]),
-            growing: Searches(vec![]),
-            tight: Searches(vec![]),
+            small: Searches::new(),
+            growing: Searches::new(),
+            tight: Searches::new(),
             addresses,
             used: BTreeMap::new(),
             slabs: BTreeSet::new(),
@@ -174,8 +174,9 @@ impl Arena {
         (at.checked_add(bytes)?.checked_add(SPACING)? <= self.addresses.end).then_some(at)
     }
 
-    /// Follows a change of the owner of pages to `owner`: forgets slabs without regions, so that
-    /// their addresses can be used for large regions too, and where searches began.
+    /// Updates the slabs and the remembered searches after the owner of `pages` has become `owner`:
+    /// slabs without regions are removed, so that large regions can use their addresses, and the
+    /// next searches include freed addresses.
     fn on_owner_changed(&mut self, pages: &Range<usize>, owner: Owner) {
         let mut first = pages.start;
         if owner == Owner::Free {
@@ -279,8 +280,8 @@ impl Arena {
 /// Maximum number of searches that are remembered.
 const SEARCHES_MAX: usize = 16;
 
-/// Searches of the arena, so that a search does not begin with all regions of which earlier
-/// searches have found that there is no room between them.
+/// Remembered searches of the arena: the next search skips the addresses in which an earlier search
+/// has found no free range.
 #[derive(Clone, Debug)]
 struct Searches(Vec<Search>);
 
@@ -294,6 +295,10 @@ struct Search {
 }
 
 impl Searches {
+    const fn new() -> Self {
+        Self(vec![])
+    }
+
     /// The address at which a search begins.
     fn start(&self, bytes: usize, align: usize) -> usize {
         let known = self.0.iter().filter(|other| other.bytes <= bytes && other.align <= align);
@@ -302,7 +307,7 @@ impl Searches {
 
     /// Remembers a search that has found the first free range at the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Forget searches that say no more than the new one.
+        // Remove searches that the new search implies.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);
@@ -341,9 +346,9 @@ mod tests {
                 }
                 // A search finds the same addresses without the earlier searches.
                 let mut other = Arena {
-                    small: Searches(vec![]),
-                    growing: Searches(vec![]),
-                    tight: Searches(vec![]),
+                    small: Searches::new(),
+                    growing: Searches::new(),
+                    tight: Searches::new(),
                     ..arena.clone()
                 };
                 let found = arena.allocate(bytes, 1 << align);
