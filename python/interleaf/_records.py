@@ -45,7 +45,8 @@ def _row(kind: type[_R], data: Mapping[str, Any]) -> _R:
         if field.name in data:
             nested = field.metadata.get("row")
             value = data[field.name]
-            values[field.name] = _immutable(value) if nested is None else _row(nested, value)
+            is_plain = nested is None or value is None
+            values[field.name] = _immutable(value) if is_plain else _row(nested, value)
     return kind(**values)
 
 
@@ -438,7 +439,10 @@ class DimmLatency:
 
 @dataclass(frozen=True)
 class DimmPoint:
-    """Memory modules under one mix and load; ``offered_gbps`` is ``None`` for the maximum."""
+    """Memory modules under one mix and load.
+
+    ``offered_gbps`` is ``None`` for the maximum, ``latency_ns`` when no read was measured.
+    """
 
     mix: str
     offered_gbps: float | None
@@ -447,7 +451,7 @@ class DimmPoint:
     energy_pj_per_bit: float | None
     power_w: float | None
     row_hit_rate: float
-    latency_ns: DimmLatency = dataclasses.field(metadata={"row": DimmLatency})
+    latency_ns: DimmLatency | None = dataclasses.field(metadata={"row": DimmLatency})
 
 
 class DimmOutcome(Record):

@@ -80,6 +80,29 @@ fn intervals_cover_what_they_say() {
     }
 }
 
+/// A figure that a row repeats in another unit, or that no study published, is no prediction.
+#[test]
+fn repeated_figures_are_counted_once() {
+    let study = study("cxl-interleaving");
+    let rows = study["rows"].as_array().unwrap();
+    let of_speedup = |row: &&Value| text(row, "what").ends_with("speed-up");
+    for row in rows.iter().filter(of_speedup) {
+        let result = text(row, "what").trim_end_matches(", speed-up");
+        let result = rows.iter().find(|row| text(row, "what") == result).unwrap();
+        assert_eq!(
+            (&result["uncounted"], &row["uncounted"]),
+            (&true.into(), &Value::Null),
+            "{row}"
+        );
+    }
+    let coverage = rows.iter().find(|row| is_coverage(row)).unwrap();
+    assert_eq!(coverage["uncounted"], true);
+    let (mean, most, _) =
+        errors(&study, |row| row["used_for_fit"] == false && row["uncounted"] == Value::Null);
+    let stated = ["mean_abs_error", "max_abs_error"].map(|field| study[field].as_f64().unwrap());
+    assert!((mean - stated[0]).abs() < 1e-6 && (most - stated[1]).abs() < 1e-6, "{stated:?}");
+}
+
 #[test]
 fn cxl_interleaving() {
     let study = study("cxl-interleaving");
@@ -166,12 +189,12 @@ fn dmi() {
     assert!(rising.2 == 5 && rising.0 <= 0.0188 && rising.1 <= 0.036, "{rising:?}");
 
     let ends = errors(&study, section("where it ends"));
-    assert!(ends.2 == 5 && ends.0 <= 0.073 && ends.1 <= 0.274, "{ends:?}");
+    assert!(ends.2 == 4 && ends.0 <= 0.102 && ends.1 <= 0.274, "{ends:?}");
     // The number of periods until convergence is left out: the simulation takes eight, the
     // prototype took eleven.
     let is_count = |row: &Value| text(row, "what").starts_with("periods until");
     let places = errors(&study, |row| section("where it ends")(row) && !is_count(row));
-    assert!(places.2 == 4 && places.0 <= 0.023 && places.1 <= 0.072, "{places:?}");
+    assert!(places.2 == 3 && places.0 <= 0.044 && places.1 <= 0.072, "{places:?}");
 
     let shifting = errors(&study, section("shifting demand"));
     assert!(shifting.2 == 2 && shifting.0 <= 0.0185 && shifting.1 <= 0.023, "{shifting:?}");
@@ -187,7 +210,7 @@ fn dmi() {
     assert!(ratio.2 == 16 && ratio.0 <= 0.1285 && ratio.1 <= 0.381, "{ratio:?}");
 
     let all = errors(&study, |row| !text(row, "section").starts_with("real runs"));
-    assert!(all.2 == 13 && all.0 <= 0.0427 && all.1 <= 0.274, "{all:?}");
+    assert!(all.2 == 12 && all.0 <= 0.05 && all.1 <= 0.274, "{all:?}");
     assert_eq!(study["fitted_constants"].as_array().unwrap().len(), 3);
 }
 
@@ -286,13 +309,15 @@ fn mrdimm() {
     // The speeds are predicted from runs on RDIMMs. The errors of 619.lbm_s and PageRank are not
     // fully explained.
     let speeds = errors(&study, of("applications, speed"));
-    assert!(speeds.2 == 11 && speeds.0 <= 0.058 && speeds.1 <= 0.165, "{speeds:?}");
+    assert!(speeds.2 == 11 && speeds.0 <= 0.054 && speeds.1 <= 0.153, "{speeds:?}");
     let bound = |row: &Value| {
         let named = ["OpenFOAM", "POT3D", "Llama", "Milvus"].iter();
         of("applications, speed")(row) && named.clone().any(|it| text(row, "what").starts_with(it))
     };
     let bound = errors(&study, bound);
     assert!(bound.2 == 4 && bound.0 <= 0.03 && bound.1 <= 0.04, "{bound:?}");
+    let latency = errors(&study, of("applications, latency of misses"));
+    assert!(latency.2 == 3 && latency.0 <= 0.091 && latency.1 <= 0.241, "{latency:?}");
     let energy = errors(&study, of("applications, energy"));
     assert!(energy.2 == 3 && energy.1 <= 0.07, "{energy:?}");
 
@@ -332,6 +357,17 @@ fn servers() {
     {
         let latencies = of(name);
         assert!(latencies.2 == rows && latencies.0 <= 0.06, "{name}: {latencies:?}");
+    }
+    let idle = [
+        ("sapphire-rapids-2r", 12, 0.045),
+        ("sapphire-rapids-1r", 2, 0.054),
+        ("zen2", 10, 0.03),
+        ("cascade-lake", 13, 0.135),
+    ];
+    for (server, rows, mean) in idle {
+        let section = format!("{server}, latency without load");
+        let idle = errors(&study, |row| text(row, "section") == section);
+        assert!(idle.2 == rows && idle.0 <= mean, "{section}: {idle:?}");
     }
     for name in
         ["cascade-lake, maxima", "cascade-lake, latencies", "zen2, maxima", "zen2, latencies"]
@@ -385,12 +421,12 @@ fn imdt() {
     for (section, rows, mean, most) in [
         ("5.1.1", 2, 0.036, 0.071),
         ("5.1.2", 3, 0.0, 0.0),
-        ("5.1.3", 2, 0.056, 0.112),
+        ("5.1.3", 2, 0.156, 0.2),
         ("5.2.1", 4, 1.4, 3.54),
         ("5.2.2", 2, 0.348, 0.61),
         ("5.3.1", 1, 0.168, 0.168),
         ("5.3.2", 2, 0.234, 0.31),
-        ("5.3.4", 2, 0.393, 0.785),
+        ("5.3.4", 2, 0.837, 0.849),
         ("5.3.5", 4, 0.035, 0.076),
     ] {
         let found = of(section);

@@ -25,6 +25,19 @@ fn document(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+#[test]
+fn writes_alone_have_no_latency() {
+    let run =
+        ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,0", "--requests", "9000"];
+    let points = document(&run)["points"].take();
+    assert!(points[0]["latency_ns"]["mean"].as_f64().unwrap() > 50.0, "{points}");
+    assert!(points[1]["latency_ns"].is_null(), "{points}");
+    let text = String::from_utf8(dimm(&run).stdout).unwrap();
+    assert!(!text.contains(" 0 ns"), "{text}");
+    let writes = text.lines().find(|line| line.trim_start().starts_with("0.0")).unwrap_or(&text);
+    assert!(writes.contains(" - "), "{writes}");
+}
+
 /// Collects the paths of `null`. Only optional numbers may be `null`. Any other `null` is a NaN,
 /// which JSON cannot express.
 fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
@@ -201,7 +214,7 @@ fn refresh_and_row_policy_are_options() {
 
 #[test]
 fn a_short_run_has_a_note_and_no_null_numbers() {
-    let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W6"];
+    let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--mix", "R,W5"];
     for (requests, notes) in [("3120", 1), ("13000", 0)] {
         let document = document(&[&args[..], &["--requests", requests]].concat());
         let found = document["notes"].as_array().map_or(0, Vec::len);
@@ -213,17 +226,19 @@ fn a_short_run_has_a_note_and_no_null_numbers() {
     }
 }
 
-/// In the document of a trace with a single request, only the offered load is null.
+/// In the document of a trace with a single request, only the offered load is null, and the
+/// latency without a read.
 #[test]
 fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
-    for line in ["0 R 0\n", "0 W 0\n"] {
+    let [load, latency] = [".points.offered_gbps", ".points.latency_ns"];
+    for (line, expected) in [("0 R 0\n", &[load][..]), ("0 W 0\n", &[latency, load])] {
         fs::write(&trace, line).unwrap();
         let document = document(&["--device", "rdimm-6400-2r", "--trace", trace.to_str().unwrap()]);
         let mut empty = vec![];
         nulls(&document, "", &mut empty);
-        assert_eq!(empty, [".points.offered_gbps"]);
+        assert_eq!(empty, expected);
     }
 }
 

@@ -73,7 +73,8 @@ pub struct DimmPoint {
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     pub bus_utilisation: f64,
-    pub latency_ns: LatencyDocument,
+    /// Null when no read was measured, as with a mix of writes.
+    pub latency_ns: Option<LatencyDocument>,
     /// Number of reads by latency, in bins of 8 ns; the last bin also counts all slower reads.
     pub histogram_8ns: Vec<u64>,
     /// Energy of a transferred bit, pJ; null when the currents of the device are unknown.
@@ -158,7 +159,8 @@ impl DimmDocument {
         mixes.dedup();
         let series = mixes.into_iter().enumerate().map(|(group, mix)| {
             let points = self.points.iter().filter(|point| point.mix == mix);
-            let points = points.map(|point| (point.bandwidth_gbps, point.latency_ns.mean));
+            let points = points
+                .filter_map(|point| Some((point.bandwidth_gbps, point.latency_ns.as_ref()?.mean)));
             Series::new(mix, SeriesKind::Line, group, points)
         });
         vec![Figure {
@@ -338,9 +340,10 @@ impl PowerPartsDocument {
 }
 
 impl LatencyDocument {
-    fn new(latency: &Histogram) -> Self {
-        let part = |part: f64| if latency.count() == 0 { 0 } else { latency.percentile_ns(part) };
-        Self {
+    /// `None` for a histogram without reads.
+    fn new(latency: &Histogram) -> Option<Self> {
+        let part = |part: f64| latency.percentile_ns(part);
+        (latency.count() > 0).then(|| Self {
             mean: rounded(latency.mean_ns()),
             p50: part(0.5),
             p80: part(0.8),
@@ -349,6 +352,6 @@ impl LatencyDocument {
             p99_9999: part(0.999_999),
             max: latency.max_ns(),
             below_204ns: rounded(latency.part_below(204)),
-        }
+        })
     }
 }

@@ -99,6 +99,10 @@ pub struct ReproduceRow {
     /// number.
     pub error: Option<f64>,
     pub used_for_fit: bool,
+    /// True if the row counts in no error of its study: it repeats another row in another unit, or
+    /// no study published its figure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
     pub note: Option<String>,
 }
 
@@ -108,8 +112,8 @@ pub struct SectionDocument {
     pub section: String,
     pub rows: usize,
     pub used_for_fit: usize,
-    /// Mean absolute error of the rows that were not used for fitting, or of all rows when all were
-    /// used; a fraction.
+    /// Mean absolute error of the rows that were not used for fitting and are counted, or of all
+    /// rows when there is none; a fraction.
     pub mean_abs_error: f64,
     /// Largest absolute error of the same rows, a fraction.
     pub max_abs_error: f64,
@@ -156,12 +160,23 @@ impl ReproduceRow {
             ours: rounded(ours),
             error: published.error_of(ours).map(rounded),
             used_for_fit: false,
+            uncounted: false,
             note: None,
         }
     }
 
     pub fn used_for_fit(self, used_for_fit: bool) -> Self {
         Self { used_for_fit, ..self }
+    }
+
+    /// True if the row counts in the errors of its study.
+    pub fn is_prediction(&self) -> bool {
+        !self.used_for_fit && !self.uncounted
+    }
+
+    /// The row, counted in no error of its study.
+    pub fn uncounted(self) -> Self {
+        Self { uncounted: true, ..self }
     }
 
     /// True if the error is above 5 %: the note must explain it or say "not explained".
@@ -203,9 +218,10 @@ impl StudyDocument {
                 let own: Vec<&ReproduceRow> =
                     rows.iter().filter(|row| row.section == **section).collect();
                 let used_for_fit = own.iter().filter(|row| row.used_for_fit).count();
-                let all_used = used_for_fit == own.len();
-                let (mean, max) =
-                    errors(own.iter().copied().filter(|row| all_used || !row.used_for_fit));
+                let is_any_counted = own.iter().any(|row| row.is_prediction());
+                let (mean, max) = errors(
+                    own.iter().copied().filter(|row| !is_any_counted || row.is_prediction()),
+                );
                 SectionDocument {
                     section: (*section).into(),
                     rows: own.len(),
@@ -215,7 +231,7 @@ impl StudyDocument {
                 }
             })
             .collect();
-        let (mean_abs_error, max_abs_error) = errors(rows.iter().filter(|row| !row.used_for_fit));
+        let (mean_abs_error, max_abs_error) = errors(rows.iter().filter(|row| row.is_prediction()));
         Self {
             name: name.into(),
             title: title.into(),

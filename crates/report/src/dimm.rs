@@ -8,7 +8,7 @@ use super::{
     table::{Table, csv_number, escaped},
     terminal_chart,
 };
-use interleaf_record::dimm::DimmDocument;
+use interleaf_record::dimm::{DimmDocument, LatencyDocument};
 
 /// The document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
@@ -55,15 +55,16 @@ pub fn verdict(document: &DimmDocument) -> String {
     let points = document.points.iter();
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
     most.map_or("no point was simulated".into(), |point| {
+        let latency = point.latency_ns.as_ref();
+        let latency = latency.map_or(String::new(), |it| format!(" at {} ns", number(it.mean)));
         format!(
-            "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak, at {} ns with {} outstanding \
+            "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak,{latency} with {} outstanding \
              lines a channel",
             document.channels,
             document.device,
             number(point.bandwidth_gbps),
             point.mix,
             100.0 * point.bus_utilisation,
-            number(point.latency_ns.mean),
             outstanding_per_channel(document),
         )
     })
@@ -115,18 +116,21 @@ fn table(document: &DimmDocument) -> Table {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let optional = |value: Option<f64>, none: &str| value.map_or(none.to_string(), number);
     for point in &document.points {
-        let latency = &point.latency_ns;
+        let latency = point.latency_ns.as_ref();
+        let ns = |of: fn(&LatencyDocument) -> u64| {
+            latency.map_or("-".to_string(), |latency| of(latency).to_string())
+        };
         table.row([
             point.mix.clone(),
             optional(point.offered_gbps, "max"),
             number(point.bandwidth_gbps),
             percent(point.bus_utilisation),
-            number(latency.mean),
-            latency.p50.to_string(),
-            latency.p80.to_string(),
-            latency.p99.to_string(),
-            latency.p99_9.to_string(),
-            latency.max.to_string(),
+            optional(latency.map(|latency| latency.mean), "-"),
+            ns(|latency| latency.p50),
+            ns(|latency| latency.p80),
+            ns(|latency| latency.p99),
+            ns(|latency| latency.p99_9),
+            ns(|latency| latency.max),
             percent(point.row_hit_rate),
             optional(point.power_w, ""),
             optional(point.energy_pj_per_bit, ""),
@@ -179,7 +183,10 @@ pub fn csv(document: &DimmDocument) -> String {
         "gbps_per_data_pin",
     ]);
     for point in &document.points {
-        let latency = &point.latency_ns;
+        let latency = point.latency_ns.as_ref();
+        let ns = |of: fn(&LatencyDocument) -> u64| {
+            latency.map_or(String::new(), |latency| of(latency).to_string())
+        };
         table.row([
             document.device.clone(),
             document.density.clone(),
@@ -189,13 +196,13 @@ pub fn csv(document: &DimmDocument) -> String {
             csv_number(point.offered_gbps),
             point.bandwidth_gbps.to_string(),
             point.bus_utilisation.to_string(),
-            latency.mean.to_string(),
-            latency.p50.to_string(),
-            latency.p80.to_string(),
-            latency.p99.to_string(),
-            latency.p99_9.to_string(),
-            latency.max.to_string(),
-            latency.below_204ns.to_string(),
+            csv_number(latency.map(|latency| latency.mean)),
+            ns(|latency| latency.p50),
+            ns(|latency| latency.p80),
+            ns(|latency| latency.p99),
+            ns(|latency| latency.p99_9),
+            ns(|latency| latency.max),
+            csv_number(latency.map(|latency| latency.below_204ns)),
             point.row_hit_rate.to_string(),
             csv_number(point.power_w),
             csv_number(point.energy_pj_per_bit),
@@ -220,7 +227,10 @@ pub fn curves_csv(document: &DimmDocument) -> String {
             file.begin();
             mix = &point.mix;
         }
-        let latency_ns = point.latency_ns.mean;
+        // A mix without reads is refused before.
+        let Some(latency_ns) = point.latency_ns.as_ref().map(|latency| latency.mean) else {
+            continue;
+        };
         let order = if document.pattern == "random" { "/random" } else { "" };
         file.add(
             format!("{}{order}", point.mix),

@@ -50,6 +50,7 @@ pub fn csv(document: &ReproduceDocument) -> String {
         "ours",
         "error",
         "used_for_fit",
+        "uncounted",
         "note",
     ]);
     for study in &document.studies {
@@ -63,6 +64,7 @@ pub fn csv(document: &ReproduceDocument) -> String {
                 row.ours.to_string(),
                 row.error.map_or(String::new(), |error| error.to_string()),
                 row.used_for_fit.to_string(),
+                row.uncounted.to_string(),
                 row.note.clone().unwrap_or_default(),
             ]);
         }
@@ -124,7 +126,11 @@ fn table(rows: &[&ReproduceRow]) -> Table {
             number(row.ours),
             row.unit.clone(),
             row.error.map_or("-".into(), signed_percent),
-            if row.used_for_fit { "used for fit".into() } else { String::new() },
+            match (row.used_for_fit, row.uncounted) {
+                (true, _) => "used for fit".into(),
+                (false, true) => "not counted".into(),
+                (false, false) => String::new(),
+            },
             row.note.clone().unwrap_or_default(),
         ]);
     }
@@ -148,7 +154,8 @@ fn summary(study: &StudyDocument) -> Table {
 /// The errors of the study, in one line.
 pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
-    let predicted = printed.clone().filter(|row| !row.used_for_fit).count();
+    let printed = printed.filter(|row| !row.uncounted);
+    let predicted = printed.clone().filter(|row| row.is_prediction()).count();
     format!(
         "{predicted} of {} published figures were not used for fitting; their mean error is \
          {:.1} %, the largest {:.1} %",

@@ -211,7 +211,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
             ours(&results, &row.key),
         );
         own.note = note(&row.key);
-        own.used_for_fit(row.key.starts_with("mlc-")).explained(|| reason(&results, &row.key))
+        let is_fitted = row.key.starts_with("mlc-") || row.key == "idle";
+        own.used_for_fit(is_fitted).explained(|| reason(&results, &row.key))
     });
     let idle = &results.0[&ModulePoint::new(RDIMM, "32Gb", "R").at(LOADS[0])].0.latency;
     let fitted = vec![

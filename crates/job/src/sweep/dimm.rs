@@ -17,7 +17,7 @@ use interleaf_model::{
     mix::Mix,
 };
 use interleaf_record::{
-    dimm::{DimmDocument, DimmPoint},
+    dimm::{DimmDocument, DimmPoint, LatencyDocument},
     rounded,
     sweep::{Column, dimm::COLUMNS},
 };
@@ -436,6 +436,10 @@ fn rows(
     let device = if job.server.is_some() { "" } else { case.system.name() };
     let outstanding = job.setup.outstanding as u64 * u64::from(job.setup.device.sub_channels);
     let row = |point: &DimmPoint| {
+        let latency = point.latency_ns.as_ref();
+        let ns = |of: fn(&LatencyDocument) -> u64| {
+            latency.map_or(String::new(), |latency| of(latency).to_string())
+        };
         vec![
             number.to_string(),
             device.to_string(),
@@ -455,10 +459,10 @@ fn rows(
             optional(point.offered_gbps),
             decimal(point.bandwidth_gbps),
             decimal(point.bus_utilisation),
-            decimal(point.latency_ns.mean),
-            point.latency_ns.p50.to_string(),
-            point.latency_ns.p99.to_string(),
-            point.latency_ns.p99_9.to_string(),
+            optional(latency.map(|latency| latency.mean)),
+            ns(|latency| latency.p50),
+            ns(|latency| latency.p99),
+            ns(|latency| latency.p99_9),
             decimal(point.row_hit_rate),
             optional(point.power_w),
             optional(point.energy_pj_per_bit),

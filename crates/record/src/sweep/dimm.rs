@@ -75,11 +75,12 @@ pub struct DimmSweepRow {
     pub bandwidth_gbps: f64,
     /// Bandwidth as a fraction of the peak.
     pub bus_utilisation: f64,
-    /// Latency of reads, from the miss of the core to its data.
-    pub latency_mean_ns: f64,
-    pub latency_p50_ns: u64,
-    pub latency_p99_ns: u64,
-    pub latency_p99_9_ns: u64,
+    /// Latency of reads, from the miss of the core to its data. Absent if no read was measured, as
+    /// are the percentiles.
+    pub latency_mean_ns: Option<f64>,
+    pub latency_p50_ns: Option<u64>,
+    pub latency_p99_ns: Option<u64>,
+    pub latency_p99_9_ns: Option<u64>,
     pub row_hit_rate: f64,
     /// The mean power, W. Absent if the currents of the module are unknown, as are energy and
     /// efficiency.
@@ -124,7 +125,7 @@ const LATENCY: DimmMetric = DimmMetric {
     name: "mean latency",
     unit: "ns",
     lower_is_better: true,
-    value: |row| Some(row.latency_mean_ns),
+    value: |row| row.latency_mean_ns,
 };
 
 const ENERGY: DimmMetric = DimmMetric {
@@ -201,7 +202,7 @@ impl DimmSweepDocument {
                 ("offered_gbps", row.offered_gbps),
                 ("bandwidth_gbps", Some(row.bandwidth_gbps)),
                 ("bus_utilisation", Some(row.bus_utilisation)),
-                ("latency_mean_ns", Some(row.latency_mean_ns)),
+                ("latency_mean_ns", row.latency_mean_ns),
                 ("row_hit_rate", Some(row.row_hit_rate)),
                 ("power_w", row.power_w),
                 ("energy_pj_per_bit", row.energy_pj_per_bit),
@@ -410,17 +411,17 @@ fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> F
 fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
-        for row in rows {
+        for row in rows.iter().filter(|row| row.latency_mean_ns.is_some()) {
             // The bits of numbers that are at least 0 have the order of the numbers, so they can be
             // a key. The maximum load, which has no number, comes last.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }
-        let mean = |rows: &[&DimmSweepRow], value: fn(&DimmSweepRow) -> f64| {
-            rows.iter().map(|row| value(row)).sum::<f64>() / rows.len() as f64
+        let mean = |rows: &[&DimmSweepRow], value: fn(&DimmSweepRow) -> Option<f64>| {
+            rows.iter().filter_map(|row| value(row)).sum::<f64>() / rows.len() as f64
         };
         let points = loads.values().map(|rows| {
-            (mean(rows, |row| row.bandwidth_gbps), mean(rows, |row| row.latency_mean_ns))
+            (mean(rows, |row| Some(row.bandwidth_gbps)), mean(rows, |row| row.latency_mean_ns))
         });
         Series::new(name, SeriesKind::Line, group, points)
     };

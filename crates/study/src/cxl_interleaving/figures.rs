@@ -102,8 +102,9 @@ fn workloads(speedups: &[Speedup]) -> Figure {
             Series::new("published", SeriesKind::Bars, 0, at(&|speedup| speedup.published)),
             Series::new("ours", SeriesKind::Bars, 1, ours).with_interval(interval),
         ],
-        caption: "Bars marked * were used to infer how the workload behaves. Whiskers hold nine \
-                  tenths of the behaviours that agree with the DRAM-only and 5:2 rows."
+        caption: "Bars marked * were used to infer how the workload behaves. Whiskers are the \
+                  90 % intervals: behaviours that agree with the DRAM-only and 5:2 rows, and the \
+                  error of the model."
             .into(),
     }
 }

@@ -7,7 +7,7 @@
 //! each mix to the maximum that this study simulates for the ranks and the density of the report's
 //! modules.
 
-use super::{GEN2, GEN2_4R, MIXES, MRDIMM, ModulePoint, RDIMM, Results, table};
+use super::{GEN2_4R, MIXES, ModulePoint, Results, table};
 use crate::published::mean_and_max;
 use interleaf_console::Failure;
 use interleaf_model::{
@@ -23,15 +23,14 @@ use serde::Deserialize;
 
 const APPLICATIONS: &str = include_str!("../../../../reproduce/mrdimm/applications.csv");
 
-/// Module names of the report, the platforms whose curves are stretched, and the modules that these
-/// platforms were simulated with.
-const PLATFORMS: [(&str, &str, &str); 3] = [
-    ("rdimm-6400", "xeon6-rdimm-6400", RDIMM),
-    ("mrdimm-8800", "xeon6-mrdimm-8800", MRDIMM),
-    ("mrdimm-12800", "xeon6-mrdimm-12800", GEN2),
+/// Module names of the report, and the platforms whose curves are stretched.
+const PLATFORMS: [(&str, &str); 3] = [
+    ("rdimm-6400", "xeon6-rdimm-6400"),
+    ("mrdimm-8800", "xeon6-mrdimm-8800"),
+    ("mrdimm-12800", "xeon6-mrdimm-12800"),
 ];
 
-/// The density of the devices that the platforms were simulated with.
+/// The density of the devices of MRDIMM-12800.
 const DENSITY: &str = "16Gb";
 
 /// Names of the sections that group the rows of the study.
@@ -75,7 +74,11 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
     let (mut rows, mut predicted, mut unknown) = (vec![], vec![], vec![]);
     for own in &published {
         if own.demand.is_empty() {
-            let figure = format!("{} {}", number(own.low), own.figure);
+            let published = match Published::between(own.low, own.high) {
+                Published::Range([low, high]) => format!("{} to {}", number(low), number(high)),
+                _ => number(own.low),
+            };
+            let figure = format!("{published} {}", own.figure);
             unknown.push(vec![own.section.clone(), own.what.clone(), figure, own.basis.clone()]);
             continue;
         }
@@ -189,8 +192,8 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
         let hint = "the table is part of the program: report it";
         Failure::new(format!("applications.csv: {what}: \"{value}\" is not simulated"), hint)
     };
-    let found = PLATFORMS.iter().find(|(start, ..)| module.starts_with(start));
-    let (_, name, own) = found.ok_or_else(|| unknown("module", module))?;
+    let found = PLATFORMS.iter().find(|(start, _)| module.starts_with(start));
+    let (_, name) = found.ok_or_else(|| unknown("module", module))?;
     let point = |device: &str, density: &str, mix: &str| {
         results.0.keys().copied().find(|point| {
             let ModulePoint { width, load, .. } = point;
@@ -198,15 +201,15 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
             plain && point.device == device && point.density == density && point.mix == mix
         })
     };
+    let mut platform = interleaf_catalog::platform(name)?;
     let mut factors = vec![];
     for mix in MIXES {
         let wanted = point(module, density, mix).ok_or_else(|| unknown("density", density))?;
-        let simulated = point(own, DENSITY, mix).ok_or_else(|| unknown("module", own))?;
         let parsed: Mix = mix.parse().map_err(|_| unknown("mix", mix))?;
-        factors.push((parsed, results.bandwidth(wanted) / results.bandwidth(simulated)));
+        let own = platform.answer(0, &[1.0], parsed).response.max_bandwidth_gbps();
+        factors.push((parsed, results.bandwidth(wanted) / own));
     }
     let factor = |mix: Mix| factors.iter().find(|(own, _)| *own == mix).map_or(1.0, |(_, f)| *f);
-    let mut platform = interleaf_catalog::platform(name)?;
     let curves = platform.tiers[0].curves.scaled_by(factor);
     platform.tiers[0].curves = curves.map_err(|why| unknown("curve", &why.to_string()))?;
     Ok(platform)
