@@ -143,7 +143,8 @@ pub struct Counts {
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,
-    /// Pages written back.
+    /// Pages written to the store by successful writes, with the clean pages in gaps between dirty
+    /// pages. The caller sets this counter, because the cache does not know the transfers.
     pub written: u64,
     pub prefetched: u64,
     /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.

@@ -84,11 +84,6 @@ impl DirtyPages {
         *self == Self::EMPTY
     }
 
-    /// Number of dirty pages.
-    pub fn count(&self) -> u32 {
-        self.0.iter().map(|word| word.count_ones()).sum()
-    }
-
     /// Ranges of dirty pages among the first `pages`; ranges with at most `gap` clean pages between
     /// them are joined.
     pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {

@@ -22,7 +22,6 @@ impl Cache {
         if is_dirty && is_due && !self.durability.is_fully_discarded(span) {
             self.residency.extent_mut(id).state = ExtentState::Writing;
             self.residency.begin_eviction(id);
-            self.counts.written += u64::from(dirty.count());
             actions.push(Action::Write(id, span, dirty));
         } else {
             self.make_ready(id, actions);

@@ -374,7 +374,8 @@ impl FaultServer {
         if is_busy {
             let stalled = self.stalls.total().as_nanos();
             let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
-            let counts = Counts { stalled_ns, ..*self.cache.counts() };
+            let written = self.transfers.written_pages();
+            let counts = Counts { stalled_ns, written, ..*self.cache.counts() };
             let (nodes, mut by_node) = (self.cache.division().nodes(), [0; NODES_MAX]);
             for node in nodes.clone() {
                 by_node[usize::from(node)] = u64::from(self.cache.resident_frames_of(node));

@@ -48,14 +48,24 @@ struct Pending {
     is_done: bool,
 }
 
+/// A transfer in flight: the extents of its runs, and the number of bytes that it writes, 0 for a
+/// read.
+#[derive(Debug, Default)]
+struct InFlight {
+    ids: Vec<ExtentId>,
+    write_bytes: usize,
+}
+
 /// Transfers that wait to be started, and transfers in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
     reads: Vec<PageRun>,
     writes: Vec<PageRun>,
     extents: BTreeMap<ExtentId, Pending>,
-    in_flight: BTreeMap<u64, Vec<ExtentId>>,
+    in_flight: BTreeMap<u64, InFlight>,
     last: u64,
+    /// Bytes of the writes that have succeeded.
+    written_bytes: u64,
 }
 
 impl Transfers {
@@ -91,6 +101,12 @@ impl Transfers {
         self.extents.is_empty()
     }
 
+    /// Number of pages that successful writes have written so far: dirty pages, and clean pages in
+    /// gaps between them.
+    pub(crate) const fn written_pages(&self) -> u64 {
+        self.written_bytes / PAGE_BYTES as u64
+    }
+
     /// Starts all queued transfers. `frames` is the address of the first frame. Returns the tokens
     /// of the transfers that could not be started.
     ///
@@ -111,7 +127,10 @@ impl Transfers {
                 let pieces: Vec<Piece> = joined.iter().map(piece).collect();
                 self.last += 1;
                 let (token, offset) = (self.last, joined[0].first * PAGE_BYTES as u64);
-                self.in_flight.insert(token, joined.iter().map(|run| run.id).collect());
+                let ids = joined.iter().map(|run| run.id).collect();
+                let bytes = joined.iter().map(|run| run.bytes.len()).sum();
+                let write_bytes = if is_write { bytes } else { 0 };
+                self.in_flight.insert(token, InFlight { ids, write_bytes });
                 let transfer = Transfer { token, is_write, offset, pieces: &pieces };
                 // SAFETY: the caller upholds the contract of this function.
                 if unsafe { store.begin(transfer) }.is_err() {
@@ -124,7 +143,8 @@ impl Transfers {
 
     /// Ends a transfer. Returns those extents of this transfer whose transfers have now all ended.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
-        let ids = self.in_flight.remove(&token).unwrap_or_default();
+        let InFlight { ids, write_bytes } = self.in_flight.remove(&token).unwrap_or_default();
+        self.written_bytes += if is_done { write_bytes as u64 } else { 0 };
         let mut parts = vec![];
         for id in ids {
             let Some(under) = self.extents.get_mut(&id) else { continue };
@@ -159,4 +179,57 @@ fn split_runs(runs: &[PageRun]) -> impl Iterator<Item = &[PageRun]> {
         rest = behind;
         (!first.is_empty()).then_some(first)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_store::TransferError;
+    use std::{io, os::fd::BorrowedFd};
+
+    /// A store without content, which begins every transfer.
+    struct NoStore;
+
+    impl Store for NoStore {
+        #[expect(unsafe_code, reason = "the trait has an unsafe method")]
+        unsafe fn begin(&mut self, _: Transfer<'_>) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn erase(&mut self, _: u64, _: u64) {}
+
+        fn submit(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)> {
+            vec![]
+        }
+
+        fn ready(&self) -> BorrowedFd<'_> {
+            unreachable!("no transfer is awaited")
+        }
+    }
+
+    #[test]
+    fn written_pages_are_those_of_successful_writes_with_their_gaps() {
+        let mut transfers = Transfers::default();
+        let mut dirty = DirtyPages::EMPTY;
+        [0, 2, 15].into_iter().for_each(|page| dirty.insert(page));
+        let span = |page: Page| Span { page, frame: page as u32, order: 4 };
+        for (id, page) in [(1, 0), (2, 64)] {
+            transfers.write(id, span(page), &dirty);
+        }
+        transfers.read(3, span(128));
+        #[expect(unsafe_code, reason = "the store touches no memory")]
+        // SAFETY: the store touches no memory.
+        let failed = unsafe { transfers.start(0, &mut NoStore) };
+        assert_eq!((failed.len(), transfers.written_pages()), (0, 0));
+        // The read has token 1. Each extent has a write of pages 0 to 2 and a write of page 15.
+        let finished: Vec<_> =
+            (1..=5).flat_map(|token| transfers.finish(token, token != 5)).collect();
+        assert!(transfers.are_done());
+        assert_eq!(finished.iter().map(|it| it.is_done).collect::<Vec<_>>(), [true, true, false]);
+        assert_eq!(transfers.written_pages(), 3 + 1 + 3, "page 15 of the second extent failed");
+    }
 }
