@@ -146,6 +146,7 @@ pub struct Counts {
     /// Pages written to the store by successful writes, with the clean pages in gaps between dirty
     /// pages. The caller sets this counter, because the cache does not know the transfers.
     pub written: u64,
+    /// Pages read from the store by a prefetch. Prefetched zeros are not counted.
     pub prefetched: u64,
     /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.
     pub prefetch_hits: u64,

@@ -60,6 +60,9 @@ pub(super) struct Extent {
     /// True if the extent is a probe of the fault-around size. Of a probe, only the page that
     /// faults is mapped, so that touches of the other pages fault.
     pub(super) is_probe: bool,
+    /// True if the extent was prefetched by a read of the store, and not touched yet: only such
+    /// prefetches are counted (`Counts::prefetched`), and not prefetches of zeros.
+    pub(super) is_read_ahead: bool,
     /// True while a faulting thread maps the extent on the fast path.
     pub(super) is_claimed: bool,
 }
@@ -81,6 +84,7 @@ impl Extent {
             is_pinned: false,
             is_evicting: false,
             is_probe: false,
+            is_read_ahead: false,
             is_claimed: false,
         }
     }

@@ -397,7 +397,8 @@ impl Cache {
         extent.since = now;
         let (stream, frames, frame) = (extent.stream, extent.frames(), extent.span().frame);
         self.prefetch.add_frames(stream, self.node_of(frame), frames);
-        let frames = u64::from(frames);
+        let is_read = self.residency.extent(id).is_read_ahead;
+        let frames = if is_read { u64::from(frames) } else { 0 };
         self.counts.prefetched += frames;
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
     }

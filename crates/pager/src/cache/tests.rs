@@ -8,6 +8,8 @@ mod liveness;
 
 mod node;
 
+mod prefetch;
+
 use super::{index::ExtentId, node::Node, *};
 use interleaf_prefetch::{advice::Advice, page::Page};
 use rand_pcg::{
@@ -572,19 +574,6 @@ fn a_working_set_that_fits_is_never_read() {
     assert_eq!((simulation.cache.counts().read, simulation.on_drive.len()), (0, 0));
 }
 
-#[test]
-fn a_sweep_is_prefetched() {
-    let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
-    let mut at = 0;
-    simulation.run(60_000, |_, _| {
-        at += 1;
-        ((at - 1) % 1024, true)
-    });
-    let Counts { read, prefetched, prefetch_wasted, .. } = *simulation.cache.counts();
-    assert!(prefetched * 5 > read * 4, "{prefetched} of {read}");
-    assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
-}
-
 /// A loop over twice the budget keeps about half of its pages resident, which is optimal (Belady).
 /// After the loop, these pages do not slow down the next phase.
 #[test]
@@ -636,28 +625,6 @@ fn a_loop_over_several_arrays_keeps_a_share_resident() {
     }
     let part = read as f64 / (3 * array) as f64;
     assert!(part < 0.75, "{part} of all touches are reads");
-}
-
-/// Prefetches of a stream that has ended are dropped before pages that were touched are evicted.
-#[test]
-fn stale_prefetches_are_dropped() {
-    let settings = Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
-    let mut simulation = Simulation::new(settings, 1 << 16, 1, 1);
-    let frames = Page::from(settings.frames);
-    let mut touch = |page: Page| {
-        simulation.touch(0, page, true);
-        simulation.settle();
-        simulation.cache.prefetch.frames(0)
-    };
-    (0..2 * frames).for_each(|page| _ = touch(page));
-    let swept: Vec<u32> = (0..frames).map(&mut touch).collect();
-    assert!(swept.last().is_some_and(|prefetched| *prefetched > 0), "a stream was prefetched");
-    let mut random = Pcg64Mcg::seed_from_u64(7);
-    let mut left = u32::MAX;
-    for _ in 0..frames {
-        left = touch(4 * frames + u64::from(random.next_u32()) % (1 << 15));
-    }
-    assert_eq!(left, 0, "no prefetch is left");
 }
 
 /// Sweeps three times over twice the budget, and then 30 times over `count` pages that are `stride`

@@ -28,10 +28,12 @@ impl Cache {
         let span = Span { page: page >> order << order, frame, order };
         self.residency.count_loaded(1 << order);
         self.shares.count_demand(node, 1 << order);
-        let id = self.residency.add(Extent::new(span, ExtentState::Filling, stream));
-        self.residency.begin_flight(id);
         let unstored = self.durability.unstored_in(span.pages());
         let is_stored = unstored < 1 << order;
+        let mut extent = Extent::new(span, ExtentState::Filling, stream);
+        extent.is_read_ahead = is_stored && stream != 0;
+        let id = self.residency.add(extent);
+        self.residency.begin_flight(id);
         self.pages_with_content += unstored;
         self.counts.footprint = self.counts.footprint.max(self.pages_with_content);
         if is_stored {
@@ -194,8 +196,10 @@ impl Cache {
     /// Counts the first touch of a prefetched extent. After that, the extent belongs to no stream.
     pub(super) fn count_prefetch_hit(&mut self, id: ExtentId) {
         let extent = self.residency.extent_mut(id);
-        let (frames, stream) = (u64::from(extent.frames()), std::mem::take(&mut extent.stream));
-        self.counts.prefetch_hits += if stream != 0 { frames } else { 0 };
+        let stream = std::mem::take(&mut extent.stream);
+        let is_counted = std::mem::take(&mut extent.is_read_ahead);
+        let frames = if is_counted { u64::from(extent.frames()) } else { 0 };
+        self.counts.prefetch_hits += frames;
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }
 
