@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// The counts of all processes, after the command has ended.
 pub fn ended(document: &ExtendDocument) -> String {
-    if document.processes.is_empty() {
+    if document.processes.is_empty() && document.total.faults == 0 {
         return nothing(document);
     }
     let dram = Bytes::new(document.dram_bytes);
@@ -51,10 +51,21 @@ fn counts(document: &ExtendDocument) -> Table {
         let name = format!("{} ({})", process.name, process.pid);
         table.row(cells(name, process.dram_bytes, &process.counts));
     }
-    if document.processes.len() > 1 {
+    if document.processes.len() > 1 || has_more_than_rows(document) {
         table.row(cells("all".into(), document.dram_bytes, &document.total));
     }
     table
+}
+
+/// True if the total has counts that no process of the document has: a process may end before its
+/// counts are read the first time.
+fn has_more_than_rows(document: &ExtendDocument) -> bool {
+    let counts = document.processes.iter().map(|process| process.counts);
+    let sum = counts.fold(CountsDocument::default(), |sum, counts| sum + counts);
+    let key = |it: &CountsDocument| {
+        [it.faults, it.prefetched_pages, it.evicted_pages, it.read_bytes, it.written_bytes]
+    };
+    key(&document.total) != key(&sum)
 }
 
 /// The statistics of a command as a report.
@@ -516,4 +527,53 @@ pub fn forecast_csv(document: &ForecastDocument) -> String {
         ]);
     }
     table.csv()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use interleaf_record::extend::ProcessDocument;
+
+    fn counts(faults: u64) -> CountsDocument {
+        CountsDocument { faults, ..CountsDocument::default() }
+    }
+
+    fn document(faults: u64, processes: Vec<ProcessDocument>) -> ExtendDocument {
+        ExtendDocument {
+            schema: interleaf_record::extend::SCHEMA.into(),
+            command: vec!["sh".into()],
+            exit_code: Some(0),
+            signal: None,
+            elapsed_s: 1.0,
+            dram_bytes: 16 << 20,
+            min_alloc_bytes: 2 << 20,
+            stores: vec![],
+            resident_max_bytes: None,
+            user_s: None,
+            system_s: None,
+            total: counts(faults),
+            processes,
+        }
+    }
+
+    fn process(pid: u32, faults: u64) -> ProcessDocument {
+        ProcessDocument {
+            pid,
+            name: "solver".into(),
+            dram_bytes: 8 << 20,
+            outside_bytes: None,
+            left_bytes: 0,
+            nodes: vec![],
+            counts: counts(faults),
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_total_if_the_rows_do_not_add_up_to_it() {
+        let has_all = |document| ended(&document).lines().any(|line| line.starts_with("all "));
+        assert!(!has_all(document(7, vec![process(1, 7)])));
+        assert!(has_all(document(9, vec![process(1, 7)])), "an ended process had 2 faults");
+        assert!(has_all(document(9, vec![])), "an ended process had all faults");
+        assert!(has_all(document(7, vec![process(1, 3), process(2, 4)])));
+    }
 }

@@ -56,6 +56,9 @@ pub const SLOTS: usize = 256;
 /// used yet.
 const COUNTS: usize = 16;
 
+/// The index of [`Counts::footprint`] among these words.
+const FOOTPRINT: usize = 8;
+
 /// Minimum number of pages that a process holds, even if all processes together then exceed the
 /// budget. Fewer pages cannot hold both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
@@ -140,6 +143,8 @@ pub struct SlotGuard {
     index: usize,
     identity: Identity,
     is_released: AtomicBool,
+    /// The counters of this process from before its last `execve(2)`.
+    carried: [u64; COUNTS],
 }
 
 impl BudgetLedger {
@@ -260,31 +265,43 @@ impl BudgetLedger {
         gone
     }
 
-    /// Clears a slot, and returns its former content. `None` if `identity` does not own the slot:
+    /// Clears a slot, adds its counters to `past`, and returns its former content. `None` if `identity` does not own the slot:
     /// of several concurrent callers, only one clears the slot.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
+        let (process, counts) = self.take_content(slot, identity)?;
+        for (past, count) in self.layout().past.iter().zip(counts) {
+            past.fetch_add(count, SeqCst);
+        }
+        Some(process)
+    }
+
+    /// Clears a slot, and returns its former content and its counters. `None` if `identity` does
+    /// not own the slot.
+    fn take_content(&self, slot: &Slot, identity: Identity) -> Option<(Process, [u64; COUNTS])> {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
-        for (past, count) in self.layout().past.iter().zip(&slot.counts) {
-            past.fetch_add(count.swap(0, SeqCst), SeqCst);
-        }
+        let counts = slot.counts.each_ref().map(|count| count.swap(0, SeqCst));
         for word in [&slot.wanted, &slot.target, &slot.held, &slot.resident, &slot.unextended_bytes]
         {
             word.store(0, SeqCst);
         }
         slot.by_node.iter().for_each(|pages| pages.store(0, SeqCst));
         slot.owner.store(0, SeqCst);
-        Some(process)
+        Some((process, counts))
     }
 
     /// Takes a slot for the process `identity`; `None` when all slots are taken. `wanted` is the
     /// maximum number of pages that the process can use.
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
+        let mut carried = [0; COUNTS];
         for slot in &self.layout().slots {
             // A slot with this identity is from before an `execve(2)` of the process. The process
-            // ID and the start time are the same after the call, but the pages are gone.
-            if slot.owner.load(SeqCst) == identity.word() {
-                self.clear(slot, identity);
+            // ID and the start time are the same after the call, but the pages are gone. The
+            // counters continue in the new slot.
+            if slot.owner.load(SeqCst) == identity.word()
+                && let Some((_, counts)) = self.take_content(slot, identity)
+            {
+                carried = sum(&carried, &counts);
             }
         }
         let index = self.claim().or_else(|| {
@@ -299,12 +316,14 @@ impl BudgetLedger {
             word.store(u64::from_ne_bytes(bytes.try_into().unwrap_or_default()), SeqCst);
         }
         slot.wanted.store(wanted, SeqCst);
+        slot.set_counts(&carried);
         slot.owner.store(identity.word(), SeqCst);
         let guard = SlotGuard {
             ledger: Arc::clone(&self),
             index,
             identity,
             is_released: AtomicBool::new(false),
+            carried,
         };
         self.rebalance();
         Some(guard)
@@ -379,6 +398,12 @@ impl Slot {
             unextended_bytes: self.unextended_bytes.load(SeqCst),
             counts: counts(&self.counts),
             by_node: self.by_node.each_ref().map(|pages| pages.load(SeqCst)),
+        }
+    }
+
+    fn set_counts(&self, counts: &[u64; COUNTS]) {
+        for (word, count) in self.counts.iter().zip(counts) {
+            word.store(*count, SeqCst);
         }
     }
 }
@@ -490,9 +515,7 @@ impl SlotGuard {
         for (word, pages) in self.slot().by_node.iter().zip(by_node) {
             word.store(*pages, SeqCst);
         }
-        for (word, count) in self.slot().counts.iter().zip(words(counts)) {
-            word.store(count, SeqCst);
-        }
+        self.slot().set_counts(&sum(&self.carried, &words(counts)));
     }
 
     /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
@@ -517,6 +540,15 @@ impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.release();
     }
+}
+
+/// The counters of a process before and after an `execve(2)` together. The footprint is the larger
+/// one, because the memory of the first program is gone.
+fn sum(before: &[u64; COUNTS], after: &[u64; COUNTS]) -> [u64; COUNTS] {
+    let mut sum = *before;
+    sum.iter_mut().zip(after).for_each(|(sum, count)| *sum += count);
+    sum[FOOTPRINT] = before[FOOTPRINT].max(after[FOOTPRINT]);
+    sum
 }
 
 fn words(counts: &Counts) -> [u64; COUNTS] {

@@ -74,14 +74,22 @@ fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
 }
 
 #[test]
-fn execve_clears_the_slot_of_the_process() {
+fn counters_of_a_process_continue_after_its_execve() {
     let (_folder, ledger) = ledger(1000);
     let before = Arc::clone(&ledger).join(some(1), "sh", 1000).unwrap();
     before.grow(1000);
-    before.publish(&Counts { faults: 3, ..Counts::default() }, &[0]);
+    before.publish(&Counts { faults: 3, footprint: 9, ..Counts::default() }, &[0]);
     let after = Arc::clone(&ledger).join(some(1), "solver", 1000).unwrap();
     assert_eq!((after.held(), after.grow(1000)), (0, 1000));
-    assert_eq!((ledger.processes().len(), ledger.past_counts().faults), (1, 3));
+    let counts = || {
+        let [process] = &ledger.processes()[..] else { panic!("one process") };
+        (process.counts.faults, process.counts.footprint)
+    };
+    assert_eq!(counts(), (3, 9));
+    after.publish(&Counts { faults: 4, footprint: 5, ..Counts::default() }, &[0]);
+    assert_eq!((counts(), ledger.past_counts().faults), ((7, 9), 0));
+    drop(after);
+    assert_eq!(ledger.past_counts().faults, 7);
 }
 
 #[test]
