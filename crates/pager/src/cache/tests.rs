@@ -10,6 +10,8 @@ mod node;
 
 mod prefetch;
 
+mod thrash;
+
 use super::{index::ExtentId, node::Node, *};
 use interleaf_prefetch::{advice::Advice, page::Page};
 use rand_pcg::{

@@ -11,10 +11,11 @@
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
+mod budget_share;
+
 use crate::{
     cache::{
-        Action, Cache, Counts, DirtyPages, Event, Failed, MapAttempt, PageFault, Span,
-        index::ExtentId, node::NODES_MAX,
+        Action, Cache, DirtyPages, Event, Failed, MapAttempt, PageFault, Span, index::ExtentId,
     },
     fatal::fatal,
     kernel::{
@@ -39,7 +40,6 @@ use crate::{
         transfers::{Finished, Transfers},
         wake_sources::WakeSources,
     },
-    session::ledger::PAGES_MIN,
 };
 use interleaf_prefetch::page::Page;
 use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
@@ -372,15 +372,7 @@ impl FaultServer {
         is_busy |= self.continue_fork(actions)?;
         self.detect_thrashing(now);
         if is_busy {
-            let stalled = self.stalls.total().as_nanos();
-            let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
-            let written = self.transfers.written_pages();
-            let counts = Counts { stalled_ns, written, ..*self.cache.counts() };
-            let (nodes, mut by_node) = (self.cache.division().nodes(), [0; NODES_MAX]);
-            for node in nodes.clone() {
-                by_node[usize::from(node)] = u64::from(self.cache.resident_frames_of(node));
-            }
-            self.context.publish(counts, &by_node[..nodes.len()]);
+            self.publish_counts();
         }
         Ok(Some(is_busy))
     }
@@ -412,39 +404,6 @@ impl FaultServer {
             }
         }
         Ok(pages > 0)
-    }
-
-    /// Tells the user once that the program thrashes.
-    fn detect_thrashing(&mut self, now: Instant) {
-        let Some(share) = self.stalls.end_period(now) else { return };
-        let budget = u64::from(self.cache.budget());
-        if let Some(enough) = self.cache.end_period(share) {
-            ErrorLog::thrashing(share, budget, enough);
-        }
-    }
-
-    /// Sets the budget of the cache to this process's share, at least [`PAGES_MIN`] pages. Adopts a
-    /// larger share only as far as other processes have released frames.
-    fn rebalance(&mut self, actions: &mut Vec<Action>) {
-        let Some(slot) = lock(&self.context.slot).clone() else { return };
-        let target = slot.target().max(PAGES_MIN);
-        let frames = if target > slot.held() { slot.grow(target) } else { target };
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
-        self.cache.react(Event::Budget(frames), actions);
-    }
-
-    /// Gives the memory of released frames back to the kernel, and lowers the number of held pages
-    /// in the ledger.
-    fn release_frames(&mut self) {
-        let mut has_released = false;
-        for (frame, order) in self.cache.newly_released() {
-            let start = frame as usize * PAGE_BYTES;
-            self.frames.release(&(start..start + (PAGE_BYTES << order)));
-            has_released = true;
-        }
-        if has_released && let Some(slot) = &*lock(&self.context.slot) {
-            slot.shrink(self.cache.used_frames().into());
-        }
     }
 
     /// Submits all queued transfers. Returns true if there were any.
@@ -543,13 +502,6 @@ impl FaultServer {
         }
         self.publish_wanted();
         false
-    }
-
-    /// Publishes the number of pages of all regions: the maximum that this process can use.
-    fn publish_wanted(&self) {
-        if let Some(slot) = &*lock(&self.context.slot) {
-            slot.set_wanted(self.cache.region_pages());
-        }
     }
 
     /// Completes a discard: the pages from `page` on read as zeros, in DRAM and in the store.

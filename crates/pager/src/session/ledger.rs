@@ -265,8 +265,8 @@ impl BudgetLedger {
         gone
     }
 
-    /// Clears a slot, adds its counters to `past`, and returns its former content. `None` if `identity` does not own the slot:
-    /// of several concurrent callers, only one clears the slot.
+    /// Clears a slot, adds its counters to `past`, and returns its former content. `None` if
+    /// `identity` does not own the slot: of several concurrent callers, only one clears the slot.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         let (process, counts) = self.take_content(slot, identity)?;
         for (past, count) in self.layout().past.iter().zip(counts) {
@@ -419,6 +419,12 @@ impl SlotGuard {
             OUTSIDE_BUDGET => self.held(),
             _ => self.slot().target.load(SeqCst),
         }
+    }
+
+    /// The budget of the session, pages; `None` if the pages of this process are outside it.
+    pub fn session_budget(&self) -> Option<u64> {
+        let is_inside = self.slot().wanted.load(SeqCst) != OUTSIDE_BUDGET;
+        is_inside.then(|| self.ledger.budget())
     }
 
     /// Pages of the budget that this process has reserved.
