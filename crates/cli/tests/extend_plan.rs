@@ -132,6 +132,8 @@ fn a_trace_alone_gives_traffic_and_the_time_of_the_drive() {
     let read = half["read_bytes"].as_f64().unwrap() / f64::from(1 << 20);
     assert!((read - 32.0).abs() < 1.0, "half of a sweep of 64 MiB: {read} MiB");
     assert_eq!(half["lru_miss_ratio"], 1.0, "LRU misses all of a loop");
+    let rows = document["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["drive"] == "cxl"), "no run has a drive: {rows:?}");
 }
 
 #[test]

@@ -113,12 +113,14 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
         true => interleaf_catalog::drive_names(),
         false => options.drives.clone(),
     };
-    let mut drives = vec![base];
+    let mut drives = vec![];
     for name in &names {
         drives.push(interleaf_catalog::drive(name)?);
     }
-    let model = inputs.runs.first().map(|run| Model::of_run(run, &curve, &drives[0]));
-    Ok(document(options, &inputs, &curve, model.as_ref(), &drives))
+    // Without a drive of the runs, no run has traffic, and any drive fits.
+    let fitted = inputs.runs.first().zip(base.as_ref().or(drives.first()));
+    let model = fitted.map(|(run, drive)| Model::of_run(run, &curve, drive));
+    Ok(document(options, &inputs, &curve, model.as_ref(), base.as_ref(), &drives))
 }
 
 /// Reads statistics, a record or a trace.
@@ -392,24 +394,25 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
 
 /// The drive of the runs: the measured stores. Without stores, the rate of the drive is derived
 /// from the first run that has traffic: the traffic, divided by the time that the run took beyond
-/// its compute time. If no run has traffic, the rate is 1 GB/s.
-fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Drive, Failure> {
+/// its compute time. `None` if no run has traffic.
+fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Option<Drive>, Failure> {
     if !options.stores.is_empty() {
-        return super::measured_drive(&options.stores, false);
+        return super::measured_drive(&options.stores, false).map(Some);
     }
     let run = inputs.runs.iter().find(|run| run.traffic.bytes() > 0.0);
-    let rate =
-        run.map_or(1e9, |run| run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9));
-    Ok(Drive {
-        name: "of the run".into(),
-        does: "bytes of the run for the time that it took longer than in DRAM".into(),
-        read_rate: rate,
-        write_rate: rate,
-        both_rate: rate,
-        pages: vec![PageLatency { depth: 1.0, seconds: PAGE_BYTES / rate }],
-        is_of_run: true,
-        sources: vec![("all".into(), "derived".into())],
-    })
+    Ok(run.map(|run| {
+        let rate = run.traffic.bytes() / (run.seconds - run.compute_s()).max(1e-9);
+        Drive {
+            name: "of the run".into(),
+            does: "bytes of the run for the time that it took longer than in DRAM".into(),
+            read_rate: rate,
+            write_rate: rate,
+            both_rate: rate,
+            pages: vec![PageLatency { depth: 1.0, seconds: PAGE_BYTES / rate }],
+            is_of_run: true,
+            sources: vec![("all".into(), "derived".into())],
+        }
+    }))
 }
 
 /// Budgets up to the footprint, in steps of an eighth of the footprint.
@@ -423,7 +426,8 @@ fn document(
     inputs: &Inputs,
     curve: &MissCurve,
     model: Option<&Model>,
-    drives: &[Drive],
+    base: Option<&Drive>,
+    others: &[Drive],
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
@@ -431,8 +435,10 @@ fn document(
     // The efficiency is this time divided by the time at a budget, so it is too high. The budgets
     // that reach the requested efficiency are therefore lower bounds.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
-    for (at, drive) in drives.iter().enumerate() {
-        let is_same = at == 0;
+    let is_base_measured = base.is_some_and(|drive| !drive.is_of_run);
+    let drives = || base.into_iter().chain(others);
+    for (at, drive) in drives().enumerate() {
+        let is_same = at == 0 && base.is_some();
         for budget in budgets(curve) {
             let found = model.map(|model| model.forecast(curve, drive, is_same, budget));
             let seconds = found.map_or(drive.transfer_s(curve.at(budget)), |it| it.seconds);
@@ -453,19 +459,19 @@ fn document(
                 efficiency: rounded(efficiency),
                 dram_bytes,
                 share: rounded(dram_bytes as f64 / footprint.max(1) as f64),
-                is_lower_bound: is_estimated || (drives[0].is_of_run && !is_same),
+                is_lower_bound: is_estimated || (!is_base_measured && !is_same),
             }
         }));
     }
     let mut notes = inputs.notes.clone();
-    if model.is_some() && drives[0].is_of_run && drives.len() > 1 {
+    if model.is_some() && !is_base_measured && !others.is_empty() {
         notes.push(
             "the drive of the run is not known, nor then the software time of the pager: \
              efficiency on other drives is an upper bound; --store PATH measures the drive"
                 .into(),
         );
     }
-    notes.extend(drives.iter().flat_map(|drive| {
+    notes.extend(drives().flat_map(|drive| {
         drive
             .sources
             .iter()
