@@ -18,8 +18,11 @@ pub use preview::{
 use super::{check::Check, rounded};
 use interleaf_pager::{
     cache::Counts,
-    session::ledger::{BudgetLedger, Process},
-    session::{PAGE_BYTES, SessionSettings},
+    session::{
+        PAGE_BYTES, SessionSettings,
+        identity::Identity,
+        ledger::{BudgetLedger, Process},
+    },
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -96,7 +99,8 @@ pub struct ProcessDocument {
     #[serde(default)]
     pub left_bytes: u64,
     /// Resident pages of the process's regions on each NUMA node; left out when the budget is not
-    /// split among nodes.
+    /// split among nodes, and for a process that had ended before the last sample of a running
+    /// process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeDocument>,
     #[serde(flatten)]
@@ -112,7 +116,16 @@ pub struct NodeDocument {
 
 /// The processes of a session, including those that have exited.
 #[derive(Debug, Default)]
-pub struct SessionProcesses(Vec<Process>);
+pub struct SessionProcesses(Vec<SeenProcess>);
+
+/// A process of the session, as it was when it was found last.
+#[derive(Debug)]
+struct SeenProcess {
+    process: Process,
+    /// True if the process was running at the last sample that found a running process. Only such
+    /// processes have had their resident pages at the same time.
+    was_running: bool,
+}
 
 impl SessionProcesses {
     /// Updates the processes from the ledger, and frees the ledger's slots of processes that have
@@ -120,22 +133,31 @@ impl SessionProcesses {
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
         // The order matters: a process that exits after the call of `processes` is still found by
         // the call of `recover`.
-        let mut found = ledger.processes();
-        found.extend(ledger.recover());
-        self.merge(found);
+        let found = ledger.processes();
+        self.merge(found, ledger.recover());
     }
 
     /// Updates the processes from the ledger without freeing slots.
     pub fn update(&mut self, ledger: &BudgetLedger) {
-        self.merge(ledger.processes());
+        self.merge(ledger.processes(), vec![]);
     }
 
-    fn merge(&mut self, found: Vec<Process>) {
-        for process in found {
-            let same = |other: &&mut Process| other.identity == process.identity;
-            match self.0.iter_mut().find(same) {
-                Some(known) => *known = process,
-                None => self.0.push(process),
+    /// Updates the processes from those that have a slot in the ledger, `found`, and from those that
+    /// have ended and whose slots were freed, `ended`.
+    fn merge(&mut self, found: Vec<Process>, ended: Vec<Process>) {
+        let has_ended =
+            |process: &Process| ended.iter().any(|other| other.identity == process.identity);
+        let running: Vec<Identity> =
+            found.iter().filter(|it| !has_ended(it)).map(|process| process.identity).collect();
+        for process in found.into_iter().chain(ended) {
+            match self.0.iter_mut().find(|seen| seen.process.identity == process.identity) {
+                Some(seen) => seen.process = process,
+                None => self.0.push(SeenProcess { process, was_running: true }),
+            }
+        }
+        if !running.is_empty() {
+            for seen in &mut self.0 {
+                seen.was_running = running.contains(&seen.process.identity);
             }
         }
     }
@@ -167,7 +189,7 @@ impl ExtendDocument {
             processes: seen
                 .0
                 .iter()
-                .map(|process| ProcessDocument::new(settings, process))
+                .map(|seen| ProcessDocument::new(settings, seen))
                 .collect(),
         }
     }
@@ -238,8 +260,9 @@ impl From<Counts> for CountsDocument {
 }
 
 impl ProcessDocument {
-    fn new(settings: &SessionSettings, process: &Process) -> Self {
-        let nodes = settings.nodes.iter().zip(&process.by_node);
+    fn new(settings: &SessionSettings, seen: &SeenProcess) -> Self {
+        let SeenProcess { process, was_running } = seen;
+        let nodes = settings.nodes.iter().zip(&process.by_node).filter(|_| *was_running);
         let nodes = nodes.map(|(budget, pages)| NodeDocument {
             node: budget.node,
             resident_bytes: pages * PAGE_BYTES,
@@ -253,5 +276,41 @@ impl ProcessDocument {
             left_bytes: process.unextended_bytes,
             counts: process.counts.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32) -> Process {
+        Process {
+            identity: Identity { pid, start: 1 },
+            name: "solver".into(),
+            wanted: 0,
+            target: 0,
+            held: 0,
+            resident: 0,
+            unextended_bytes: 0,
+            counts: Counts::default(),
+            by_node: [0; interleaf_pager::cache::node::NODES_MAX],
+        }
+    }
+
+    fn running(seen: &SessionProcesses) -> Vec<u32> {
+        let running = seen.0.iter().filter(|seen| seen.was_running);
+        running.map(|seen| seen.process.identity.pid).collect()
+    }
+
+    #[test]
+    fn the_last_running_processes_are_known_after_their_end() {
+        let mut seen = SessionProcesses::default();
+        seen.merge(vec![process(1), process(2)], vec![]);
+        assert_eq!(running(&seen), [1, 2]);
+        seen.merge(vec![process(2), process(3)], vec![process(2)]);
+        assert_eq!(running(&seen), [3], "process 1 has left, and process 2 was killed");
+        seen.merge(vec![process(3)], vec![process(3)]);
+        seen.merge(vec![], vec![]);
+        assert_eq!((running(&seen), seen.0.len()), (vec![3], 3), "the end of the session");
     }
 }
