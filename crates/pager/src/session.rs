@@ -68,7 +68,7 @@ pub struct SessionSettings {
     /// The NUMA nodes of the budget; empty if the kernel chooses the node of each page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeBudget>,
-    /// Folders, files or block devices that store the pages which are not in DRAM.
+    /// Folders or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
     /// and the kernel. Once the smaller allocations of at least 128 KiB add up to this size,

@@ -19,7 +19,7 @@ use super::{check::Check, rounded};
 use interleaf_pager::{
     cache::Counts,
     session::{
-        PAGE_BYTES, SessionSettings,
+        Children, PAGE_BYTES, SessionSettings,
         identity::Identity,
         ledger::{BudgetLedger, Process},
     },
@@ -42,6 +42,9 @@ pub struct ExtendDocument {
     pub elapsed_s: f64,
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
+    /// True if only the command itself is extended (`--children none`), and no child process.
+    #[serde(default)]
+    pub is_without_children: bool,
     pub stores: Vec<PathBuf>,
     /// Peak resident memory of the largest process; null when the kernel does not report it.
     #[serde(default)]
@@ -181,6 +184,7 @@ impl ExtendDocument {
             elapsed_s: 0.0,
             dram_bytes: settings.dram_bytes,
             min_alloc_bytes: settings.min_alloc_bytes,
+            is_without_children: settings.children == Children::None,
             stores: settings.stores.clone(),
             resident_max_bytes: None,
             user_s: None,

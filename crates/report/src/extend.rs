@@ -197,9 +197,17 @@ fn nothing(document: &ExtendDocument) -> String {
             rounded(bytes)
         )
     });
+    let why = match document.is_without_children {
+        true => "the command itself did not allocate",
+        false => "no process allocated",
+    };
+    let children = match document.is_without_children {
+        true => "Its children are not extended because of --children none.\n",
+        false => "",
+    };
     format!(
-        "nothing was extended: unless a message above says why, no process allocated {least} \
-         (--min-alloc) in pieces of 128 KiB and more.\n{resident}"
+        "nothing was extended: unless a message above says why, {why} {least} (--min-alloc) in \
+         pieces of 128 KiB and more.\n{children}{resident}"
     )
 }
 
@@ -547,6 +555,7 @@ mod tests {
             elapsed_s: 1.0,
             dram_bytes: 16 << 20,
             min_alloc_bytes: 2 << 20,
+            is_without_children: false,
             stores: vec![],
             resident_max_bytes: None,
             user_s: None,
@@ -575,5 +584,14 @@ mod tests {
         assert!(has_all(document(9, vec![process(1, 7)])), "an ended process had 2 faults");
         assert!(has_all(document(9, vec![])), "an ended process had all faults");
         assert!(has_all(document(7, vec![process(1, 3), process(2, 4)])));
+    }
+
+    #[test]
+    fn the_reason_why_nothing_was_extended_names_children_none() {
+        let children = document(0, vec![]);
+        assert!(ended(&children).contains("no process allocated 2 MiB (--min-alloc)"));
+        let text = ended(&ExtendDocument { is_without_children: true, ..children });
+        assert!(text.contains("the command itself did not allocate 2 MiB"), "{text}");
+        assert!(text.contains("--children none"), "{text}");
     }
 }

@@ -23,8 +23,8 @@ const DRAM_MAX: u64 = 15 << 40;
 /// than they load. If each access is to another page, a drive is a thousand times slower than DRAM.
 /// --estimate measures the drive and predicts the speed (docs/extend.md).
 ///
-/// A store is a folder, in which an unnamed file is made; or a file or block device, whose content
-/// is overwritten. The command and all processes that it starts share the budget.
+/// A store is a folder, in which an unnamed file is made, or a block device, whose content is
+/// overwritten. The command and all processes that it starts share the budget.
 ///
 /// Examples:
 ///   interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat

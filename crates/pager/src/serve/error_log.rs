@@ -2,6 +2,7 @@
 
 use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::TransferError;
+use rustix::process::{Resource, getrlimit};
 use std::{
     io::ErrorKind,
     time::{Duration, Instant},
@@ -24,8 +25,8 @@ impl ErrorLog {
     pub(crate) fn transfer_failed(&mut self, error: &TransferError) {
         let mut text = error.to_string();
         if matches!(error.why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
-            text += "\nhint: free space there, or name one more --store: it is tried again until \
-                     the budget is full too";
+            let limit = getrlimit(Resource::Fsize).current;
+            text += &hint_when_full(limit);
         }
         let count = self.pending.take().map_or(1, |(count, _)| count + 1);
         self.pending = Some((count, text));
@@ -64,13 +65,42 @@ impl ErrorLog {
     }
 }
 
+/// The hint if a store is full. `file_limit` is the limit of the size of files, bytes: a file in the
+/// store may be as long as the limit, and then counts as full.
+fn hint_when_full(file_limit: Option<u64>) -> String {
+    let limit = file_limit.map_or(String::new(), |bytes| {
+        format!(", or raise the limit of {} for files (ulimit -f)", mebibytes(pages(bytes)))
+    });
+    format!(
+        "\nhint: free space there{limit}, or name one more --store: it is tried again until the \
+         budget is full too"
+    )
+}
+
 /// The size of `frames` frames in MiB, rounded up.
 fn mebibytes(frames: u64) -> String {
     format!("{} MiB", frames.div_ceil((1 << 20) / PAGE_BYTES as u64))
+}
+
+/// The number of whole pages in `bytes`.
+const fn pages(bytes: u64) -> u64 {
+    bytes / PAGE_BYTES as u64
 }
 
 fn print(text: &str) {
     // A failed write is ignored: standard error may be closed.
     let text = format!("interleaf: {text}\n");
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_for_a_full_store_names_the_limit_of_files() {
+        assert!(hint_when_full(None).contains("free space there, or name one more --store"));
+        let hint = hint_when_full(Some(40 << 20));
+        assert!(hint.contains("raise the limit of 40 MiB for files (ulimit -f)"), "{hint}");
+    }
 }

@@ -147,6 +147,7 @@ mod tests {
             elapsed_s,
             dram_bytes: 8 << 30,
             min_alloc_bytes: 64 << 20,
+            is_without_children: false,
             stores: vec!["/mnt/nvme".into()],
             resident_max_bytes: None,
             user_s: None,
