@@ -233,6 +233,11 @@ impl Cache {
         self.regions.pages()
     }
 
+    /// Number of pages that are resident, or stored, or both.
+    pub const fn pages_with_content(&self) -> u64 {
+        self.pages_with_content
+    }
+
     /// Counters since the start.
     pub const fn counts(&self) -> &Counts {
         &self.counts

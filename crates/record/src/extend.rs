@@ -76,8 +76,9 @@ pub struct CountsDocument {
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
     /// Peak of the memory with content, bytes: resident pages, and other pages that the store
-    /// holds. In a sum, the peaks of all processes are added; 0 in older documents, which lack this
-    /// field.
+    /// holds. In the total of a session it is the peak of all processes together, in which pages
+    /// that a forked child shares with its parent count for both; 0 in older documents, which lack
+    /// this field.
     #[serde(default)]
     pub footprint_bytes: u64,
     pub read_bytes: u64,
@@ -173,9 +174,11 @@ impl ExtendDocument {
     pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &SessionProcesses) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
-        let total = all
+        let sum = all
             .map(CountsDocument::from)
             .fold(CountsDocument::default(), |sum, counts| sum + counts);
+        // The processes need not have had their peaks at the same time.
+        let total = CountsDocument { footprint_bytes: ledger.footprint() * PAGE_BYTES, ..sum };
         Self {
             schema: SCHEMA.into(),
             command: settings.command.clone(),

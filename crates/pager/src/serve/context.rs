@@ -210,11 +210,12 @@ impl Context {
         .map(drop)
     }
 
-    /// Publishes the counters of the pager and the number of resident pages of each node.
-    pub(crate) fn publish(&self, counts: Counts, by_node: &[u64]) {
+    /// Publishes the counters of the pager, the number of pages with content, and the number of
+    /// resident pages of each node.
+    pub(crate) fn publish(&self, counts: Counts, content: u64, by_node: &[u64]) {
         *lock(&self.counts) = counts;
         if let Some(slot) = &*lock(&self.slot) {
-            slot.publish(&counts, by_node);
+            slot.publish(&counts, content, by_node);
         }
     }
 

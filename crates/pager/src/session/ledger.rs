@@ -11,6 +11,7 @@
 //! resident pages of the process's regions that are in DRAM
 //! by_node  resident pages on each NUMA node of the budget
 //! unextended bytes of allocations of 128 KiB and more that are not extended
+//! content  pages with content: resident, or stored, or both
 //! counts   counters of the process's pager
 //! ```
 //!
@@ -71,7 +72,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 #[repr(C)]
 struct Layout {
@@ -85,7 +86,11 @@ struct Layout {
     first: AtomicU64,
     /// Device number of the `/proc` whose process IDs are in the slots.
     proc_device: AtomicU64,
-    /// Sums of the counters of cleared slots.
+    /// Pages with content in all slots together, and the peak of this number. A process that is
+    /// killed while it publishes its counters may leave the pages of one step in the first number.
+    content: AtomicU64,
+    footprint: AtomicU64,
+    /// Sums of the counters of cleared slots; of their footprints the largest.
     past: [AtomicU64; COUNTS],
     slots: [Slot; SLOTS],
 }
@@ -99,6 +104,7 @@ struct Slot {
     held: AtomicU64,
     resident: AtomicU64,
     unextended_bytes: AtomicU64,
+    content: AtomicU64,
     counts: [AtomicU64; COUNTS],
     by_node: [AtomicU64; NODES_MAX],
 }
@@ -226,7 +232,14 @@ impl BudgetLedger {
         self.layout().slots.iter().filter_map(found).collect()
     }
 
-    /// Sums of the counters of processes whose slots were cleared.
+    /// The footprint of the session: the peak of the pages with content in all processes together.
+    /// Pages that a forked child shares with its parent count for both.
+    pub fn footprint(&self) -> u64 {
+        self.layout().footprint.load(SeqCst)
+    }
+
+    /// Sums of the counters of processes whose slots were cleared. Their footprint is the largest
+    /// of a process.
     pub fn past_counts(&self) -> Counts {
         counts(&self.layout().past)
     }
@@ -269,8 +282,11 @@ impl BudgetLedger {
     /// `identity` does not own the slot: of several concurrent callers, only one clears the slot.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         let (process, counts) = self.take_content(slot, identity)?;
-        for (past, count) in self.layout().past.iter().zip(counts) {
-            past.fetch_add(count, SeqCst);
+        for (at, (past, count)) in self.layout().past.iter().zip(counts).enumerate() {
+            match at {
+                FOOTPRINT => past.fetch_max(count, SeqCst),
+                _ => past.fetch_add(count, SeqCst),
+            };
         }
         Some(process)
     }
@@ -281,6 +297,7 @@ impl BudgetLedger {
         slot.owner.compare_exchange(identity.word(), CLEARING, SeqCst, SeqCst).ok()?;
         let process = slot.process(identity);
         let counts = slot.counts.each_ref().map(|count| count.swap(0, SeqCst));
+        self.layout().content.fetch_sub(slot.content.swap(0, SeqCst), SeqCst);
         for word in [&slot.wanted, &slot.target, &slot.held, &slot.resident, &slot.unextended_bytes]
         {
             word.store(0, SeqCst);
@@ -515,13 +532,21 @@ impl SlotGuard {
         }
     }
 
-    /// Publishes the counters of the pager, and the number of resident pages of each node.
-    pub fn publish(&self, counts: &Counts, by_node: &[u64]) {
+    /// Publishes the counters of the pager, the number of pages with content, and the number of
+    /// resident pages of each node.
+    pub fn publish(&self, counts: &Counts, content: u64, by_node: &[u64]) {
         self.slot().resident.store(by_node.iter().sum(), SeqCst);
         for (word, pages) in self.slot().by_node.iter().zip(by_node) {
             word.store(*pages, SeqCst);
         }
         self.slot().set_counts(&sum(&self.carried, &words(counts)));
+        let before = self.slot().content.swap(content, SeqCst);
+        if before != content {
+            let layout = self.ledger.layout();
+            let change = content.wrapping_sub(before);
+            let all = layout.content.fetch_add(change, SeqCst).wrapping_add(change);
+            layout.footprint.fetch_max(all, SeqCst);
+        }
     }
 
     /// Publishes the bytes of allocations of 128 KiB and more that are not extended.

@@ -43,7 +43,8 @@ impl FaultServer {
         }
     }
 
-    /// Publishes the counters, and the number of resident pages of each node.
+    /// Publishes the counters, the number of pages with content, and the number of resident pages of
+    /// each node.
     pub(super) fn publish_counts(&self) {
         let stalled = self.stalls.total().as_nanos();
         let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
@@ -53,7 +54,8 @@ impl FaultServer {
         for node in nodes.clone() {
             by_node[usize::from(node)] = u64::from(self.cache.resident_frames_of(node));
         }
-        self.context.publish(counts, &by_node[..nodes.len()]);
+        let content = self.cache.pages_with_content();
+        self.context.publish(counts, content, &by_node[..nodes.len()]);
     }
 
     /// Tells the user once that the program thrashes.

@@ -59,7 +59,7 @@ fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
     let identity = Identity::of(child.id()).unwrap().unwrap();
     let guard = Arc::clone(&ledger).join(identity, "sleep", 1000).unwrap();
     guard.grow(600);
-    guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, &[500]);
+    guard.publish(&Counts { read: 7, stalled_ns: 9, ..Counts::default() }, 0, &[500]);
     assert_eq!(ledger.recover(), []);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -78,7 +78,7 @@ fn counters_of_a_process_continue_after_its_execve() {
     let (_folder, ledger) = ledger(1000);
     let before = Arc::clone(&ledger).join(some(1), "sh", 1000).unwrap();
     before.grow(1000);
-    before.publish(&Counts { faults: 3, footprint: 9, ..Counts::default() }, &[0]);
+    before.publish(&Counts { faults: 3, footprint: 9, ..Counts::default() }, 9, &[0]);
     let after = Arc::clone(&ledger).join(some(1), "solver", 1000).unwrap();
     assert_eq!((after.held(), after.grow(1000)), (0, 1000));
     let counts = || {
@@ -86,10 +86,31 @@ fn counters_of_a_process_continue_after_its_execve() {
         (process.counts.faults, process.counts.footprint)
     };
     assert_eq!(counts(), (3, 9));
-    after.publish(&Counts { faults: 4, footprint: 5, ..Counts::default() }, &[0]);
+    after.publish(&Counts { faults: 4, footprint: 5, ..Counts::default() }, 0, &[0]);
     assert_eq!((counts(), ledger.past_counts().faults), ((7, 9), 0));
     drop(after);
     assert_eq!(ledger.past_counts().faults, 7);
+}
+
+/// Processes that run one after the other, and the programs that a process runs by `execve(2)` one
+/// after the other, do not have their memory at the same time.
+#[test]
+fn the_footprint_of_a_session_is_the_peak_of_the_sum() {
+    let (_folder, ledger) = ledger(1000);
+    let publish = |guard: &SlotGuard, content| guard.publish(&Counts::default(), content, &[0]);
+    let first = Arc::clone(&ledger).join(some(1), "first", 1000).unwrap();
+    publish(&first, 40);
+    let first = Arc::clone(&ledger).join(some(1), "after execve", 1000).unwrap();
+    publish(&first, 40);
+    assert_eq!(ledger.footprint(), 40);
+    let second = Arc::clone(&ledger).join(some(2), "second", 1000).unwrap();
+    publish(&second, 25);
+    publish(&first, 10);
+    publish(&second, 30);
+    assert_eq!(ledger.footprint(), 65);
+    second.release();
+    publish(&first, 66);
+    assert_eq!(ledger.footprint(), 66);
 }
 
 #[test]
