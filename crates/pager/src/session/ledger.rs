@@ -50,8 +50,9 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of processes that have a slot at the same time.
-pub const SLOTS: usize = 256;
+/// Maximum number of processes that have a slot at the same time. Only the slots up to the last one
+/// that was in use so far are read.
+pub const SLOTS: usize = 4096;
 
 /// Number of 64-bit words in a slot for the counters of [`Counts`]. The last three words are not
 /// used yet.
@@ -72,7 +73,7 @@ pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 #[repr(C)]
 struct Layout {
@@ -86,6 +87,8 @@ struct Layout {
     first: AtomicU64,
     /// Device number of the `/proc` whose process IDs are in the slots.
     proc_device: AtomicU64,
+    /// Number of slots up to the last one that was in use so far.
+    used_slots: AtomicU64,
     /// Pages with content in all slots together, and the peak of this number. A process that is
     /// killed while it publishes its counters may leave the pages of one step in the first number.
     content: AtomicU64,
@@ -200,6 +203,12 @@ impl BudgetLedger {
         unsafe { self.layout.as_ref() }
     }
 
+    /// The slots that may be in use.
+    fn slots(&self) -> &[Slot] {
+        let used = self.layout().used_slots.load(SeqCst).min(SLOTS as u64) as usize;
+        &self.layout().slots[..used]
+    }
+
     /// The budget, pages.
     pub fn budget(&self) -> u64 {
         self.layout().budget.load(SeqCst)
@@ -207,7 +216,7 @@ impl BudgetLedger {
 
     /// Pages that all processes hold together.
     pub fn held(&self) -> u64 {
-        let slots = self.layout().slots.iter();
+        let slots = self.slots().iter();
         slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
     }
 
@@ -229,7 +238,7 @@ impl BudgetLedger {
             // Another process may have taken the slot while the slot was read.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
-        self.layout().slots.iter().filter_map(found).collect()
+        self.slots().iter().filter_map(found).collect()
     }
 
     /// The footprint of the session: the peak of the pages with content in all processes together.
@@ -267,7 +276,7 @@ impl BudgetLedger {
         if !self.has_ids_of_slots() {
             return gone;
         }
-        for slot in &self.layout().slots {
+        for slot in self.slots() {
             let identity = Identity::from_word(slot.owner.load(SeqCst));
             let Some(identity) = identity.filter(|identity| !identity.is_alive()) else { continue };
             gone.extend(self.clear(slot, identity));
@@ -311,7 +320,7 @@ impl BudgetLedger {
     /// maximum number of pages that the process can use.
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
         let mut carried = [0; COUNTS];
-        for slot in &self.layout().slots {
+        for slot in self.slots() {
             // A slot with this identity is from before an `execve(2)` of the process. The process
             // ID and the start time are the same after the call, but the pages are gone. The
             // counters continue in the new slot.
@@ -349,7 +358,9 @@ impl BudgetLedger {
     /// Claims a free slot and returns its index.
     fn claim(&self) -> Option<usize> {
         let claim = |slot: &Slot| slot.owner.compare_exchange(0, CLEARING, SeqCst, SeqCst).is_ok();
-        self.layout().slots.iter().position(claim)
+        let index = self.layout().slots.iter().position(claim)?;
+        self.layout().used_slots.fetch_max(index as u64 + 1, SeqCst);
+        Some(index)
     }
 
     /// Computes the share of each process anew, and wakes the processes if a share has changed. If
@@ -378,7 +389,7 @@ impl BudgetLedger {
 
     /// The slots of the processes that share the budget, with the number of pages that each wants.
     fn demand(&self) -> Vec<(usize, u64)> {
-        let slots = self.layout().slots.iter().enumerate();
+        let slots = self.slots().iter().enumerate();
         let owned =
             slots.filter(|(_, slot)| Identity::from_word(slot.owner.load(SeqCst)).is_some());
         let wanted = owned.map(|(at, slot)| (at, slot.wanted.load(SeqCst)));

@@ -88,7 +88,7 @@ fn counters_of_a_process_continue_after_its_execve() {
     assert_eq!(counts(), (3, 9));
     after.publish(&Counts { faults: 4, footprint: 5, ..Counts::default() }, 0, &[0]);
     assert_eq!((counts(), ledger.past_counts().faults), ((7, 9), 0));
-    drop(after);
+    ledger.clear(after.slot(), some(1));
     assert_eq!(ledger.past_counts().faults, 7);
 }
 
@@ -108,7 +108,7 @@ fn the_footprint_of_a_session_is_the_peak_of_the_sum() {
     publish(&first, 10);
     publish(&second, 30);
     assert_eq!(ledger.footprint(), 65);
-    second.release();
+    ledger.clear(second.slot(), some(2));
     publish(&first, 66);
     assert_eq!(ledger.footprint(), 66);
 }
@@ -122,8 +122,23 @@ fn a_full_ledger_refuses_one_more_process() {
     for slot in &ledger.layout().slots {
         slot.owner.store(own.word(), SeqCst);
     }
+    ledger.layout().used_slots.store(SLOTS as u64, SeqCst);
     assert!(Arc::clone(&ledger).join(some(1), "one more", 1).is_none());
     assert_eq!(ledger.processes().len(), SLOTS);
+}
+
+/// A process that has ended leaves a free slot before those of the others.
+#[test]
+fn more_than_256_processes_have_slots() {
+    let (_folder, ledger) = ledger(1000);
+    let join = |pid| Arc::clone(&ledger).join(some(pid), "one of many", 10).unwrap();
+    let mut guards: Vec<SlotGuard> = (1..=300).map(join).collect();
+    assert_eq!((ledger.processes().len(), ledger.slots().len()), (300, 300));
+    ledger.clear(guards[7].slot(), guards[7].identity);
+    guards.push(join(301));
+    assert_eq!((ledger.processes().len(), ledger.slots().len()), (300, 300));
+    guards.iter().for_each(|guard| _ = guard.hold(1));
+    assert_eq!(ledger.held(), 300);
 }
 
 #[test]
