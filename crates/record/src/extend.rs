@@ -193,11 +193,7 @@ impl ExtendDocument {
             user_s: None,
             system_s: None,
             total,
-            processes: seen
-                .0
-                .iter()
-                .map(|seen| ProcessDocument::new(settings, seen))
-                .collect(),
+            processes: seen.0.iter().map(|seen| ProcessDocument::new(settings, seen)).collect(),
         }
     }
 

@@ -370,7 +370,7 @@ impl FaultServer {
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
         self.release_frames();
         is_busy |= self.continue_fork(actions)?;
-        self.detect_thrashing(now);
+        self.end_period(now);
         if is_busy {
             self.publish_counts();
         }

@@ -44,7 +44,7 @@ use std::{
     ptr::{self, NonNull},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -154,6 +154,8 @@ pub struct SlotGuard {
     is_released: AtomicBool,
     /// The counters of this process from before its last `execve(2)`.
     carried: [u64; COUNTS],
+    /// Number of calls of [`SlotGuard::recover_next`] so far.
+    checks: AtomicUsize,
 }
 
 impl BudgetLedger {
@@ -277,14 +279,18 @@ impl BudgetLedger {
             return gone;
         }
         for slot in self.slots() {
-            let identity = Identity::from_word(slot.owner.load(SeqCst));
-            let Some(identity) = identity.filter(|identity| !identity.is_alive()) else { continue };
-            gone.extend(self.clear(slot, identity));
+            gone.extend(self.clear_if_ended(slot));
         }
         if !gone.is_empty() {
             self.rebalance();
         }
         gone
+    }
+
+    /// Clears a slot if its process has ended, and returns this process.
+    fn clear_if_ended(&self, slot: &Slot) -> Option<Process> {
+        let identity = Identity::from_word(slot.owner.load(SeqCst))?;
+        if identity.is_alive() { None } else { self.clear(slot, identity) }
     }
 
     /// Clears a slot, adds its counters to `past`, and returns its former content. `None` if
@@ -350,6 +356,7 @@ impl BudgetLedger {
             identity,
             is_released: AtomicBool::new(false),
             carried,
+            checks: AtomicUsize::new(0),
         };
         self.rebalance();
         Some(guard)
@@ -458,6 +465,20 @@ impl SlotGuard {
     /// Pages of the budget that this process has reserved.
     pub fn held(&self) -> u64 {
         self.slot().held.load(SeqCst)
+    }
+
+    /// Checks one slot, at each call the next one, and clears it if its process has ended. Without a
+    /// keeper of the session, which checks all slots, the share of a process that was killed would
+    /// be lost. The time of a call does not depend on the number of processes.
+    pub fn recover_next(&self) {
+        let slots = self.ledger.slots();
+        let next = self.checks.fetch_add(1, SeqCst) % slots.len().max(1);
+        if let Some(slot) = slots.get(next)
+            && self.ledger.has_ids_of_slots()
+            && self.ledger.clear_if_ended(slot).is_some()
+        {
+            self.ledger.rebalance();
+        }
     }
 
     /// Sets `wanted`, unless the pages of this process are outside the budget.

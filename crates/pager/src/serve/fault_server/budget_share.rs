@@ -58,10 +58,16 @@ impl FaultServer {
         self.context.publish(counts, content, &by_node[..nodes.len()]);
     }
 
-    /// Tells the user once that the program thrashes.
-    pub(super) fn detect_thrashing(&mut self, now: Instant) {
+    /// Once a second: frees the share of another process that was killed, if this process could use
+    /// more frames, and tells the user once that the program thrashes.
+    pub(super) fn end_period(&mut self, now: Instant) {
         let Some(share) = self.stalls.end_period(now) else { return };
         let budget = u64::from(self.cache.budget());
+        if budget < self.cache.region_pages()
+            && let Some(slot) = &*lock(&self.context.slot)
+        {
+            slot.recover_next();
+        }
         let Some(enough) = self.cache.end_period(share) else { return };
         let slot = lock(&self.context.slot).clone();
         let session = slot.and_then(|slot| slot.session_budget()).unwrap_or(budget);

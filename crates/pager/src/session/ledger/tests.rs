@@ -73,6 +73,22 @@ fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
     assert_eq!(next.grow(1000), 1000);
 }
 
+/// The keeper of the session, which calls `recover`, may have been killed.
+#[test]
+fn a_process_frees_the_share_of_another_one_that_was_killed() {
+    let (_folder, ledger) = ledger(1000);
+    // No process has this ID, which is above the kernel's maximum of 2^22.
+    let ended = Arc::clone(&ledger).join(some(1 << 23), "ended", 1000).unwrap();
+    ended.grow(500);
+    let own = Identity::own().unwrap();
+    let guard = Arc::clone(&ledger).join(own, "runs", 1000).unwrap();
+    let since = guard.changes();
+    assert_eq!((guard.target(), guard.grow(1000)), (500, 500));
+    (0..2).for_each(|_| guard.recover_next());
+    assert_eq!((guard.target(), guard.grow(1000)), (1000, 1000));
+    assert_ne!(guard.changes(), since, "the process is woken to adopt its share");
+}
+
 #[test]
 fn counters_of_a_process_continue_after_its_execve() {
     let (_folder, ledger) = ledger(1000);
