@@ -221,6 +221,9 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     // Each of the three programs touches 20 MiB with a budget of 16 MiB. So each evicts at least 4
     // MiB.
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
+    // The programs never have their memory at the same time.
+    let footprint = stats["footprint_bytes"].as_u64().unwrap();
+    assert!((20 << 20..40 << 20).contains(&footprint), "{stats}");
 }
 
 /// The first process of a new PID namespace has the process ID 1, and is extended. If it mounts the
