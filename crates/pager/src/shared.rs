@@ -18,7 +18,9 @@
 //! ends after the last process that shares memory. If the server is killed, these processes end
 //! too. Each process makes a userfaultfd for its own addresses, keeps the descriptor open, and
 //! passes a copy to the server over a socket. A forked child makes its own userfaultfd before
-//! `fork(2)` returns in the child, and maps no shared memory until then.
+//! `fork(2)` returns in the child, and maps no shared memory until then. The parent opens the
+//! child's connection before the fork, and the server keeps the files for this connection: the
+//! parent may unmap them before the child has mapped them.
 //!
 //! The file contains a page exactly while the page is in the state Mapped of the server's cache
 //! ([`crate::cache`]). The first access of a further process is then a minor fault, for which the
@@ -32,7 +34,7 @@ mod peers;
 mod pieces;
 mod server;
 
-pub use client::{Client, SharedRanges};
+pub use client::{Client, Inheritance};
 pub use server::serve;
 
 /// The name of the socket in the folder of a session.

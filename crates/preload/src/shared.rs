@@ -6,7 +6,7 @@ use crate::{
     errno, maps,
     state::{inside, print},
 };
-use interleaf_pager::shared::{Client, SharedRanges};
+use interleaf_pager::shared::{Client, Inheritance};
 use libc::{c_int, c_void};
 use std::{
     io,
@@ -95,11 +95,11 @@ pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c
     overlaps(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
 }
 
-/// A fork in progress. Holds the lock of [`CLIENT`], so that the child has consistent state, and
-/// lists the shared ranges that the child must map again.
+/// A fork in progress. Holds the lock of [`CLIENT`], so that the child has consistent state.
 pub(crate) struct Fork {
     client: MutexGuard<'static, Option<Client>>,
-    shares: SharedRanges,
+    /// The shared memory that the child must map again.
+    inheritance: Option<Inheritance>,
 }
 
 impl Fork {
@@ -109,15 +109,18 @@ impl Fork {
         }
         let client = client();
         let mapped = maps::all().into_iter().map(|it| (it.addresses, it.protection));
-        let shares = client.as_ref().map(|client| client.shared_ranges(mapped)).unwrap_or_default();
-        Some(Self { client, shares })
+        let inheritance = client.as_ref().map(|client| client.before_fork(mapped));
+        Some(Self { client, inheritance })
     }
 
     /// Continues in the child after the fork: maps the shared memory there.
     pub(crate) fn in_child(mut self) -> io::Result<()> {
-        match &mut *self.client {
-            Some(client) => client.in_child(&self.shares),
-            None => Ok(()),
-        }
+        let Some((client, inheritance)) = self.client.take().zip(self.inheritance) else {
+            return Ok(());
+        };
+        let (client, outcome) = client.in_child(inheritance);
+        IS_SHARING.store(client.is_some(), Relaxed);
+        *self.client = client;
+        outcome
     }
 }

@@ -20,7 +20,7 @@ use rustix::{
     mm::{self, Advice, MapFlags, ProtFlags},
 };
 use std::{
-    io,
+    io, mem,
     ops::Range,
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
@@ -36,12 +36,20 @@ pub struct Client {
     /// The userfaultfd of this process. It stays open as long as shared memory is mapped, because
     /// missing pages would read as zeros after a close.
     faults: Userfault,
+    /// The number of this process's address space at the server.
+    space: u64,
     pieces: MappedPieces,
 }
 
-/// Addresses of shared memory that a forked child must map again, with their protection
-/// (`PROT_...`).
-pub type SharedRanges = Vec<(Range<usize>, u32)>;
+/// The shared memory that a forked child has from its parent.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// The connection of the child to the server, which keeps the parent's files for the child;
+    /// `None` if the parent has no shared memory.
+    wire: Option<io::Result<Wire>>,
+    /// The addresses of the shared memory, with their protection (`PROT_...`).
+    ranges: Vec<(Range<usize>, u32)>,
+}
 
 impl Client {
     /// Connects to the server of the session whose folder is `folder`.
@@ -50,10 +58,18 @@ impl Client {
     /// When the server does not run, or this user may not use `userfaultfd`.
     pub fn join(folder: &Path) -> io::Result<Self> {
         let path = folder.join(SOCKET);
-        let (wire, faults) = connect(&path)?;
-        let client = Self { path, wire, faults, pieces: MappedPieces::default() };
+        let wire = connect(&path)?;
+        let client = Self::greet(path, wire)?;
         client.watch_server()?;
         Ok(client)
+    }
+
+    /// Passes a userfaultfd of this process to the server.
+    fn greet(path: PathBuf, wire: Wire) -> io::Result<Self> {
+        let faults = Userfault::of_shared()?;
+        let (space, _) = request(&wire, Message::Hello, Some(faults.as_fd()))?;
+        let (wire, space) = (Arc::new(wire), space as u64);
+        Ok(Self { path, wire, faults, space, pieces: MappedPieces::default() })
     }
 
     /// Maps new memory of `bytes` that reads as zeros, and returns its address.
@@ -86,51 +102,76 @@ impl Client {
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
-    /// The address ranges of shared memory that a child has to map if the process forks now.
-    /// `protections` has the protection of each range of addresses.
-    pub fn shared_ranges(
+    /// Prepares a fork. `protections` has the protection of each range of addresses. The server
+    /// then keeps the shared memory for the child, even if this process unmaps the memory before
+    /// the child has mapped it.
+    pub fn before_fork(
         &self,
         protections: impl Iterator<Item = (Range<usize>, u32)>,
-    ) -> SharedRanges {
+    ) -> Inheritance {
         let part = |(addresses, protection)| {
             let parts = self.pieces.parts(&addresses).into_iter();
             parts.map(move |(part, _)| (part, protection))
         };
-        protections.flat_map(part).collect()
+        let ranges: Vec<_> = protections.flat_map(part).collect();
+        let connect_child = || {
+            let wire = connect(&self.path)?;
+            request(&wire, Message::Fork { space: self.space }, None)?;
+            Ok(wire)
+        };
+        let wire = (!ranges.is_empty()).then(connect_child);
+        Inheritance { wire, ranges }
     }
 
-    /// Maps in a child the memory that its parent shared at the fork.
+    /// Maps in a child the memory that its parent shared at the fork. Returns the client of the
+    /// child, or `None` if the child shares no memory.
     ///
     /// # Errors
-    /// When a range cannot be mapped, or the server refuses the request. This range and the ranges
-    /// after it are then not mapped.
-    pub fn in_child(&mut self, shares: &SharedRanges) -> io::Result<()> {
-        let pieces = std::mem::take(&mut self.pieces);
-        let (wire, faults) = connect(&self.path)?;
-        // The server keeps the files of the parent while the parent's connection is open, even if
-        // the parent has exited. So the child's copy of this connection is closed only after the
-        // child has mapped the files.
-        let parents = std::mem::replace(&mut self.wire, wire);
-        self.faults = faults;
-        for (addresses, protection) in shares {
-            let Some(page) = pieces.page(addresses.start) else { continue };
-            let (first, fd) = request(&self.wire, Message::Get { page: page as u64 }, None)?;
-            let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
-            let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
-            let (to, bytes) = (addresses.start as *mut _, addresses.len());
-            // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if another mapping is at these
-            // addresses.
-            unsafe { mm::mmap(to, bytes, ProtFlags::empty(), flags, fd, offset) }?;
-            self.serve(addresses, page, *protection)?;
-        }
+    /// The first error, when a range cannot be mapped, or the server refuses a request. The ranges
+    /// that fail are not mapped.
+    pub fn in_child(self, inheritance: Inheritance) -> (Option<Self>, io::Result<()>) {
+        let Self { path, wire: parents, faults, pieces, .. } = self;
+        drop(faults);
         let fd = parents.as_fd().as_raw_fd();
         // A thread of the parent also holds a reference to the connection, which is never dropped
         // in the child. Therefore the descriptor is closed by number.
-        std::mem::forget(parents);
+        mem::forget(parents);
         // SAFETY: the descriptor is that of the parent's connection, which this process does not
         // use any more.
         unsafe { descriptor::close(fd) };
-        self.watch_server()
+        let Inheritance { wire, ranges } = inheritance;
+        let Some(wire) = wire else { return (None, Ok(())) };
+        let mut client = match wire.and_then(|wire| Self::greet(path, wire)) {
+            Ok(client) => client,
+            Err(why) => return (None, Err(why)),
+        };
+        let mut outcome = Ok(());
+        for (addresses, protection) in &ranges {
+            if let Some(page) = pieces.page(addresses.start) {
+                outcome = outcome.and(client.map_again(addresses, page, *protection));
+            }
+        }
+        let is_told = request(&client.wire, Message::Forked, None);
+        let is_told = is_told.map(drop).map_err(io::Error::from);
+        let is_watched = client.watch_server();
+        (Some(client), outcome.and(is_told).and(is_watched))
+    }
+
+    /// Maps the shared pages from `page` on, of which the server has the file, at `addresses`.
+    fn map_again(
+        &mut self,
+        addresses: &Range<usize>,
+        page: usize,
+        protection: u32,
+    ) -> io::Result<()> {
+        let (first, fd) = request(&self.wire, Message::Get { page: page as u64 }, None)?;
+        let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
+        let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
+        let (to, bytes) = (addresses.start as *mut _, addresses.len());
+        // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if another mapping is at these
+        // addresses.
+        unsafe { mm::mmap(to, bytes, ProtFlags::empty(), flags, fd, offset) }?;
+        self.serve(addresses, page, protection)
     }
 
     /// Reports to the server that the shared pages from `page` on are newly mapped at `addresses`,
@@ -187,10 +228,7 @@ impl Client {
     }
 }
 
-/// Connects to the server, and passes a userfaultfd of this process to the server.
-fn connect(path: &Path) -> io::Result<(Arc<Wire>, Userfault)> {
-    let faults = Userfault::of_shared()?;
-    let wire = Wire::connect(path)?.renumbered(descriptor::protected);
-    request(&wire, Message::Hello, Some(faults.as_fd()))?;
-    Ok((Arc::new(wire), faults))
+/// Connects to the server.
+fn connect(path: &Path) -> io::Result<Wire> {
+    Ok(Wire::connect(path)?.renumbered(descriptor::protected))
 }

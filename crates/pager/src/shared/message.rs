@@ -19,8 +19,14 @@ pub(crate) enum Message {
     Map { page: u64, address: u64, bytes: u64 },
     /// The client has unmapped these addresses.
     Unmap { address: u64, bytes: u64 },
-    /// The request was carried out. After a request for a file, `page` is the first page of the
-    /// file, and the descriptor of the file is attached.
+    /// A process whose address space has the number `space` is about to fork, and this connection
+    /// is its child's: keep the files that the process maps now, until [`Message::Forked`].
+    Fork { space: u64 },
+    /// The child has mapped the files of its parent.
+    Forked,
+    /// The request was carried out. After [`Message::Hello`], `page` is the number of the client's
+    /// address space. After a request for a file, `page` is the first page of the file, and the
+    /// descriptor of the file is attached.
     Done { page: u64 },
     /// The request was refused.
     Refused,
@@ -36,6 +42,8 @@ impl Message {
             Self::Unmap { address, bytes } => [5, address, bytes, 0],
             Self::Done { page } => [6, page, 0, 0],
             Self::Refused => [7, 0, 0, 0],
+            Self::Fork { space } => [8, space, 0, 0],
+            Self::Forked => [9, 0, 0, 0],
         }
     }
 
@@ -48,6 +56,8 @@ impl Message {
             [5, address, bytes, ..] => Self::Unmap { address, bytes },
             [6, page, ..] => Self::Done { page },
             [7, ..] => Self::Refused,
+            [8, space, ..] => Self::Fork { space },
+            [9, ..] => Self::Forked,
             _ => return None,
         })
     }
@@ -83,11 +93,13 @@ mod tests {
             Message::Unmap { address: 5, bytes: 6 },
             Message::Done { page: 7 },
             Message::Refused,
+            Message::Fork { space: 8 },
+            Message::Forked,
         ];
         for message in messages {
             assert_eq!(Message::from_words(message.words()), Some(message));
         }
         assert_eq!(Message::from_words([0; 4]), None);
-        assert_eq!(Message::from_words([9; 4]), None);
+        assert_eq!(Message::from_words([10; 4]), None);
     }
 }

@@ -136,6 +136,16 @@ impl Peers {
         }
     }
 
+    /// The first pages of the files of which an address space maps a page.
+    pub(super) fn files_of(&self, space: u64) -> Vec<usize> {
+        let table = self.table();
+        let Some(space) = table.spaces.get(&space) else { return vec![] };
+        let is_mapped =
+            |start: usize, file: &MemoryFile| space.pieces.has_pages(&(start..start + file.bytes));
+        let mapped = table.files.iter().filter(|(start, file)| is_mapped(**start, file));
+        mapped.map(|(start, _)| *start).collect()
+    }
+
     /// True if an address space has ended: its process has exited, or runs another program.
     pub(super) fn has_ended(&self, space: u64) -> bool {
         let table = self.table();

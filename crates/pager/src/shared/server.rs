@@ -42,6 +42,9 @@ struct Connection {
     /// The first page of the file that the server has sent to the process, and that the process has
     /// not mapped yet.
     file: Option<usize>,
+    /// The first pages of the files that the process will map because its parent maps them. The
+    /// parent may unmap the files, or exit, before the process has mapped them.
+    inherited: Vec<usize>,
 }
 
 struct Server<'a> {
@@ -107,7 +110,12 @@ impl Server<'_> {
         if turn.listener
             && let Some(wire) = Wire::accept(listener)?
         {
-            self.connections.push(Connection { wire: Some(wire), space: None, file: None });
+            self.connections.push(Connection {
+                wire: Some(wire),
+                space: None,
+                file: None,
+                inherited: vec![],
+            });
         }
         self.remove_ended();
         Ok(turn.control)
@@ -148,7 +156,16 @@ impl Server<'_> {
         let peer = &mut self.connections[at];
         Some(match (message, peer.space) {
             (Message::Hello, None) => {
-                peer.space = Some(peers.add_space(Userfault::from(fd?)).ok()?);
+                let space = peers.add_space(Userfault::from(fd?)).ok()?;
+                peer.space = Some(space);
+                (Message::Done { page: space }, None)
+            }
+            (Message::Fork { space }, None) => {
+                peer.inherited = peers.files_of(space);
+                done
+            }
+            (Message::Forked, Some(_)) => {
+                peer.inherited.clear();
                 done
             }
             (Message::Allocate { bytes }, Some(_)) => {
@@ -213,9 +230,13 @@ impl Server<'_> {
                 });
             !has_ended
         });
-        let given: Vec<usize> = self.connections.iter().filter_map(|peer| peer.file).collect();
+        let kept: Vec<usize> = self
+            .connections
+            .iter()
+            .flat_map(|peer| peer.inherited.iter().copied().chain(peer.file))
+            .collect();
         if let Some(pager) = &self.pager {
-            peers.sweep(&given).into_iter().for_each(|pages| pager.free(&pages));
+            peers.sweep(&kept).into_iter().for_each(|pages| pager.free(&pages));
         }
     }
 }

@@ -200,6 +200,31 @@ static void beside(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
+/* The parent unmaps the memory right after the fork, and maps other memory. */
+static void race(void) {
+    for (long round = 1; round <= 8; round++) {
+        char *all = share(12 * MIB);
+        for (size_t at = 0; at < 12 * MIB; at += 16 * PAGE) fill(all + at, PAGE, round);
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            usleep(20000);
+            for (size_t at = 0; at < 12 * MIB; at += 16 * PAGE) {
+                CHECK(holds(all + at, PAGE, round));
+                fill(all + at, PAGE, 0);
+            }
+            _exit(7);
+        }
+        CHECK(munmap(all, 12 * MIB) == 0);
+        char *other = share(12 * MIB);
+        for (size_t at = 0; at < 12 * MIB; at += 16 * PAGE) fill(other + at, PAGE, 100 + round);
+        CHECK(outcome(child) == 7);
+        for (size_t at = 0; at < 12 * MIB; at += 16 * PAGE)
+            CHECK(holds(other + at, PAGE, 100 + round));
+        CHECK(munmap(other, 12 * MIB) == 0);
+    }
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     family();
@@ -209,6 +234,7 @@ int main(int count, char **arguments) {
     orphans(1);
     parts(arguments[1]);
     beside();
+    race();
     puts("all as shared");
     return 0;
 }
