@@ -35,6 +35,12 @@ pub unsafe extern "C" fn mremap(
         let call = libc::SYS_mremap;
         libc::syscall(call, address, old_bytes, new_bytes, flags, new_address) as *mut c_void
     };
+    if old_bytes == 0 && shared::overlaps(&(address as usize..(address as usize).saturating_add(1)))
+    {
+        // A length of zero asks for a second mapping of the same shared pages. The session's server
+        // would not serve faults there.
+        return errno::unmapped(libc::ENOMEM);
+    }
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
     let Some(old) = pages(address as usize, old_bytes) else { return kernel() };
     let Some(new) = new_bytes.checked_next_multiple_of(PAGE_BYTES).filter(|bytes| *bytes > 0)
@@ -90,6 +96,29 @@ pub unsafe extern "C" fn mremap(
         }
         found
     })
+}
+
+/// `remap_file_pages(2)`. Refuses shared memory: the kernel would map the pages at an address that
+/// the session's server does not know.
+///
+/// # Safety
+/// The caller must meet the conditions of the function in the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remap_file_pages(
+    address: *mut c_void,
+    bytes: size_t,
+    protection: c_int,
+    offset: size_t,
+    flags: c_int,
+) -> c_int {
+    if pages(address as usize, bytes).is_some_and(|pages| shared::overlaps(&pages)) {
+        return errno::failed(libc::EINVAL);
+    }
+    // SAFETY: other memory is handled by the kernel, under the same contract.
+    unsafe {
+        let call = libc::SYS_remap_file_pages;
+        libc::syscall(call, address, bytes, protection, offset, flags) as c_int
+    }
 }
 
 /// `mremap(2)` of a mapping that the kernel manages to the addresses `target`, of which some are in

@@ -225,6 +225,23 @@ static void race(void) {
     }
 }
 
+/* A second mapping of the same pages has their content, or is refused. */
+static void aliases(void) {
+    char *all = share(BYTES);
+    fill(all, BYTES, 14);
+    char *again = mremap(all, 0, BYTES, MREMAP_MAYMOVE);
+    CHECK(again == MAP_FAILED ? errno == ENOMEM : holds(again, BYTES, 14));
+    if (again != MAP_FAILED) CHECK(munmap(again, BYTES) == 0);
+    CHECK(holds(all, BYTES, 14));
+    if (remap_file_pages(all, MIB, 0, 8 * MIB / PAGE, 0) == 0)
+        CHECK(memcmp(all, all + 8 * MIB, MIB) == 0);
+    else
+        CHECK(errno == EINVAL && holds(all, BYTES, 14));
+    for (size_t at = 2 * MIB / 8; at < BYTES / 8; at++)
+        CHECK(((uint64_t *)all)[at] == word(at, 14));
+    CHECK(munmap(all, BYTES) == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     family();
@@ -235,6 +252,7 @@ int main(int count, char **arguments) {
     parts(arguments[1]);
     beside();
     race();
+    aliases();
     puts("all as shared");
     return 0;
 }
