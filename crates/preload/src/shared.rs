@@ -18,8 +18,10 @@ use std::{
     },
 };
 
-/// `MADV_COLLAPSE` of `linux/mman.h`.
+/// Advice of `linux/mman.h`: `MADV_COLLAPSE`, `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`.
 const COLLAPSE: c_int = 25;
+const GUARD_INSTALL: c_int = 102;
+const GUARD_REMOVE: c_int = 103;
 
 /// True if this process shares memory. Most processes do not, and should not wait for the lock of
 /// [`CLIENT`].
@@ -83,16 +85,18 @@ pub(crate) fn unmapped<T>(
 
 /// The result of advice about shared pages; `None` for advice that the kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
-    let is_refused = match advice {
-        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused. Three
-        // other values are ignored. `MADV_DOFORK` would let a child inherit the mapping, although
-        // this library maps shared memory in children itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE`
-        // would join pages to huge pages.
-        libc::MADV_REMOVE => true,
-        libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => false,
+    let refusal = match advice {
+        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused. Guards
+        // are refused as in private regions: with a userfaultfd, `MADV_GUARD_INSTALL` does not
+        // return (Linux 6.18). Three other values are ignored. `MADV_DOFORK` would let a child
+        // inherit the mapping, although this library maps shared memory in children itself.
+        // `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge pages.
+        libc::MADV_REMOVE => Some(libc::EOPNOTSUPP),
+        GUARD_INSTALL | GUARD_REMOVE => Some(libc::EINVAL),
+        libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => None,
         _ => return None,
     };
-    overlaps(addresses).then(|| if is_refused { errno::failed(libc::EOPNOTSUPP) } else { 0 })
+    overlaps(addresses).then(|| refusal.map_or(0, errno::failed))
 }
 
 /// A fork in progress. Holds the lock of [`CLIENT`], so that the child has consistent state.

@@ -242,6 +242,17 @@ static void aliases(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
+/* Guard pages (Linux 6.13) are installed, or refused. */
+static void guards(void) {
+    char *all = share(BYTES);
+    fill(all, BYTES, 15);
+    for (int advice = 102; advice <= 103; advice++)
+        CHECK(madvise(all, MIB, advice) == 0 || errno == EINVAL);
+    for (size_t at = MIB / 8; at < BYTES / 8; at++)
+        CHECK(((uint64_t *)all)[at] == word(at, 15));
+    CHECK(munmap(all, BYTES) == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     family();
@@ -253,6 +264,7 @@ int main(int count, char **arguments) {
     beside();
     race();
     aliases();
+    guards();
     puts("all as shared");
     return 0;
 }
