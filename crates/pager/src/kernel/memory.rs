@@ -276,6 +276,28 @@ pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()>
     unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
 }
 
+/// Moves pages that [`lift_out`] has moved to the addresses from `from` on back to `pages`, in
+/// place of the mapping that remained there, with the protection `protection`. Their userfaultfd
+/// does not move with them: it must be registered again.
+///
+/// # Safety
+/// The pages belong to a region, and `lift_out` was the last to use the memory at `from`.
+pub(crate) unsafe fn put_back(
+    pages: &Range<usize>,
+    from: usize,
+    protection: u32,
+) -> io::Result<()> {
+    let length = pages.len();
+    // The protection is set before the move, so that no thread can write to the pages meanwhile.
+    // SAFETY: the pages at `from` belong to a region, and only the caller uses them.
+    unsafe { protect(&(from..from + length), protection) }?;
+    let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+    let (from, to) = (from as *mut _, pages.start as *mut _);
+    // SAFETY: the mapping at `pages` belongs to a region and has no pages.
+    unsafe { mm::mremap_fixed(from, length, length, flags, to) }?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

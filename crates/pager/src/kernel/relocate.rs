@@ -17,7 +17,7 @@ use crate::{
         uffd::Userfault,
     },
 };
-use interleaf_procfs::page::PAGE_BYTES;
+use interleaf_procfs::{files::Files, maps, page::PAGE_BYTES};
 use rustix::{
     io::{self, Errno},
     mm::Advice,
@@ -151,36 +151,52 @@ impl Relocator {
                 return Err(Pinned);
             }
             Err((_, Errno::NOENT)) => {}
-            // SAFETY: the page belongs to a region, and only this function uses the addresses of
-            // `lift_area`.
             Err(_) => {
-                match unsafe {
-                    memory::lift_out(&(page..page + PAGE_BYTES), self.lift_area.start())
-                } {
-                    Ok(()) => {
-                        // SAFETY: only this function uses the page at `lift_area`.
-                        let moved = unsafe {
-                            faults.move_pages(
-                                frame,
-                                self.lift_area.start(),
-                                PAGE_BYTES,
-                                FRAME_TRIES,
-                            )
-                        };
-                        match moved {
-                            Ok(()) => return Ok(false),
-                            Err((_, Errno::NOENT)) => {}
-                            Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
-                        }
-                    }
-                    // The program has mapped other memory at the address.
-                    Err(Errno::FAULT | Errno::INVAL) => {}
-                    Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
+                if !self.lift(faults, frame, page, tries)? {
+                    return Ok(false);
                 }
             }
         }
         self.fill(faults, frame, PAGE_BYTES);
         Ok(true)
+    }
+
+    /// Moves a page to a frame by way of the lift area. Returns true if the page is missing.
+    fn lift(
+        &self,
+        faults: &Userfault,
+        frame: usize,
+        page: usize,
+        tries: u32,
+    ) -> Result<bool, Pinned> {
+        let (pages, area) = (page..page + PAGE_BYTES, self.lift_area.start());
+        // SAFETY: the page belongs to a region, and only this function uses the addresses of
+        // `lift_area`.
+        match unsafe { memory::lift_out(&pages, area) } {
+            Ok(()) => {}
+            // The program has mapped other memory at the address.
+            Err(Errno::FAULT | Errno::INVAL) => return Ok(true),
+            Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
+        }
+        let move_up_to = |tries| {
+            // SAFETY: only this function uses the page at `lift_area`.
+            unsafe { faults.move_pages(frame, area, PAGE_BYTES, tries) }
+        };
+        let mut moved = move_up_to(tries);
+        if matches!(moved, Err((_, Errno::BUSY))) {
+            // The kernel keeps the protection of the page in the mapping that remains at the page.
+            if let Some(protection) = protection_of(page) {
+                self.last_pinned.set(Some(Instant::now()));
+                put_back(faults, &pages, area, protection);
+                return Err(Pinned);
+            }
+            moved = move_up_to(FRAME_TRIES);
+        }
+        match moved {
+            Ok(()) => Ok(false),
+            Err((_, Errno::NOENT)) => Ok(true),
+            Err((_, why)) => fatal(format_args!("page {page:#x} is stuck: {why}")),
+        }
     }
 
     /// Clears the page table entries of addresses without pages, including the entries of poisoned
@@ -208,6 +224,27 @@ impl Relocator {
             }
         }
     }
+}
+
+/// Moves a pinned page from the lift area back to its address, and wakes the threads that wait for
+/// the page. A change of its protection by another thread is lost if it happens between the read of
+/// the protection and this move, within some µs.
+fn put_back(faults: &Userfault, pages: &Range<usize>, area: usize, protection: u32) {
+    // SAFETY: the page belongs to a region, and `lift_out` has moved it to the lift area.
+    let is_back = unsafe { memory::put_back(pages, area, protection) };
+    if let Err(why) = is_back.and_then(|()| faults.register(pages)) {
+        fatal(format_args!("pinned page {:#x} cannot be put back: {why}", pages.start));
+    }
+    let _ = faults.wake(pages);
+}
+
+/// The protection (`PROT_...`) of the private mapping at an address; `None` if there is none, or if
+/// the mappings cannot be read.
+fn protection_of(address: usize) -> Option<u32> {
+    let text = Files::live().read("proc/self/maps").ok().flatten()?;
+    let mut found = maps::mappings(&text);
+    let mapping = found.find(|it| it.addresses.contains(&(address as u64)))?;
+    mapping.is_private().then(|| mapping.protection())
 }
 
 /// Gives the page of a frame back to the kernel.

@@ -1,5 +1,5 @@
 /* An io_uring transfers all of the memory to a file and back, with and without the page cache. Then a part of the
-   memory is a registered buffer, whose pages are pinned. The argument is a file, which the program creates. */
+   memory is a registered buffer, whose pages are pinned, and later protected. The argument is a file, which the program creates. */
 #include "check.h"
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -76,6 +76,25 @@ static void held(char *all, const char *path) {
     close(file);
 }
 
+/* Pinned pages of other protections keep their content and their protection. */
+static void protected(char *all) {
+    struct iovec part = {all, HELD};
+    fill(all, BYTES, 20);
+    CHECK(syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1) == 0);
+    CHECK(mprotect(all, HELD / 2, PROT_READ) == 0);
+    CHECK(mprotect(all + HELD / 2, HELD / 4, PROT_NONE) == 0);
+    for (int lap = 0; lap < 3; lap++) {
+        CHECK(holds(all, HELD / 2, 20));
+        fill(all + HELD, BYTES - HELD, lap);
+        CHECK(holds(all + HELD, BYTES - HELD, lap));
+    }
+    CHECK(syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0) == 0);
+    fill(all + HELD, BYTES - HELD, 21);
+    CHECK(is_fault(all + PAGE, 1) && is_fault(all + HELD / 2 + PAGE, 0));
+    CHECK(mprotect(all, HELD, PROT_READ | PROT_WRITE) == 0);
+    CHECK(holds(all, HELD, 20) && holds(all + HELD, BYTES - HELD, 21));
+}
+
 int main(int count, char **words) {
     CHECK(count == 2);
     char *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -89,5 +108,6 @@ int main(int count, char **words) {
     through(all, words[1], 0);
     through(all, words[1], O_DIRECT);
     held(all, words[1]);
+    protected(all);
     return 0;
 }
