@@ -173,6 +173,14 @@ fn descriptors_that_the_program_closes_and_replaces() {
     same("descriptors.c", &["file"]);
 }
 
+/// A program that lowers its limit of descriptors (`RLIMIT_NOFILE`) to 0, as sandboxes do.
+#[test]
+fn a_low_limit_of_descriptors() {
+    for faults in BOTH {
+        same_by("limit.c", &[], faults);
+    }
+}
+
 #[test]
 fn kernel_and_threads() {
     same("access.c", &["file"]);

@@ -5,12 +5,14 @@
 
 use crate::kernel::handle::FaultHandle;
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{
+        FdSetElement, PollFd, PollFlags, Timespec, fd_set_insert, fd_set_num_elements, poll, select,
+    },
     io::Errno,
 };
 use std::{
     io,
-    os::fd::{BorrowedFd, RawFd},
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
     sync::Arc,
 };
 
@@ -47,13 +49,39 @@ impl WakeSources {
             PollFd::new(&store, PollFlags::IN),
             PollFd::new(&faults, flags),
         ];
-        match poll(&mut fds, self.has_pinned.then_some(&PINNED_RETRY)) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let is_rung = match poll(&mut fds, self.timeout()) {
+            Ok(_) | Err(Errno::INTR) => !fds[0].revents().is_empty(),
+            // The program has lowered its limit of descriptors (`RLIMIT_NOFILE`) below the number
+            // of these.
+            Err(Errno::INVAL) => {
+                self.wait_by_select()?;
+                true
+            }
             Err(why) => return Err(why.into()),
-        }
-        if !fds[0].revents().is_empty() {
+        };
+        if is_rung {
+            // The read fails if the doorbell has not rung; it does not block.
             let _ = rustix::io::read(&self.handle.doorbell, &mut [0_u8; 8]);
         }
         Ok(())
+    }
+
+    fn timeout(&self) -> Option<&'static Timespec> {
+        self.has_pinned.then_some(&PINNED_RETRY)
+    }
+
+    /// Waits by select(2), which the limit of descriptors does not affect. It is slower than
+    /// poll(2): the kernel reads a bit for each number up to the highest descriptor.
+    fn wait_by_select(&self) -> io::Result<()> {
+        let faults = self.reads_faults.then_some(self.faults);
+        let fds = [Some(self.handle.doorbell.as_raw_fd()), Some(self.store), faults];
+        let end = fds.iter().flatten().max().map_or(0, |last| last + 1);
+        let mut set = vec![FdSetElement::default(); fd_set_num_elements(fds.len(), end)];
+        fds.into_iter().flatten().for_each(|fd| fd_set_insert(&mut set, fd));
+        // SAFETY: the descriptors are open: the caller upholds the contract of `wait`.
+        match unsafe { select(end, Some(&mut set), None, None, self.timeout()) } {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(why) => Err(why.into()),
+        }
     }
 }
