@@ -126,6 +126,23 @@ fn configurations_reach_the_command() {
     assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
 }
 
+/// The run time of a program that sets variables would be a part of one configuration's results.
+#[test]
+fn variables_are_set_without_another_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ["--a", "plain", "--b", "env:COST=7,threads=3", "--rounds", "3", "--json"];
+    let script = "echo cost=${COST:-1}${OMP_NUM_THREADS:-0}";
+    let words = ["--warm-up", "0", "--metric", METRIC, "--", "/bin/sh", "-c", script];
+    let mut command = interleaf(&[&["compare", "-q"], &options[..], &words].concat());
+    // `PATH` names a folder without programs, so that `env` is not found.
+    command.env_remove("OMP_NUM_THREADS").env("PATH", folder.path());
+    let found = document(&command.output().unwrap());
+    let results = &found["workloads"][0]["results"];
+    assert_eq!((&results[0]["value"], &results[1]["value"]), (&10.0.into(), &73.0.into()));
+    let prefix = &found["configurations"][1]["prefix"];
+    assert_eq!((&prefix[0], &prefix[5]), (&"env".into(), &"COST=7".into()), "{prefix}");
+}
+
 #[test]
 fn workloads_are_compared_by_their_metrics_and_results() {
     let words = ["compare", "-q", "--a", "plain", "--b", "env:A=1", "--workload", "stream,seq"];

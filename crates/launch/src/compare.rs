@@ -10,6 +10,7 @@
 mod configuration;
 mod measured;
 
+use configuration::Prefix;
 pub use configuration::{Configuration, HugePages, MemoryChoice};
 
 use crate::{RunsEnd, log::Log, tree_end::TreeEnd};
@@ -110,7 +111,7 @@ pub fn compare(
     let interleaf = std::env::current_exe().map_err(start_failure)?;
     let huge_pages = machine.transparent_huge_pages.clone();
     let prefix = |it: &Configuration| it.prefix(&interleaf, huge_pages.as_deref());
-    let prefixes: Vec<Vec<OsString>> =
+    let prefixes: Vec<Prefix> =
         options.configurations.iter().map(prefix).collect::<Result<_, _>>()?;
     let mut document = document(options, machine, &prefixes, &interleaf);
     check_names(&document.configurations)?;
@@ -154,17 +155,17 @@ fn check_names(configurations: &[ConfigurationDocument]) -> Result<(), Failure> 
 fn document(
     options: &CompareOptions,
     machine: MeasuredMachine,
-    prefixes: &[Vec<OsString>],
+    prefixes: &[Prefix],
     interleaf: &Path,
 ) -> CompareRunsDocument {
     let texts = |words: &[OsString]| {
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
     let configuration =
-        |(at, (it, prefix)): (usize, (&Configuration, &Vec<OsString>))| ConfigurationDocument {
+        |(at, (it, prefix)): (usize, (&Configuration, &Prefix))| ConfigurationDocument {
             name: it.name.clone().unwrap_or_else(|| interleaf_report::compare_runs::letter(at)),
             setting: it.setting.clone(),
-            prefix: texts(prefix),
+            prefix: texts(&prefix.shell_words()),
             suffix: texts(&options.workloads.first().map_or(vec![], |first| first.suffix(it))),
         };
     let configurations = options.configurations.iter().zip(prefixes).enumerate();
@@ -250,8 +251,8 @@ struct Comparer<'a> {
     signals: &'a Signals,
     /// The path of this program.
     interleaf: PathBuf,
-    /// For each configuration, the arguments before the command.
-    prefixes: Vec<Vec<OsString>>,
+    /// For each configuration, the variables of the command and the arguments before it.
+    prefixes: Vec<Prefix>,
     log: Log,
     bar: ProgressBar,
 }
@@ -362,12 +363,19 @@ impl Comparer<'_> {
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// The whole command of a workload under a configuration.
-    fn words(&self, workload: usize, configuration: usize, record: &Path) -> Vec<OsString> {
+    /// The whole command of a workload under a configuration, after the arguments `prefix` of the
+    /// configuration.
+    fn words(
+        &self,
+        workload: usize,
+        configuration: usize,
+        prefix: &[OsString],
+        record: &Path,
+    ) -> Vec<OsString> {
         let compared = &self.options.workloads[workload];
         let suffix = compared.suffix(&self.options.configurations[configuration]);
         let words = compared.words(&self.interleaf, record);
-        [&self.prefixes[configuration][..], &words, &suffix].concat()
+        [prefix, &words, &suffix].concat()
     }
 
     /// Runs a workload once under a configuration.
@@ -383,11 +391,15 @@ impl Comparer<'_> {
         let compared = &self.options.workloads[workload];
         let setting = &self.options.configurations[configuration];
         let record = NamedTempFile::new().map_err(start_failure)?;
-        let words = self.words(workload, configuration, record.path());
+        let prefix = &self.prefixes[configuration];
+        let words = self.words(workload, configuration, &prefix.words, record.path());
         self.log.begin_run();
         let (program, arguments) = words.split_first().unwrap_or_else(|| unreachable!());
-        let start =
-            || self.signals.start_into(Some(self.log.file()), &Policy::Default, program, arguments);
+        let start = || {
+            let output = Some(self.log.file());
+            let variables = &prefix.variables;
+            self.signals.start_into(output, variables, &Policy::Default, program, arguments)
+        };
         let started = match setting.huge_pages {
             Some(HugePages::Never) => without_huge_pages(start).map_err(start_failure)?,
             _ => start(),
@@ -488,7 +500,8 @@ impl Comparer<'_> {
         let program = self.options.workloads[workload].name();
         let problem = format!("{program} failed {when} under {under}: {how}");
         document.stop(RunsStop::Failed, format!("{program} failed {when} under {under}"));
-        let words = self.words(workload, *at, Path::new("record.json"));
+        let prefix = self.prefixes[*at].shell_words();
+        let words = self.words(workload, *at, &prefix, Path::new("record.json"));
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         let hint = format!("see whether it runs by itself: {}", words.join(" "));
         RunsEnd::Failed(Failure::new(problem, hint))

@@ -149,7 +149,7 @@ fn run_command(
         Means::Weighted | Means::Interleave => None,
     };
     let mut running = signals
-        .start_into(job.output, &placement.policy(), program, arguments)
+        .start_into(job.output, &[], &placement.policy(), program, arguments)
         .map_err(system::start_failure)?;
     let mut watch = Watch {
         job,

@@ -62,7 +62,8 @@ pub struct ConfigurationDocument {
     pub name: String,
     /// The setting of the configuration, as on the command line: `weights=3:1,threads=4`.
     pub setting: String,
-    /// Arguments that the configuration puts before the command.
+    /// Arguments before the command with which a shell runs it under the configuration. `env` among
+    /// them stands for variables that a comparison sets without this program.
     pub prefix: Vec<String>,
     /// Arguments that the configuration puts after the command of a workload of `interleaf bench`;
     /// left out if there are none.

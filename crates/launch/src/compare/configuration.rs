@@ -5,6 +5,7 @@ use interleaf_console::Failure;
 use interleaf_model::{units::Bytes, weights::Weights};
 use std::{
     ffi::OsString,
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -35,6 +36,28 @@ pub struct Configuration {
     pub wrapper: Vec<String>,
 }
 
+/// The start of a command under a configuration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Prefix {
+    /// Variables that are set in the environment of the started process. A program that sets them
+    /// (`env`) would add its own run time and page faults to those of the command.
+    pub(super) variables: Vec<(String, String)>,
+    /// Arguments before the command.
+    pub(super) words: Vec<OsString>,
+}
+
+impl Prefix {
+    /// The arguments with which a shell starts the command under the same configuration: `env` sets
+    /// the variables.
+    pub(super) fn shell_words(&self) -> Vec<OsString> {
+        if self.variables.is_empty() {
+            return self.words.clone();
+        }
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}").into());
+        iter::once("env".into()).chain(variables).chain(self.words.iter().cloned()).collect()
+    }
+}
+
 /// The placement of the memory of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum MemoryChoice {
@@ -61,8 +84,8 @@ pub enum HugePages {
 }
 
 impl Configuration {
-    /// The arguments before the command, for a machine whose setting of huge pages is `huge_pages`.
-    /// `interleaf` is the path of this program.
+    /// The variables of a command and the arguments before it, for a machine whose setting of huge
+    /// pages is `huge_pages`. `interleaf` is the path of this program.
     ///
     /// # Errors
     /// When the machine does not allow huge pages.
@@ -70,13 +93,9 @@ impl Configuration {
         &self,
         interleaf: &Path,
         huge_pages: Option<&str>,
-    ) -> Result<Vec<OsString>, Failure> {
+    ) -> Result<Prefix, Failure> {
         let mut words: Vec<OsString> = vec![];
         let variables = self.all_variables(huge_pages)?;
-        if !variables.is_empty() {
-            words.push("env".into());
-            words.extend(variables.iter().map(|(name, value)| format!("{name}={value}").into()));
-        }
         let own = |words: &mut Vec<OsString>, arguments: &[&str]| {
             words.push(interleaf.into());
             words.extend(arguments.iter().map(OsString::from));
@@ -99,7 +118,7 @@ impl Configuration {
             }
         }
         words.extend(self.wrapper.iter().map(OsString::from));
-        Ok(words)
+        Ok(Prefix { variables, words })
     }
 
     fn all_variables(&self, huge_pages: Option<&str>) -> Result<Vec<(String, String)>, Failure> {
@@ -140,7 +159,8 @@ mod tests {
     use super::*;
 
     fn prefix(configuration: &Configuration, huge_pages: &str) -> String {
-        let words = configuration.prefix(Path::new("/i"), Some(huge_pages)).unwrap();
+        let prefix = configuration.prefix(Path::new("/i"), Some(huge_pages)).unwrap();
+        let words = prefix.shell_words();
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         words.join(" ")
     }

@@ -207,22 +207,24 @@ impl Signals {
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<Running<'_>, StartError> {
-        self.start_into(None, policy, program, arguments)
+        self.start_into(None, &[], policy, program, arguments)
     }
 
-    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given.
+    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given, and `variables`
+    /// are added to the environment of the command.
     ///
     /// # Errors
     /// The errors of [`Signals::start`].
     pub fn start_into(
         &self,
         output: Option<&File>,
+        variables: &[(String, String)],
         policy: &Policy,
         program: &OsString,
         arguments: &[OsString],
     ) -> Result<Running<'_>, StartError> {
         let mut command = Command::new(program);
-        command.args(arguments);
+        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
         if let Some(output) = output {
             let copy = || output.try_clone().map_err(|why| StartError::command(program, why));
             command.stdout(copy()?).stderr(copy()?);

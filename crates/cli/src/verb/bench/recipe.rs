@@ -195,7 +195,7 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
             commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()),
         );
         all.extend(words.iter().map(OsString::from));
-        let running = signals.start_into(Some(&said), &Policy::Default, &"env".into(), &all);
+        let running = signals.start_into(Some(&said), &[], &Policy::Default, &"env".into(), &all);
         let mut running = running
             .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
         let status = loop {

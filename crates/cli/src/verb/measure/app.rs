@@ -157,7 +157,7 @@ fn measured(
     let mut watch = AppSampler::new(args, root, sources)?;
     let policy = Policy::Default;
     let mut running = signals
-        .start_into(stderr.as_ref(), &policy, program, arguments)
+        .start_into(stderr.as_ref(), &[], &policy, program, arguments)
         .map_err(system::start_failure)?;
     watch.attach(running.pid());
     let bar = live_line(args);

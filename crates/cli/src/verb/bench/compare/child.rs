@@ -248,7 +248,7 @@ impl<'a> Comparison<'a> {
         words.push("-o".into());
         words.push(record.path().into());
         let program = words.remove(0);
-        let running = self.signals.start_into(Some(&said), &Policy::Default, &program, &words);
+        let running = self.signals.start_into(Some(&said), &[], &Policy::Default, &program, &words);
         let mut running = running.map_err(|why| {
             Failure::new(why.to_string(), "see that --by names a command that is there")
         })?;
