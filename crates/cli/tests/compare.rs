@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use interleaf_linux::launch::command::with_default_signals;
+use interleaf_linux::{launch::command::with_default_signals, process::table::process, root::Root};
 use serde_json::Value;
 use std::{
     fs,
@@ -200,19 +200,21 @@ fn a_comparison_is_recorded_and_reported() {
     }
 }
 
-/// Ctrl-C during the warm-up and during a round: the command ends, and the completed rounds are
-/// kept.
+/// A signal during the warm-up and during a round: the command and its descendants end, and the
+/// completed rounds are kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
     // The script waits for the signal in its fifth run, which is in the second round after two
     // warm-up runs, or in its second run, which is a warm-up run.
-    for (waits, rounds, status) in [(5, 1, "1 round"), (2, 0, "nothing is known")] {
+    for (signal, waits, rounds, status) in
+        [("INT", 5, 1, "1 round"), ("TERM", 2, 0, "nothing is known")]
+    {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name).display().to_string();
         let (runs, record) = (at("runs"), at("record.json"));
         let script = format!(
-            "echo x >> {runs}; [ $(wc -l < {runs}) = {waits} ] && {{ echo $$ > {runs}.waits; \
-             exec sleep 100; }}; echo cost=1"
+            "echo x >> {runs}; [ $(wc -l < {runs}) = {waits} ] && {{ sleep 1000 & \
+             echo $! > {runs}.waits; wait; }}; echo cost=1"
         );
         let words = ["compare", "-q", "--a", "plain", "--b", "env:A=1", "--metric", METRIC];
         let words = [&words[..], &["-o", &record, "--", "sh", "-c", &script]].concat();
@@ -226,12 +228,14 @@ fn a_signal_ends_the_command_and_keeps_the_rounds() {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let descendant = process(&Root::live(), pid.parse().unwrap()).unwrap().unwrap();
+        let (signal, number) = (format!("-{signal}"), if signal == "INT" { 2 } else { 15 });
+        let killed = Command::new("kill").args([signal, child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(128 + 2));
+        assert_eq!(output.status.code(), Some(128 + number));
         assert!(stdout(&output).contains(status), "{}", stdout(&output));
-        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the command has ended");
+        assert!(!descendant.runs(&Root::live()).unwrap(), "a descendant of the command runs");
         let recorded: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
         assert_eq!(recorded["stopped"], "signal");
         let result = &recorded["workloads"][0]["results"][0];

@@ -13,11 +13,11 @@ mod measured;
 use configuration::Prefix;
 pub use configuration::{Configuration, HugePages, MemoryChoice};
 
-use crate::{RunsEnd, log::Log, tree_end::TreeEnd};
+use crate::{RunsEnd, log::Log, tree_end};
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{
-    launch::command::{Running, Signals, without_huge_pages},
+    launch::command::{Signals, without_huge_pages},
     machine::{hardware::Hardware, topology::Machine},
     place::mempolicy::Policy,
     root::Root,
@@ -42,12 +42,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::NamedTempFile;
-
-/// The interval at which progress is shown and signals are handled while a command runs.
-const TICK: Duration = Duration::from_millis(100);
-
-/// The time that an interrupted command has to end before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compared {
@@ -408,7 +402,12 @@ impl Comparer<'_> {
             Ok(running) => running,
             Err(why) => return Ok(RunEnd::Failed(why.to_string())),
         };
-        self.wait_for_end(&mut running);
+        let mut shown = self.log.shown();
+        tree_end::wait_for_end(self.root, &mut running, || {
+            self.bar.tick();
+            shown.print_new(&self.bar);
+        });
+        shown.print_new(&self.bar);
         let resources = running.resources().map_err(system::wait_failure)?;
         let status = running.status().map_err(system::wait_failure)?;
         self.bar.inc(1);
@@ -436,23 +435,6 @@ impl Comparer<'_> {
             }
             Err(why) => RunEnd::Failed(self.with_last_lines(&why)?),
         })
-    }
-
-    /// Waits for the end of a command. If the command does not end within [`GRACE`] after a signal,
-    /// its tree of processes is killed.
-    fn wait_for_end(&self, running: &mut Running<'_>) {
-        let (mut interrupted, mut end): (Option<Instant>, _) = (None, TreeEnd::default());
-        let mut shown = self.log.shown();
-        while !running.has_ended(TICK) {
-            self.bar.tick();
-            shown.print_new(&self.bar);
-            if running.arrived_signal().is_some()
-                && interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE
-            {
-                end.kill(self.root, running.pid());
-            }
-        }
-        shown.print_new(&self.bar);
     }
 
     fn with_last_lines(&self, how: &str) -> Result<String, Failure> {

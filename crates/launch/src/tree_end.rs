@@ -4,16 +4,24 @@
 //! to the wrapper alone would leave its program running, and the wrapper could not restore the
 //! settings that it changed. Processes without children are therefore killed first. A process whose
 //! children have ended gets some time to end by itself.
+//!
+//! A signal that ends only the command, such as a shell, leaves its descendants running without a
+//! parent. They are recorded before the signal is passed on, and ended after the command.
 
 use interleaf_linux::{
     launch::command::{Running, send},
-    process::table,
+    process::table::{self, Process, ProcessTable},
     root::Root,
+    stop_flag::StopFlag,
 };
 use std::{
     collections::BTreeMap,
+    thread,
     time::{Duration, Instant},
 };
+
+/// The signal that asks a process to end.
+const SIGTERM: i32 = 15;
 
 /// The signal that no process can catch.
 const SIGKILL: i32 = 9;
@@ -21,8 +29,12 @@ const SIGKILL: i32 = 9;
 /// The interval at which the processes are read again while the command ends.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The time that a process has to end after its last child has ended.
+/// The time that a process has to end after its last child has ended, and a command after a signal.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// The time after which processes that do not end are left alone, such as a process that waits in
+/// the kernel.
+const GIVE_UP: Duration = Duration::from_secs(30);
 
 /// The killed processes of a command. [`TreeEnd::kill`] is called repeatedly until the command has
 /// ended.
@@ -61,6 +73,50 @@ pub fn end_tree(root: &Root, running: &mut Running<'_>) {
     }
 }
 
+/// Waits for the end of a command, and calls `meanwhile` at intervals. If a signal arrives, the
+/// descendants that the command leaves are ended, too. If the command does not end within [`GRACE`]
+/// after the signal, its tree of processes is killed.
+pub fn wait_for_end(root: &Root, running: &mut Running<'_>, mut meanwhile: impl FnMut()) {
+    running.record_processes();
+    let (mut interrupted, mut end): (Option<Instant>, _) = (None, TreeEnd::default());
+    while !running.has_ended(TICK) {
+        meanwhile();
+        if running.arrived_signal().is_some()
+            && interrupted.get_or_insert_with(Instant::now).elapsed() > GRACE
+        {
+            end.kill(root, running.pid());
+        }
+    }
+    end_remaining(root, running.recorded_processes());
+}
+
+/// Ends the processes in `recorded` that still run, and their descendants: by SIGTERM, and after
+/// [`GRACE`] by SIGKILL. Waits for their end.
+fn end_remaining(root: &Root, recorded: &[Process]) {
+    let runs = |process: &Process| process.runs(root).unwrap_or(false);
+    if !recorded.iter().any(runs) {
+        return;
+    }
+    let table = ProcessTable::read(root, &StopFlag::default()).unwrap_or_default();
+    let trees = recorded.iter().filter(|it| runs(it)).flat_map(|it| table.tree(it.pid));
+    let mut remaining: BTreeMap<(u32, u64), Process> =
+        trees.map(|process| (process.identity(), process)).collect();
+    for process in remaining.values() {
+        send(process.pid, SIGTERM);
+    }
+    let (began, mut end) = (Instant::now(), TreeEnd::default());
+    loop {
+        remaining.retain(|_, process| runs(process));
+        if remaining.is_empty() || began.elapsed() > GIVE_UP {
+            return;
+        }
+        if began.elapsed() > GRACE {
+            remaining.values().for_each(|process| end.kill(root, process.pid));
+        }
+        thread::sleep(TICK);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -89,5 +145,31 @@ mod tests {
         assert!(running.status().unwrap().success());
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "done\n");
         assert!(!fs::exists(format!("/proc/{}", pid().trim())).unwrap(), "the program runs");
+    }
+
+    /// The shell is killed, and leaves two programs: one in the background, which ignores SIGINT,
+    /// and a child of another shell.
+    #[test]
+    fn what_a_command_leaves_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = "sleep 1000 & echo $! > pid; (sleep 1000; true) & wait";
+        let words = ["-C", &folder.path().to_string_lossy(), "sh", "-c", script];
+        let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+        let signals = Signals::hold().unwrap();
+        let mut running = signals.start(&Policy::Default, &"env".into(), &words).unwrap();
+        let root = Root::live();
+        let recorded = loop {
+            let found = table::tree(&root, running.pid()).unwrap();
+            if found.iter().filter(|process| process.name == "sleep").count() == 2 {
+                break found;
+            }
+            assert!(running.age() < Duration::from_secs(60), "the programs do not start");
+            assert!(!running.has_ended(TICK));
+        };
+        running.signal(SIGKILL);
+        assert!(!running.status().unwrap().success());
+        assert!(recorded.iter().any(|process| process.runs(&root).unwrap()));
+        end_remaining(&root, &recorded);
+        assert!(!recorded.iter().any(|process| process.runs(&root).unwrap()));
     }
 }

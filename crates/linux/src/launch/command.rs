@@ -12,7 +12,16 @@
 //! with. SIGCHLD is the exception: the command starts with the default disposition, because wait(2)
 //! does not report how a command ended while SIGCHLD is ignored.
 
-use crate::{place::mempolicy::Policy, process, root::Root, stop_flag::StopFlag, syscall};
+use crate::{
+    place::mempolicy::Policy,
+    process::{
+        self,
+        table::{self, Process},
+    },
+    root::Root,
+    stop_flag::StopFlag,
+    syscall,
+};
 use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid},
     thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled},
@@ -92,6 +101,8 @@ pub struct Running<'a> {
     started: Instant,
     elapsed: Duration,
     signal: Option<i32>,
+    /// The processes of the command when signals arrived; `None` if they are not recorded.
+    processes: Option<Vec<Process>>,
 }
 
 /// Resources that a command and its descendants used, except descendants that no process waited
@@ -275,7 +286,14 @@ impl Signals {
         // The send cannot fail, because the waiter thread keeps the receiver until it has this
         // process ID.
         let _ = waiter.send(pid(&child));
-        Ok(Running { child, signals: self, started: begun, elapsed: Duration::ZERO, signal: None })
+        Ok(Running {
+            child,
+            signals: self,
+            started: begun,
+            elapsed: Duration::ZERO,
+            signal: None,
+            processes: None,
+        })
     }
 
     /// Starts a thread that receives a process ID and reports the end of that process. Returns the
@@ -383,6 +401,7 @@ impl Running<'_> {
                 Ok(Event::Ended(..)) => {}
                 Ok(Event::Signal { number, is_for_us }) => {
                     self.signal.get_or_insert(number);
+                    self.add_processes();
                     if is_for_us {
                         self.signal(number);
                     }
@@ -443,6 +462,29 @@ impl Running<'_> {
     /// signal has arrived.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
+    }
+
+    /// From now on, records the processes of the command before a signal is passed on: once the
+    /// command has ended, its descendants are no longer found by their parent.
+    pub fn record_processes(&mut self) {
+        self.processes.get_or_insert_default();
+    }
+
+    /// The command and its descendants as they were when signals arrived, parents before children;
+    /// empty without a signal, or if processes are not recorded ([`Self::record_processes`]).
+    pub fn recorded_processes(&self) -> &[Process] {
+        self.processes.as_deref().unwrap_or_default()
+    }
+
+    fn add_processes(&mut self) {
+        let pid = self.pid();
+        let Some(recorded) = &mut self.processes else { return };
+        // Without `/proc`, only the command itself gets the signal.
+        for found in table::tree(&Root::live(), pid).unwrap_or_default() {
+            if recorded.iter().all(|known| known.identity() != found.identity()) {
+                recorded.push(found);
+            }
+        }
     }
 
     pub fn signal(&self, number: i32) {
@@ -541,11 +583,15 @@ mod tests {
         syscall::set_disposition(SIGTERM, syscall::Disposition::Default).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();
+        running.record_processes();
         assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);
+        assert_eq!(running.recorded_processes(), []);
         let event = Event::Signal { number: SIGTERM, is_for_us: true };
         signals.sender.send(Event::Signal { number: SIGINT, is_for_us: false }).unwrap();
         signals.sender.send(event).unwrap();
         assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGTERM));
+        let pids: Vec<u32> = running.recorded_processes().iter().map(|it| it.pid).collect();
+        assert_eq!(pids, [running.pid()]);
     }
 
     #[test]
