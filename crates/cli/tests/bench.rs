@@ -8,7 +8,9 @@ mod common;
 mod executable;
 
 use interleaf_linux::{
-    launch::command::with_default_signals, process::memory_cgroup::MemoryCgroup, root::Root,
+    launch::command::with_default_signals,
+    process::{memory_cgroup::MemoryCgroup, table::process},
+    root::Root,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -425,6 +427,33 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     assert!(
         said(&["bench", "run", file.to_str().unwrap(), "--footprint", "64KiB"]).contains("sort")
     );
+}
+
+/// The signal ends the shell that is the command of the recipe, and the program that the shell
+/// started. The hint of a failure can be pasted: the name of the folder has a space.
+#[test]
+fn a_recipe_that_a_signal_stops_leaves_no_process() {
+    let folder = tempfile::Builder::new().prefix("with space").tempdir().unwrap();
+    let recipes = folder.path().to_str().unwrap();
+    let pid = folder.path().join("pid");
+    let waits = format!("sleep 1000 & echo $! > '{}'; wait #", pid.display());
+    own_recipe(folder.path(), "sort -n -c sorted", &waits);
+    let words = ["bench", "run", "sort", "--recipes", recipes, "--footprint", "64KiB"];
+    let child = command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let text = || fs::read_to_string(&pid).unwrap_or_default();
+    while !text().ends_with('\n') {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let program = process(&Root::live(), text().trim().parse().unwrap()).unwrap().unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 15));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "sort: stopped: signal 15 came\n");
+    assert!(!program.runs(&Root::live()).unwrap(), "the program of the recipe runs");
+    own_recipe(folder.path(), "sort -n -c sorted", "exit 3 #");
+    let why = interleaf(&words).stderr;
+    let hint = format!("interleaf bench install sort --recipes '{recipes}'\n");
+    assert!(String::from_utf8(why).unwrap().ends_with(&hint));
 }
 
 /// Options of built-in workloads are refused: with `--trace`, nothing would be run.

@@ -2,9 +2,17 @@
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
-use interleaf_console::{Failure, output, support};
-use interleaf_launch::counters::{Counters, Drive};
-use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy, root::Root};
+use interleaf_console::{Failure, output, support, system};
+use interleaf_launch::{
+    counters::{Counters, Drive},
+    signal_status,
+    tree_end::wait_for_end,
+};
+use interleaf_linux::{
+    launch::command::{Resources, Signals},
+    place::mempolicy::Policy,
+    root::Root,
+};
 use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
 use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
@@ -19,10 +27,6 @@ use std::{
     process::{Command, ExitCode, ExitStatus, Stdio},
     time::Duration,
 };
-
-/// Time limit of one wait for the application, after which the tool waits again. A wait returns at
-/// once when the application ends.
-const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The name of the file that marks a complete Python environment. The file has the installed
 /// requirements.
@@ -161,8 +165,18 @@ fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
 
 /// The command that installs what the application of a run needs.
 fn install_command(args: &BenchRunArgs) -> String {
-    let folder = args.recipes.as_ref().map(|folder| format!(" --recipes {}", folder.display()));
-    format!("interleaf bench install {}{}", args.workload, folder.unwrap_or_default())
+    let folder = args.recipes.as_ref().map(|folder| folder.display().to_string());
+    let folder = folder.map(|folder| format!(" --recipes {}", quoted(&folder)));
+    format!("interleaf bench install {}{}", quoted(&args.workload), folder.unwrap_or_default())
+}
+
+/// A word of a command that a shell reads as it is: in quotes if the shell would change it.
+fn quoted(word: &str) -> String {
+    let is_plain = |it: char| it.is_alphanumeric() || "-_./+,:=@%".contains(it);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.into(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// Runs an application. If its result is a time, the measured time is this result, which excludes
@@ -187,39 +201,90 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     let commands = recipe.commands(items, args.threads, &python);
     let said = tempfile::tempfile().map_err(failed)?;
     let signals = Signals::hold().map_err(failed)?;
-    let start = |words: &[String]| -> Result<Duration, Failure> {
-        // `env -C` changes to the folder with the files of the run before it starts the
-        // application.
-        let mut all: Vec<OsString> = vec!["-C".into(), folder.path().into()];
-        all.extend(
-            commands.environment.iter().map(|(name, value)| format!("{name}={value}").into()),
-        );
-        all.extend(words.iter().map(OsString::from));
-        let running = signals.start_into(Some(&said), &[], &Policy::Default, &"env".into(), &all);
-        let mut running = running
-            .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
-        let status = loop {
-            if let Some(status) = running.wait(WAIT_INTERVAL).map_err(failed)? {
-                break status;
-            }
-        };
-        match status.success() {
-            true => Ok(running.elapsed()),
-            false => Err(ended(recipe, args, words, &said, status)),
-        }
+    let application = Application {
+        recipe,
+        args,
+        root: &root,
+        folder: folder.path(),
+        said: &said,
+        signals: &signals,
     };
     for words in &commands.prepare {
-        start(words)?;
+        if let CommandEnd::Signal(number) = application.run(words, &commands.environment)? {
+            return Ok(stopped(recipe, number));
+        }
     }
     let now = || Counters::now(&root, drive.as_ref(), None);
     let before = now();
-    let elapsed = start(&commands.command)?;
+    let used = match application.run(&commands.command, &commands.environment)? {
+        CommandEnd::Done(used) => used,
+        CommandEnd::Signal(number) => return Ok(stopped(recipe, number)),
+    };
     let since = now() - before;
     let outcome = recipe.outcome(&text_of(&said).map_err(failed)?)?;
-    let mut document = document(recipe, args, outcome, elapsed);
+    let mut document = document(recipe, args, outcome, &used);
     document.drive = drive.as_ref().map(|drive| drive.document(since.drive));
     write_document(args, &document)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The commands of one run of a recipe.
+struct Application<'a> {
+    recipe: &'a Recipe,
+    args: &'a BenchRunArgs,
+    root: &'a Root,
+    /// The folder with the files of the run.
+    folder: &'a Path,
+    /// The output of all commands.
+    said: &'a File,
+    signals: &'a Signals,
+}
+
+/// Run time and resources of a command that succeeded.
+struct Used {
+    elapsed: Duration,
+    resources: Resources,
+}
+
+/// The end of a command that did not fail.
+enum CommandEnd {
+    Done(Used),
+    /// The signal that arrived before or during the command.
+    Signal(i32),
+}
+
+impl Application<'_> {
+    /// Runs a command to its end. After a signal, the descendants of the command are ended, too:
+    /// their folder is removed.
+    fn run(&self, words: &[String], variables: &[(String, String)]) -> Result<CommandEnd, Failure> {
+        if let Some(number) = self.signals.arrived_signal() {
+            return Ok(CommandEnd::Signal(number));
+        }
+        // `env -C` changes to the folder with the files of the run before it starts the
+        // application.
+        let mut all: Vec<OsString> = vec!["-C".into(), self.folder.into()];
+        all.extend(words.iter().map(OsString::from));
+        let (output, program) = (Some(self.said), "env".into());
+        let running = self.signals.start_into(output, variables, &Policy::Default, &program, &all);
+        let mut running = running
+            .map_err(|why| Failure::new(why.to_string(), "see that it runs without this tool"))?;
+        wait_for_end(self.root, &mut running, || {});
+        let resources = running.resources().map_err(system::wait_failure)?;
+        let status = running.status().map_err(system::wait_failure)?;
+        match running.arrived_signal() {
+            Some(number) => Ok(CommandEnd::Signal(number)),
+            None if status.success() => {
+                Ok(CommandEnd::Done(Used { elapsed: running.elapsed(), resources }))
+            }
+            None => Err(ended(self.recipe, self.args, words, self.said, status)),
+        }
+    }
+}
+
+/// Reports that a signal has ended the run of a recipe, and returns the exit status.
+fn stopped(recipe: &Recipe, number: i32) -> ExitCode {
+    output::message(&format!("{}: stopped: signal {number} came", recipe.name));
+    signal_status(number)
 }
 
 /// The whole output of the commands of a run.
@@ -245,15 +310,10 @@ fn ended(
 }
 
 /// The document of an application's result. The time is the result if its unit is a second, and
-/// otherwise `elapsed`.
-fn document(
-    recipe: &Recipe,
-    args: &BenchRunArgs,
-    outcome: Outcome,
-    elapsed: Duration,
-) -> BenchDocument {
+/// otherwise the run time of the command.
+fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used) -> BenchDocument {
     let is_time = recipe.result_unit == "s";
-    let seconds = if is_time { outcome.value } else { elapsed.as_secs_f64() };
+    let seconds = if is_time { outcome.value } else { used.elapsed.as_secs_f64() };
     let figures = outcome.figures.into_iter().map(|figure| LoopDocument {
         name: figure.name,
         seconds: rounded(seconds),
