@@ -91,9 +91,10 @@ fn each_workload_is_verified_and_reports_its_work() {
     assert!(built_in.len() >= 9 && built_in.len() < entries.len());
     for entry in built_in {
         let name = entry["name"].as_str().unwrap();
-        let words = ["bench", "run", name, "--footprint", "2MiB", "--tile", "64", "--rounds", "2"];
-        let run =
-            document(&[&words[..], &["--drive", env!("CARGO_TARGET_TMPDIR"), "--json"]].concat());
+        let words = ["bench", "run", name, "--footprint", "2MiB", "--rounds", "2"];
+        let tile: &[&str] = if name.ends_with("-tiled") { &["--tile", "64"] } else { &[] };
+        let drive = ["--drive", env!("CARGO_TARGET_TMPDIR"), "--json"];
+        let run = document(&[&words[..], tile, &drive].concat());
         assert_eq!(run["schema"], "interleaf.bench/1");
         assert_eq!((&run["workload"], &run["verified"]), (&entry["name"], &Value::Bool(true)));
         assert_eq!(run["rate_unit"], entry["rate_unit"]);
@@ -454,6 +455,36 @@ fn a_recipe_that_a_signal_stops_leaves_no_process() {
     let why = interleaf(&words).stderr;
     let hint = format!("interleaf bench install sort --recipes '{recipes}'\n");
     assert!(String::from_utf8(why).unwrap().ends_with(&hint));
+}
+
+/// Each option of a single workload is refused by the others.
+#[test]
+fn an_option_without_effect_on_the_workload_is_refused() {
+    for (words, uses) in [
+        (&["--loop", "copy"][..], "stream"),
+        (&["--stride", "1MiB"], "stride"),
+        (&["--write"], "random, polynomial"),
+        (&["--tile", "64"], "gemm-tiled, lu-tiled"),
+        (&["--degree", "9"], "polynomial"),
+        (&["--graph", "uniform"], "bfs, sssp, pr, cc, bc, tc"),
+        (&["--seed", "2"], "random, bfs, sssp, pr, cc, bc, tc"),
+    ] {
+        let output = interleaf(&[&["bench", "run", "seq", "--footprint", "1MiB"], words].concat());
+        let why = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("error: {} has no effect on seq: it is for {uses}\n", words[0]);
+        assert!(output.status.code() == Some(2) && why.starts_with(&expected), "{why}");
+        for name in uses.split(", ") {
+            said(
+                &[&["bench", "run", name, "--footprint", "1MiB", "--rounds", "1"], words].concat(),
+            );
+        }
+    }
+    let words = ["bench", "run", "seq", "--footprint", "1MiB", "--advice", "random"];
+    let why = interleaf(&words).stderr;
+    assert!(
+        String::from_utf8(why).unwrap().starts_with("error: --advice has no effect on the heap")
+    );
+    said(&[&words[..], &["--memory", "mmap"]].concat());
 }
 
 /// Options of built-in workloads are refused: with `--trace`, nothing would be run.

@@ -51,6 +51,7 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             ),
         )
     })?;
+    check_options(args, kind)?;
     if let Some(target) = &args.trace {
         return write_trace(args, kind, target);
     }
@@ -84,6 +85,46 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
             "memory or what extends it has given back something else than was written: report it",
         )),
     }
+}
+
+/// The workloads on graphs.
+const GRAPHS: [Kind; 6] =
+    [Kind::Bfs, Kind::Sssp, Kind::PageRank, Kind::Components, Kind::Centrality, Kind::Triangles];
+
+/// The options of single workloads: the workloads that use an option, and true if it is given.
+const OPTIONS: [(&str, &[Kind], fn(&BenchRunArgs) -> bool); 7] = [
+    ("--loop", &[Kind::Stream], |args| args.only.is_some()),
+    ("--stride", &[Kind::Stride], |args| args.stride.is_some()),
+    ("--write", &[Kind::Random, Kind::Polynomial], |args| args.write),
+    ("--tile", &[Kind::GemmTiled, Kind::LuTiled], |args| args.tile.is_some()),
+    ("--degree", &[Kind::Polynomial], |args| args.degree.is_some()),
+    ("--graph", &GRAPHS, |args| args.graph.is_some()),
+    (
+        "--seed",
+        &[Kind::Random, GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], GRAPHS[4], GRAPHS[5]],
+        |args| args.seed.is_some(),
+    ),
+];
+
+/// Rejects options that have no effect on the workload.
+fn check_options(args: &BenchRunArgs, kind: Kind) -> Result<(), Failure> {
+    for (option, kinds, is_given) in OPTIONS {
+        if kinds.contains(&kind) {
+            continue;
+        }
+        let names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let names = names.join(", ");
+        let why = format!("has no effect on {}: it is for {names}", args.workload);
+        let instead = match kinds.len() {
+            1 => format!("run {names}"),
+            _ => format!("run one of {names}"),
+        };
+        support::reject_given(&[(is_given(args), option)], &why, &instead)?;
+    }
+    let is_heap = matches!(args.memory, None | Some(ArrayMemory::Heap));
+    let why = "has no effect on the heap: it is for mappings";
+    let instead = "add --memory mmap or --memory file:DIR";
+    support::reject_given(&[(args.advice.is_some() && is_heap, "--advice")], why, instead)
 }
 
 /// Size of a block of a trace, bytes. A row of the cube of `fft-3d` has at least one block of this
