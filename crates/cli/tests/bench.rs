@@ -418,6 +418,10 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
         document(&[&words[..], &["--threads", "2", "--json"]].concat())
     };
     let (small, large) = (run("64KiB"), run("640KiB"));
+    assert!(small["cpu_s"].as_f64() > Some(0.0), "{small}");
+    for unknown in ["bytes_moved", "flops", "accesses"] {
+        assert!(small.get(unknown).is_none(), "{unknown} of an application is not counted");
+    }
     assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
     assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
     // The recipe sorts a range of numbers that depends on the footprint only, so that all runs of a

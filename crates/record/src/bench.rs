@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.bench/1";
 
-/// The result of a run of a workload: one JSON object with 22 fields.
+/// The result of a run of a workload: one JSON object with at most 22 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchDocument {
     pub schema: String,
@@ -29,12 +29,18 @@ pub struct BenchDocument {
     pub rate: f64,
     pub rate_unit: String,
     /// Bytes loaded and stored by the program; for the workload `stream`, counted as in STREAM.
-    pub bytes_moved: u64,
-    pub flops: u64,
+    /// Left out for the application of a recipe, whose accesses are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_moved: Option<u64>,
+    /// Floating-point operations; left out for a recipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flops: Option<u64>,
     /// `flops` divided by `bytes_moved`: the arithmetic intensity; null without floating point.
     #[serde(default)]
     pub flops_per_byte: Option<f64>,
-    pub accesses: u64,
+    /// Accesses to memory; left out for a recipe.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accesses: Option<u64>,
     /// Traversed edges; 0 for workloads without a graph.
     #[serde(default)]
     pub edges: u64,
@@ -45,11 +51,12 @@ pub struct BenchDocument {
     /// results.
     pub checksum: String,
     pub round_seconds: Vec<f64>,
-    /// CPU time of all threads in the measured rounds.
+    /// CPU time of all threads in the measured rounds; for a recipe, of its command and the
+    /// descendants of the command.
     pub cpu_s: f64,
-    /// Peak resident memory of the process.
+    /// Peak resident memory of the process; for a recipe, of its largest process.
     pub resident_max_bytes: Option<u64>,
-    /// Major faults of the process, as the kernel counts them.
+    /// Major faults of the process, as the kernel counts them; for a recipe, of all its processes.
     pub major_faults: u64,
     /// Traffic of the drive by all programs in the measured rounds; null when no drive was named.
     pub drive: Option<DriveTraffic>,

@@ -47,7 +47,7 @@ fn rates(document: &BenchDocument) -> Table {
 /// Time, arithmetic intensity and traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
     let rounds = counted(document.round_seconds.len(), "round");
-    // `cpu_s` is 0 for an application of a recipe, whose processor time is not measured.
+    // `cpu_s` is 0 in records of recipes from versions that did not measure it.
     let cpu = match document.cpu_s > 0.0 {
         true => format!(", {} s of processor time", number(document.cpu_s)),
         false => String::new(),

@@ -314,6 +314,7 @@ fn ended(
 fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used) -> BenchDocument {
     let is_time = recipe.result_unit == "s";
     let seconds = if is_time { outcome.value } else { used.elapsed.as_secs_f64() };
+    let resources = &used.resources;
     let figures = outcome.figures.into_iter().map(|figure| LoopDocument {
         name: figure.name,
         seconds: rounded(seconds),
@@ -332,6 +333,9 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
         round_seconds: vec![rounded(seconds)],
         checksum: outcome.checksum,
         verified: outcome.is_verified,
+        cpu_s: rounded((resources.user + resources.system).as_secs_f64()),
+        resident_max_bytes: resources.resident_max,
+        major_faults: resources.major_faults,
         loops: figures.collect(),
         ..BenchDocument::default()
     }
