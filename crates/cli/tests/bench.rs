@@ -461,6 +461,25 @@ fn a_recipe_that_a_signal_stops_leaves_no_process() {
     assert!(String::from_utf8(why).unwrap().ends_with(&hint));
 }
 
+#[test]
+fn a_recipe_has_a_name_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    own_recipe(folder.path(), "name = \"sort\"", "name = \"stream\"");
+    let file = folder.path().join("sort.toml").display().to_string();
+    let recipes = folder.path().to_str().unwrap();
+    for words in [
+        &["list", "--recipes", recipes][..],
+        &["run", "stream", "--recipes", recipes],
+        &["run", &file],
+        &["install", &file],
+    ] {
+        let output = interleaf(&[&["bench"], words].concat());
+        let why = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("error: {file}:2: name: \"stream\" is a built-in workload");
+        assert!(output.status.code() == Some(2) && why.starts_with(&expected), "{why}");
+    }
+}
+
 /// Each option of a single workload is refused by the others.
 #[test]
 fn an_option_without_effect_on_the_workload_is_refused() {

@@ -15,11 +15,8 @@ use interleaf_console::Failure;
 use interleaf_model::format::{names::suggestion, toml_text::TomlText};
 use regex_lite::Regex;
 use serde::Deserialize;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs, iter,
-    path::Path,
-};
+use std::{collections::BTreeMap, fs, iter, path::Path};
+use toml::Spanned;
 
 /// The schema of recipe files.
 const SCHEMA: &str = "interleaf.recipe/1";
@@ -27,11 +24,27 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
+/// The positions of the names in a recipe file.
+#[derive(Deserialize)]
+struct Names {
+    name: Spanned<String>,
+    #[serde(default, rename = "file")]
+    files: Vec<FileName>,
+}
+
+#[derive(Deserialize)]
+struct FileName {
+    name: Spanned<String>,
+}
+
 /// A recipe for an application. The fields are checked: each pattern is a regular expression, no
 /// file name has a folder, and each placeholder of a command is known.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
+    /// The position of the name, for error messages: file, line and field.
+    #[serde(skip)]
+    pub place: String,
     /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
     /// The name of the recipe.
@@ -189,11 +202,15 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
         return Err(failed("it has no recipe".into()));
     }
     let recipes: Vec<Recipe> = paths.iter().map(|path| in_file(path)).collect::<Result<_, _>>()?;
-    let mut names = BTreeSet::new();
-    match recipes.iter().find(|recipe| !names.insert(&recipe.name)) {
-        Some(twice) => Err(failed(format!("two recipes have the name \"{}\"", twice.name))),
-        None => Ok(recipes),
+    let mut places = BTreeMap::new();
+    for recipe in &recipes {
+        if let Some(first) = places.insert(&recipe.name, &recipe.place) {
+            let Recipe { name, place, .. } = recipe;
+            let problem = format!("{place}: \"{name}\" is also the name of a recipe in {first}");
+            return Err(Failure::new(problem, "give each recipe its own name"));
+        }
     }
+    Ok(recipes)
 }
 
 /// Parses the recipe in a file.
@@ -244,9 +261,12 @@ impl Recipe {
     /// # Errors
     /// The error names the file, the line or field, the value, and the allowed values.
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
-        let recipe: Self = TomlText::new(label, text).read_as(SCHEMA)?;
+        let toml = TomlText::new(label, text);
+        let mut recipe: Self = toml.read_as(SCHEMA)?;
+        let names: Names = toml.read()?;
+        recipe.place = toml.place("name", &names.name);
         match recipe.check_fields() {
-            Ok(()) => Ok(recipe),
+            Ok(()) => check_file_names(&toml, &names).map(|()| recipe),
             Err((field, why)) => Err(Failure::new(
                 format!("{label}: {field}: {why}"),
                 "see docs/recipes.md for the fields of a recipe",
@@ -373,6 +393,24 @@ impl Recipe {
             command: fill_all(&self.command),
         }
     }
+}
+
+/// Rejects two files of the same name: the second would overwrite the first.
+fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
+    let mut first = BTreeMap::new();
+    for FileName { name } in &names.files {
+        if let Some(earlier) = first.insert(name.get_ref(), name) {
+            let problem = format!(
+                "two files have the name \"{}\"; the other is in {}",
+                name.get_ref(),
+                toml.place("file.name", earlier)
+            );
+            return Err(toml
+                .error("file.name", name, problem, "give each file its own name")
+                .into());
+        }
+    }
+    Ok(())
 }
 
 /// True if an argument has a text in braces that looks like a placeholder but is unknown.

@@ -114,6 +114,14 @@ fn an_invalid_field_is_named_with_its_value() {
 }
 
 #[test]
+fn two_files_of_one_name_are_refused() {
+    let why = failure(&format!("{MINIMAL}[[file]]\nname = \"sum.py\"\ntext = \"print(2)\"\n"));
+    let expected = "own.toml:15: file.name: two files have the name \"sum.py\"; the other is in \
+                    own.toml:12: file.name";
+    assert_eq!(why, expected);
+}
+
+#[test]
 fn a_footprint_that_is_too_small_names_the_least() {
     let log2 = MINIMAL
         .replace("bytes_per_item = 8.0", "bytes_per_item = 16.0\nscale = \"log2\"\nleast = 20");
@@ -134,7 +142,13 @@ fn a_folder_is_read_and_two_of_one_name_are_refused() {
     assert!(find(folder.path().join("a.toml").to_str().unwrap(), None).unwrap().is_some());
     fs::write(folder.path().join("b.toml"), MINIMAL).unwrap();
     let why = in_folder(folder.path()).unwrap_err().to_string();
-    assert!(why.contains("two recipes have the name \"sum\""), "{why}");
+    let (first, second) = (folder.path().join("a.toml"), folder.path().join("b.toml"));
+    let expected = format!(
+        "{}:2: name: \"sum\" is also the name of a recipe in {}:2: name",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(why, expected);
 }
 
 proptest! {

@@ -15,12 +15,10 @@ use std::process::ExitCode;
 pub(super) fn run(bench: &Bench) -> Result<ExitCode, Failure> {
     match bench {
         Bench::List(args) => list(args).map(|()| ExitCode::SUCCESS),
-        Bench::Run(args) => {
-            match interleaf_recipe::find(&args.workload, args.recipes.as_deref())? {
-                Some(recipe) => recipe::run(&recipe, args),
-                None => run::run(args),
-            }
-        }
+        Bench::Run(args) => match recipe::find(&args.workload, args.recipes.as_deref())? {
+            Some(recipe) => recipe::run(&recipe, args),
+            None => run::run(args),
+        },
         Bench::Install(args) => recipe::install(args),
         Bench::Compare(args) => compare::run(args),
     }
@@ -35,14 +33,14 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
         better: Better::Higher.text().into(),
     };
     let mut workloads: Vec<EntryDocument> = Kind::ALL.iter().map(entry).collect();
-    workloads.extend(interleaf_recipe::all(args.recipes.as_deref())?.into_iter().map(|recipe| {
-        EntryDocument {
-            kind: EntryKind::Recipe,
-            name: recipe.name,
-            does: recipe.does,
-            rate_unit: recipe.result_unit,
-            better: recipe.better.text().into(),
-        }
+    let recipes = interleaf_recipe::all(args.recipes.as_deref())?;
+    recipes.iter().try_for_each(recipe::check_name)?;
+    workloads.extend(recipes.into_iter().map(|recipe| EntryDocument {
+        kind: EntryKind::Recipe,
+        name: recipe.name,
+        does: recipe.does,
+        rate_unit: recipe.result_unit,
+        better: recipe.better.text().into(),
     }));
     let document = ListDocument { schema: "interleaf.bench.list/1".into(), workloads };
     match args.json {

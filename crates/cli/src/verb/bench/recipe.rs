@@ -18,6 +18,7 @@ use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
     rounded,
 };
+use interleaf_workload::kind::Kind;
 use std::{
     env,
     ffi::OsString,
@@ -68,9 +69,27 @@ fn missing(recipe: &Recipe) -> Option<String> {
     })
 }
 
+/// Finds a recipe by its name or file.
+pub(super) fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure> {
+    let recipe = interleaf_recipe::find(name, folder)?;
+    recipe.iter().try_for_each(check_name)?;
+    Ok(recipe)
+}
+
+/// Rejects a recipe with the name of a built-in workload: results of both would have the same name.
+pub(super) fn check_name(recipe: &Recipe) -> Result<(), Failure> {
+    match Kind::of(&recipe.name) {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            format!("{}: \"{}\" is a built-in workload", recipe.place, recipe.name),
+            "give the recipe another name; `interleaf bench list` has the built-in workloads",
+        )),
+    }
+}
+
 pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     let folder = args.recipes.as_deref();
-    let Some(recipe) = interleaf_recipe::find(&args.name, folder)? else {
+    let Some(recipe) = find(&args.name, folder)? else {
         return Err(interleaf_recipe::unknown(&args.name, &interleaf_recipe::all(folder)?));
     };
     let environment = environments().join(&recipe.name);
