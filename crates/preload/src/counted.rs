@@ -1,8 +1,13 @@
 //! The mappings of the program that count as unextended memory ([`count_unextended`]): private
 //! anonymous memory that the kernel manages. `munmap(2)` has no information about the kind of a
 //! mapping, so the address ranges of the counted mappings are kept here.
+//!
+//! A child that the program forks by a system call of its own counts no mappings: a thread that
+//! exists only in the parent may hold the lock of [`COUNTED`] ([`may_be_locked`]).
 
-use crate::state::{BYTES_MIN, count_unextended, inside, is_inside, uncount_unextended};
+use crate::state::{
+    BYTES_MIN, count_unextended, inside, is_inside, may_be_locked, uncount_unextended,
+};
 use interleaf_pager::ranges::Ranges;
 use std::{
     ops::Range,
@@ -28,7 +33,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Counted> {
 
 /// Counts a new mapping of the program, if it has at least [`BYTES_MIN`] bytes.
 pub(crate) fn add(pages: &Range<usize>) {
-    if pages.len() < BYTES_MIN || is_inside() {
+    if pages.len() < BYTES_MIN || is_inside() || may_be_locked() {
         return;
     }
     HAS_COUNTED.store(true, Relaxed);
@@ -39,7 +44,7 @@ pub(crate) fn add(pages: &Range<usize>) {
 /// Subtracts the counted mappings in a range of addresses that the program has unmapped. Returns
 /// the bytes that were counted.
 pub(crate) fn remove(pages: &Range<usize>) -> usize {
-    if !HAS_COUNTED.load(Relaxed) || is_inside() {
+    if !HAS_COUNTED.load(Relaxed) || is_inside() || may_be_locked() {
         return 0;
     }
     let bytes = inside(|| take(&mut lock(), &numbers(pages))) as usize;

@@ -45,6 +45,11 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
+    // This process may be a child that the program forked by a system call of its own. It has no
+    // pager, and a lock may be held for ever there.
+    if pager().is_none() && state::may_be_locked() {
+        return;
+    }
     let mask = state::enter();
     let _start = state::hold_start();
     let shared = pager().and_then(|_| shared::Fork::before());
@@ -87,6 +92,7 @@ extern "C" fn in_child() {
     let Forking { mask, pager, shared, _counted, threads, _start } = *forking;
     thread::forget(threads);
     state::shares_memory();
+    state::set_unlocked();
     // Shared memory is mapped first, while nothing else is mapped at its addresses.
     report("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
     report("the extended memory", pager.map_or(Ok(()), Fork::in_child));

@@ -4,7 +4,7 @@
 
 use crate::{
     errno, maps,
-    state::{inside, print},
+    state::{inside, may_be_locked, print},
 };
 use interleaf_pager::shared::{Client, Inheritance};
 use libc::{c_int, c_void};
@@ -55,9 +55,11 @@ fn report_once(why: io::Error) {
     }
 }
 
-/// True if some of these addresses are shared.
+/// True if some of these addresses are shared. False in a child that the program forked by a system
+/// call of its own: this library has not mapped shared memory there.
 pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
+        && !may_be_locked()
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 

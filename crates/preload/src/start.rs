@@ -3,8 +3,8 @@
 use crate::{
     credentials, next, process, signal,
     state::{
-        BYTES_MIN, EXTENDED, Extended, PROCESS, UNEXTENDED, hold_start, inside, is_inside, print,
-        shares_memory,
+        BYTES_MIN, EXTENDED, Extended, PROCESS, Process, UNEXTENDED, hold_start, inside, is_inside,
+        print, set_unlocked, shares_memory,
     },
     thread,
 };
@@ -17,10 +17,7 @@ use interleaf_thread::set_spawn;
 use libc::c_int;
 use std::{
     path::Path,
-    sync::{
-        Once,
-        atomic::{AtomicI32, Ordering::*},
-    },
+    sync::{Once, atomic::Ordering::*},
     time::Duration,
 };
 
@@ -58,7 +55,8 @@ fn prepare() {
             page
         };
         if page != -1 {
-            PROCESS.store(page as *mut AtomicI32, Release);
+            PROCESS.store(page as *mut Process, Release);
+            set_unlocked();
         }
         inside(|| {
             shares_memory();

@@ -49,10 +49,19 @@ thread_local! {
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Points at the PID of the process that owns the address space, in a page of its own. The kernel
-/// wipes the page in a child of `fork(2)`, which then stores its own PID ([`shares_memory`]). A
-/// child of `vfork(2)` shares the page, and finds the PID of its parent.
-pub(crate) static PROCESS: AtomicPtr<AtomicI32> = AtomicPtr::new(ptr::null_mut());
+/// The process that owns the address space, in a page of its own. The kernel wipes the page in a
+/// child of `fork(2)`. A child of `vfork(2)` shares the page with its parent.
+pub(crate) struct Process {
+    /// The PID of the process; 0 in a child that has not stored its own PID yet
+    /// ([`shares_memory`]).
+    pid: AtomicI32,
+    /// True if no lock of this library was held by a thread that does not exist in this process
+    /// ([`set_unlocked`]).
+    is_unlocked: AtomicBool,
+}
+
+/// Points at the page of the process.
+pub(crate) static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
@@ -78,10 +87,29 @@ pub(crate) fn shares_memory() -> bool {
     // SAFETY: the page is never unmapped.
     let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    match process.compare_exchange(0, own, AcqRel, Acquire) {
+    match process.pid.compare_exchange(0, own, AcqRel, Acquire) {
         Ok(_) => false,
-        Err(process) => process != own,
+        Err(pid) => pid != own,
     }
+}
+
+/// Records that no lock of this library is held by a thread that does not exist in this process: at
+/// the start of this library, and in a child that was forked while the forking thread held all
+/// locks.
+pub(crate) fn set_unlocked() {
+    // SAFETY: the page is never unmapped.
+    if let Some(process) = unsafe { PROCESS.load(Acquire).as_ref() } {
+        process.is_unlocked.store(true, Relaxed);
+    }
+}
+
+/// True in a child that the program forked by a system call of its own, without the handlers of
+/// forks: a thread that exists only in the parent may hold a lock of this library for ever. The
+/// test is a read of memory, because `munmap(2)` makes it.
+pub(crate) fn may_be_locked() -> bool {
+    // SAFETY: the page is never unmapped.
+    let process = unsafe { PROCESS.load(Acquire).as_ref() };
+    process.is_some_and(|process| !process.is_unlocked.load(Relaxed))
 }
 
 /// Prints a message. The function takes no lock, unlike standard error of the standard library.

@@ -445,6 +445,14 @@ fn pages_that_children_do_not_inherit() {
     }
 }
 
+/// Children that the program forks by a system call of its own, while other threads hold locks.
+#[test]
+fn forks_by_a_system_call() {
+    for kind in ["private", "shared"] {
+        same("raw_fork.c", &[kind]);
+    }
+}
+
 /// More forks than a store has layers.
 #[test]
 fn three_hundred_forks() {
