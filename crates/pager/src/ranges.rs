@@ -32,6 +32,34 @@ impl<T: Copy> Ranges<T> {
         over.take_while(|(_, end, _)| *end > pages.start)
     }
 
+    /// The ranges of `pages` that have a value, in order.
+    fn within(&self, pages: &Range<Page>) -> Vec<(Range<Page>, T)> {
+        let cut = |(start, end, value): (Page, Page, T)| {
+            (start.max(pages.start)..end.min(pages.end), value)
+        };
+        let mut found: Vec<_> = self.over(pages).map(cut).collect();
+        found.reverse();
+        found
+    }
+
+    /// The ranges of the pages `to` that get a value if the mapping `from` becomes the mapping `to`
+    /// (`mremap(2)`): each page keeps its value. If `to` is longer, the added pages have the value
+    /// of the last page of `from`.
+    pub fn moved(&self, from: &Range<Page>, to: &Range<Page>) -> Vec<(Range<Page>, T)> {
+        let length = (from.end - from.start).min(to.end - to.start);
+        let mut moved = self.within(&(from.start..from.start + length));
+        for (pages, _) in &mut moved {
+            *pages = pages.start - from.start + to.start..pages.end - from.start + to.start;
+        }
+        let added = to.start + length..to.end;
+        if !added.is_empty()
+            && let Some(value) = self.get(from.end - 1)
+        {
+            moved.push((added, value));
+        }
+        moved
+    }
+
     /// Number of pages in a range that have a value.
     pub fn count(&self, pages: &Range<Page>) -> u64 {
         self.over(pages).map(|(start, end, _)| end.min(pages.end) - start.max(pages.start)).sum()
@@ -91,6 +119,19 @@ mod tests {
                 let window = first / 2..pages.end;
                 let part = &model[window.start as usize..window.end as usize];
                 prop_assert_eq!(ranges.count(&window), part.iter().flatten().count() as u64);
+                // The window becomes a mapping at another address: shorter, or longer.
+                for length in [window.end - window.start, 3, 100] {
+                    let to = 1000..1000 + length;
+                    let mut moved = Ranges::new();
+                    ranges.moved(&window, &to).into_iter().for_each(|(pages, value)| {
+                        moved.set(&pages, Some(value));
+                    });
+                    let last = part.len() - 1;
+                    for at in 0..length {
+                        prop_assert_eq!(moved.get(1000 + at), part[last.min(at as usize)]);
+                    }
+                    prop_assert_eq!(moved.count(&(0..2000)), moved.count(&to));
+                }
             }
         }
     }

@@ -2,13 +2,16 @@
 //! the kernel manages is copied into a new region if it grows large enough to be extended.
 
 use crate::{
-    counted, errno,
+    advice, counted, errno,
     mapping::{self, pages},
-    maps, shared,
+    maps, mlock, shared,
     start::pager_for,
     state::{inside, interruptible, pager_over},
 };
-use interleaf_pager::pager::{Pager, READ_WRITE};
+use interleaf_pager::{
+    pager::{Pager, READ_WRITE},
+    serve::context::Inherit,
+};
 use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::{ops::Range, ptr};
@@ -190,8 +193,12 @@ fn remap(
         if new_end < old.end {
             let _ = pager.unmap(&(new_end..old.end));
         }
-        if new_end <= old.end || pager.grow(old.end, new_end - old.end, protection_of(old.end - 1))
-        {
+        if new_end <= old.end {
+            return old.start as *mut c_void;
+        }
+        if pager.grow(old.end, new_end - old.end, protection_of(old.end - 1)) {
+            let last = old.end - PAGE_BYTES;
+            move_advice(pager, &(last..old.end), &(last..new_end));
             return old.start as *mut c_void;
         }
         if !may_move {
@@ -202,6 +209,7 @@ fn remap(
     let Some(new) = map_new(pager, new_bytes, to) else {
         return errno::unmapped(libc::ENOMEM);
     };
+    move_advice(pager, old, &new);
     copy(pager, old, &new, protection);
     if leaves_empty {
         pager.discard(old);
@@ -212,6 +220,28 @@ fn remap(
         let _ = pager.unmap(old);
     }
     new.start as *mut c_void
+}
+
+/// Gives the mapping `to` the treatment in a forked child and the pins of the pages `from`, as the
+/// kernel does. The pins of `from` end first: only a limited number of pages may be pinned. Added
+/// pages that exceed this limit are not pinned.
+fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {
+    for (pages, inherit) in pager.moved_inherit(from, to) {
+        let advice = match inherit {
+            Inherit::Omitted => libc::MADV_DONTFORK,
+            Inherit::Wiped => libc::MADV_WIPEONFORK,
+        };
+        // SAFETY: this advice changes no content in this process.
+        unsafe { advice::madvise(pages.start as *mut c_void, pages.len(), advice) };
+    }
+    let pinned = pager.moved_pins(from, to);
+    if !pinned.is_empty() {
+        pager.unpin(from);
+    }
+    for pages in pinned {
+        // SAFETY: the call changes no content.
+        unsafe { mlock::mlock2(pages.start as *const c_void, pages.len(), libc::MLOCK_ONFAULT) };
+    }
 }
 
 /// Maps new writable pages, at the address `to` if it is given.

@@ -436,8 +436,8 @@ fn handlers_of_forks() {
     }
 }
 
-/// The treatment of pages in a child (`MADV_WIPEONFORK`, `MADV_DONTFORK`), by page, and of freed
-/// pages.
+/// The treatment of pages in a child (`MADV_WIPEONFORK`, `MADV_DONTFORK`), by page, and of pages
+/// that are freed, replaced or moved.
 #[test]
 fn pages_that_children_do_not_inherit() {
     for faults in BOTH {
@@ -477,7 +477,7 @@ fn pieces_beside_files() {
 #[test]
 fn locked_memory() {
     for faults in BOTH {
-        for order in ["before", "after", "freed"] {
+        for order in ["before", "after", "freed", "replaced"] {
             same_by("locked.c", &[order], faults);
         }
     }

@@ -4,9 +4,13 @@
 
 use crate::{
     pager::Pager,
-    serve::{arena::Owner, context::Request},
+    ranges::Ranges,
+    serve::{
+        arena::Owner,
+        context::{Inherit, Request},
+    },
 };
-use interleaf_prefetch::advice::Advice;
+use interleaf_prefetch::{advice::Advice, page::Page};
 use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_thread::lock;
 use std::{io, ops::Range};
@@ -71,6 +75,13 @@ impl Pager {
         }
         for (piece, owner) in self.pieces(pages) {
             if owner == Owner::Region {
+                // The advice, the pins, and the treatment in a forked child are those of the old
+                // pages. The pages are added again before they are discarded: after the discard,
+                // another thread may fault on the pages, and their region must exist then.
+                let numbers = self.context.pages(&piece);
+                self.context.forget_advice(&numbers);
+                self.context.queue(Request::Remove(numbers.clone()));
+                self.context.queue(Request::Add(numbers));
                 self.discard(&piece);
                 continue;
             }
@@ -146,6 +157,37 @@ impl Pager {
     pub fn unpin(&self, pages: &Range<usize>) {
         lock(&self.context.pinned).set(&self.context.pages(pages), None);
         self.advise(pages, Advice::Unpin);
+    }
+
+    /// The treatment of pages in a forked child at the mapping `to`, if the pages `from` of regions
+    /// become this mapping (`mremap(2)`). Added pages follow the last page of `from`.
+    pub fn moved_inherit(
+        &self,
+        from: &Range<usize>,
+        to: &Range<usize>,
+    ) -> Vec<(Range<usize>, Inherit)> {
+        self.moved(&lock(&self.context.inherit), from, to)
+    }
+
+    /// The pins at the mapping `to`, if the pages `from` of regions become this mapping. Added
+    /// pages follow the last page of `from`, and are a range of their own.
+    pub fn moved_pins(&self, from: &Range<usize>, to: &Range<usize>) -> Vec<Range<usize>> {
+        let moved = self.moved(&lock(&self.context.pinned), from, to);
+        moved.into_iter().map(|(pages, ())| pages).collect()
+    }
+
+    /// The values of pages at the mapping `to`, which may be outside of all regions.
+    fn moved<T: Copy>(
+        &self,
+        values: &Ranges<T>,
+        from: &Range<usize>,
+        to: &Range<usize>,
+    ) -> Vec<(Range<usize>, T)> {
+        let from = self.context.pages(from);
+        let in_place = from.start..from.start + (to.len() / PAGE_BYTES) as Page;
+        let address = |page: Page| to.start + (page - from.start) as usize * PAGE_BYTES;
+        let moved = values.moved(&from, &in_place).into_iter();
+        moved.map(|(pages, value)| (address(pages.start)..address(pages.end), value)).collect()
     }
 
     /// Records the pages of the block that was allocated at `address`: a region, or a part of a

@@ -1,4 +1,5 @@
-/* Treatment of pages in a child, as set by madvise(2), ends with the memory for which it was set. */
+/* Treatment of pages in a child, as set by madvise(2), ends with the memory for which it was set. mremap(2)
+   moves it to the new address of this memory. */
 #include "check.h"
 #include <malloc.h>
 
@@ -57,6 +58,73 @@ static void freed(int advice) {
     }
 }
 
+/* A child of this process finds `value` in a range of pages, or has no such pages if `value` is negative. */
+static void found(const char *start, size_t bytes, int value) {
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        _exit(is(start, bytes, value) ? 3 : 1);
+    }
+    CHECK(outcome(child) == (value < 0 ? 100 + SIGSEGV : 3));
+}
+
+static char *map(size_t bytes, int value) {
+    char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(all != MAP_FAILED);
+    memset(all, value, bytes);
+    return all;
+}
+
+/* New pages at the same addresses: by mmap(MAP_FIXED) over a part of a mapping, and by mremap(MREMAP_FIXED). */
+static void replaced(int advice, int other) {
+    char *all = map(BYTES, 7), *part = all + MIB + PAGE;
+    CHECK(madvise(all, 4 * MIB, advice) == 0 && madvise(all + 4 * MIB, 4 * MIB, other) == 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    CHECK(mmap(part, MIB, PROT_READ | PROT_WRITE, flags, -1, 0) == part);
+    CHECK(is_zero(part, MIB));
+    memset(part, 9, MIB);
+    found(part, MIB, 9);
+    found(all + 4 * MIB - PAGE, PAGE, advice == MADV_WIPEONFORK ? 0 : -1);
+    found(all + 4 * MIB, PAGE, other == MADV_WIPEONFORK ? 0 : -1);
+    char *from = map(BYTES, 5);
+    CHECK(mremap(from, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_FIXED, all) == all);
+    found(all, BYTES, 5);
+    CHECK(munmap(all, BYTES) == 0);
+}
+
+/* Pages keep their treatment at a new address, and added pages have that of the last page. */
+static void moved(int advice, int value) {
+    char *to = map(2 * BYTES, 1), *all = map(BYTES, 7);
+    CHECK(madvise(all + 6 * MIB, 2 * MIB, advice) == 0);
+    CHECK(mremap(all + 6 * MIB, 2 * MIB, 4 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+    CHECK(is(to, 2 * MIB, 7) && is_zero(to + 2 * MIB, 2 * MIB));
+    memset(to, 8, 4 * MIB);
+    found(to, PAGE, value);
+    found(to + 4 * MIB - PAGE, PAGE, value);
+    found(to + 4 * MIB, 4 * MIB, 1);
+    found(all, 6 * MIB, 7);
+    /* In place, if there is room. */
+    char *grown = mremap(to, 4 * MIB, 2 * MIB, 0);
+    CHECK(grown == to);
+    CHECK((grown = mremap(to, 2 * MIB, 3 * MIB, MREMAP_MAYMOVE)) != MAP_FAILED);
+    memset(grown, 8, 3 * MIB);
+    found(grown, PAGE, value);
+    found(grown + 3 * MIB - PAGE, PAGE, value);
+    CHECK(munmap(grown, 3 * MIB) == 0 && munmap(all, 6 * MIB) == 0);
+    CHECK(munmap(to + 4 * MIB, 2 * BYTES - 4 * MIB) == 0);
+}
+
+/* Out of extended memory, to an address that the kernel manages. */
+static void moved_out(int advice, int value) {
+    char *to = mmap(NULL, 2 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *all = map(BYTES, 7);
+    CHECK(to != MAP_FAILED && madvise(all, MIB, advice) == 0);
+    CHECK(mremap(all, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+    CHECK(is(to, MIB, 7));
+    found(to, MIB, value);
+    found(all + MIB, BYTES - MIB, 7);
+    CHECK(munmap(to, 2 * MIB) == 0 && munmap(all + MIB, BYTES - MIB) == 0);
+}
+
 int main(void) {
     /* Without the pager, too, each block is a mapping of its own. */
     CHECK(mallopt(M_MMAP_THRESHOLD, MIB) == 1);
@@ -65,6 +133,12 @@ int main(void) {
     wiped(100);
     freed(MADV_DONTFORK);
     freed(MADV_WIPEONFORK);
+    replaced(MADV_DONTFORK, MADV_WIPEONFORK);
+    replaced(MADV_WIPEONFORK, MADV_DONTFORK);
+    moved(MADV_DONTFORK, -1);
+    moved(MADV_WIPEONFORK, 0);
+    moved_out(MADV_DONTFORK, -1);
+    moved_out(MADV_WIPEONFORK, 0);
     puts("children have what they should");
     return 0;
 }

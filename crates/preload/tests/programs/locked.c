@@ -1,5 +1,5 @@
 /* mlockall(MCL_FUTURE) before or after the first extended allocation, and pages that are locked until they
-   are freed. */
+   are freed or replaced. */
 #include "check.h"
 
 #define BYTES (32 * MIB)
@@ -16,10 +16,33 @@ static void freed(void) {
     }
 }
 
+/* The locks end when pages are replaced, and move with their pages to another address. */
+static void replaced(void) {
+    int both = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+    for (int round = 0; round < 20; round++) {
+        char *block = mmap(NULL, 12 * MIB, both, anonymous, -1, 0);
+        char *other = mmap(NULL, 12 * MIB, both, anonymous, -1, 0);
+        CHECK(block != MAP_FAILED && other != MAP_FAILED);
+        CHECK(mlock(block, 2 * MIB) == 0 && mlock(other, 2 * MIB) == 0);
+        fill(block, 12 * MIB, round);
+        CHECK(mmap(other, 12 * MIB, both, anonymous | MAP_FIXED, -1, 0) == other);
+        CHECK(mremap(block, 2 * MIB, 2 * MIB, MREMAP_MAYMOVE | MREMAP_FIXED, other) == other);
+        CHECK(holds(other, 2 * MIB, round) && is_zero(other + 2 * MIB, 10 * MIB));
+        CHECK(mmap(other, 12 * MIB, both, anonymous | MAP_FIXED, -1, 0) == other);
+        CHECK(munmap(block + 2 * MIB, 10 * MIB) == 0);
+        CHECK(is_zero(other, 12 * MIB));
+    }
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     if (strcmp(arguments[1], "freed") == 0) {
         freed();
+        puts("locked again");
+        return 0;
+    }
+    if (strcmp(arguments[1], "replaced") == 0) {
+        replaced();
         puts("locked again");
         return 0;
     }
