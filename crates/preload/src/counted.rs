@@ -1,14 +1,17 @@
-//! The mappings of the program that count as unextended memory ([`count_unextended`]): private
+//! The mappings of the program that count as unextended memory
+//! ([`add_unextended`]): private
 //! anonymous memory that the kernel manages. `munmap(2)` has no information about the kind of a
 //! mapping, so the address ranges of the counted mappings are kept here.
 //!
 //! A child that the program forks by a system call of its own counts no mappings: a thread that
 //! exists only in the parent may hold the lock of [`COUNTED`] ([`may_be_locked`]).
 
-use crate::state::{
-    BYTES_MIN, count_unextended, inside, is_inside, may_be_locked, uncount_unextended,
+use crate::{
+    errno,
+    state::{BYTES_MIN, add_unextended, inside, is_inside, may_be_locked, subtract_unextended},
 };
 use interleaf_pager::ranges::Ranges;
+use libc::c_void;
 use std::{
     ops::Range,
     sync::{
@@ -37,26 +40,103 @@ pub(crate) fn add(pages: &Range<usize>) {
         return;
     }
     HAS_COUNTED.store(true, Relaxed);
-    inside(|| lock().set(&numbers(pages), Some(())));
-    count_unextended(pages.len());
+    inside(|| insert([numbers(pages)]));
 }
 
-/// Subtracts the counted mappings in a range of addresses that the program has unmapped. Returns
-/// the bytes that were counted.
-pub(crate) fn remove(pages: &Range<usize>) -> usize {
-    if !HAS_COUNTED.load(Relaxed) || is_inside() || may_be_locked() {
-        return 0;
+/// Runs a system call that unmaps pages, or maps memory that is not counted in their place. The
+/// counted mappings in these pages are subtracted, unless `is_done` is false for the result.
+pub(crate) fn unmapped<T>(
+    pages: &Range<usize>,
+    kernel: impl FnOnce() -> T,
+    is_done: impl FnOnce(&T) -> bool,
+) -> T {
+    if is_off() {
+        return kernel();
     }
-    let bytes = inside(|| take(&mut lock(), &numbers(pages))) as usize;
-    uncount_unextended(bytes);
-    bytes
+    inside(|| {
+        // Subtract first: as soon as the pages are unmapped, another thread may map and count other
+        // memory at these addresses.
+        let removed = remove(pages);
+        let outcome = kernel();
+        if !is_done(&outcome) {
+            insert(removed);
+        }
+        outcome
+    })
 }
 
-/// Removes a range of addresses. Returns the number of bytes in it that were counted.
-fn take(counted: &mut Counted, addresses: &Range<u64>) -> u64 {
-    let bytes = counted.count(addresses);
+/// The addresses and flags of a call of `mremap(2)` that the kernel handles.
+pub(crate) struct Remap<'a> {
+    pub(crate) old: &'a Range<usize>,
+    /// Number of bytes of the new mapping.
+    pub(crate) new_bytes: usize,
+    /// The addresses of the new mapping, with `MREMAP_FIXED`.
+    pub(crate) target: Option<&'a Range<usize>>,
+    /// True with `MREMAP_DONTUNMAP`.
+    pub(crate) leaves_old: bool,
+}
+
+/// Runs a call of `mremap(2)`. The new mapping is counted where the old mapping was; bytes that the
+/// call adds are counted if the last byte of the old mapping was.
+pub(crate) fn remapped(call: &Remap<'_>, kernel: impl FnOnce() -> *mut c_void) -> *mut c_void {
+    if is_off() {
+        return kernel();
+    }
+    let Remap { old, new_bytes, target, leaves_old } = call;
+    inside(|| {
+        // As in `unmapped`, subtract first.
+        let replaced = target.map(remove).unwrap_or_default();
+        let moved = lock().moved(&numbers(old), &(0..*new_bytes as u64));
+        let removed = if *leaves_old { vec![] } else { remove(old) };
+        let found = kernel();
+        if found == libc::MAP_FAILED {
+            insert(replaced.into_iter().chain(removed));
+        } else {
+            let start = found as u64;
+            insert(moved.into_iter().map(|(at, ())| start + at.start..start + at.end));
+        }
+        found
+    })
+}
+
+/// True if the calling thread does not count mappings, or if no mapping has been counted.
+fn is_off() -> bool {
+    !HAS_COUNTED.load(Relaxed) || is_inside() || may_be_locked()
+}
+
+/// Adds ranges of addresses to the counted mappings. Keeps `errno` of the system call before.
+fn insert(ranges: impl IntoIterator<Item = Range<u64>>) {
+    let why = errno::get();
+    let added = add_to(&mut lock(), ranges);
+    if added > 0 {
+        add_unextended(added as usize);
+    }
+    errno::set(why);
+}
+
+/// Removes a range of addresses from the counted mappings. Returns the ranges in it that were
+/// counted.
+fn remove(pages: &Range<usize>) -> Vec<Range<u64>> {
+    let removed = take(&mut lock(), &numbers(pages));
+    subtract_unextended(removed.iter().map(|it| (it.end - it.start) as usize).sum());
+    removed
+}
+
+/// Adds ranges of addresses. Returns the number of bytes in them that were not counted.
+fn add_to(counted: &mut Counted, ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
+    let mut added = 0;
+    for addresses in ranges {
+        added += addresses.end - addresses.start - counted.count(&addresses);
+        counted.set(&addresses, Some(()));
+    }
+    added
+}
+
+/// Removes a range of addresses. Returns the ranges in it that were counted.
+fn take(counted: &mut Counted, addresses: &Range<u64>) -> Vec<Range<u64>> {
+    let removed = counted.moved(addresses, addresses);
     counted.set(addresses, None);
-    bytes
+    removed.into_iter().map(|(addresses, ())| addresses).collect()
 }
 
 /// Addresses as the numbers of [`Ranges`].
@@ -71,11 +151,49 @@ mod tests {
     #[test]
     fn only_what_was_counted_is_subtracted() {
         let mut counted = Ranges::new();
-        [10..20, 20..30, 50..60].iter().for_each(|pages| counted.set(pages, Some(())));
-        assert_eq!(take(&mut counted, &(30..50)), 0);
-        assert_eq!(take(&mut counted, &(12..14)), 2);
-        assert_eq!(take(&mut counted, &(0..22)), 10);
-        assert_eq!(take(&mut counted, &(0..100)), 18);
-        assert_eq!(take(&mut counted, &(0..100)), 0);
+        assert_eq!(add_to(&mut counted, [10..20, 20..30, 50..60]), 30);
+        assert_eq!(add_to(&mut counted, Some(15..35)), 5, "the others were counted");
+        assert_eq!(take(&mut counted, &(35..50)), []);
+        assert_eq!(take(&mut counted, &(12..14)).first(), Some(&(12..14)));
+        assert_eq!(take(&mut counted, &(0..22)), [10..12, 14..15, 15..22]);
+        assert_eq!(take(&mut counted, &(0..100)), [22..35, 50..60]);
+        assert_eq!(take(&mut counted, &(0..100)), []);
+    }
+
+    /// The calls that unmap memory are followed at once by a call of another thread that maps and
+    /// counts memory at these addresses.
+    #[test]
+    fn a_mapping_at_addresses_that_were_just_unmapped_is_counted() {
+        const LENGTH: usize = BYTES_MIN;
+        // No process has memory at these addresses.
+        let [old, new] = [1_usize << 58, 1 << 59].map(|start| start..start + 2 * LENGTH);
+        let half = old.start..old.start + LENGTH;
+        let count = |pages| lock().count(&numbers(pages)) as usize;
+        let map_there = || {
+            std::thread::scope(|scope| {
+                scope.spawn(|| add(&half));
+            });
+        };
+        add(&half);
+        unmapped(&half, map_there, |()| true);
+        assert_eq!(count(&old), LENGTH);
+        unmapped(&half, || (), |()| false);
+        assert_eq!(count(&old), LENGTH, "after a failure");
+        let call = Remap { old: &half, new_bytes: 2 * LENGTH, target: None, leaves_old: false };
+        remapped(&call, || {
+            map_there();
+            new.start as *mut c_void
+        });
+        assert_eq!((count(&old), count(&new)), (LENGTH, 2 * LENGTH), "moved and longer");
+        let call = Remap { old: &old, target: Some(&new), ..call };
+        remapped(&call, || libc::MAP_FAILED);
+        assert_eq!((count(&old), count(&new)), (LENGTH, 2 * LENGTH), "after a failure");
+        remapped(&call, || new.start as *mut c_void);
+        assert_eq!((count(&old), count(&new)), (0, LENGTH), "only a half was counted");
+        let call = Remap { old: &new, target: None, leaves_old: true, ..call };
+        remapped(&call, || old.start as *mut c_void);
+        assert_eq!((count(&old), count(&new)), (LENGTH, LENGTH), "both are mapped");
+        unmapped(&(old.start..new.end), || (), |()| true);
+        assert_eq!((count(&old), count(&new)), (0, 0));
     }
 }

@@ -64,21 +64,16 @@ pub unsafe extern "C" fn mmap(
         && flags & libc::MAP_SHARED_VALIDATE == libc::MAP_PRIVATE
         && flags & NOT_EXTENDED == 0;
     if is_fixed {
-        let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
-        return match found {
-            Some((pager, pages)) => {
-                inside(|| map_over(pager, &pages, protection, flags, can_extend, map))
-            }
-            None => match pages(address as usize, bytes) {
-                Some(pages) => {
-                    let found = shared::unmapped(&pages, kernel, |at| *at != libc::MAP_FAILED);
-                    if found != libc::MAP_FAILED {
-                        counted::remove(&pages);
-                    }
-                    found
-                }
-                None => kernel(),
-            },
+        let Some(pages) = pages(address as usize, bytes) else { return kernel() };
+        let is_done = |at: &*mut c_void| *at != libc::MAP_FAILED;
+        let map_fixed = || match pager_over(pages.start, pages.len()) {
+            Some(pager) => inside(|| map_over(pager, &pages, protection, flags, can_extend, map)),
+            None => shared::unmapped(&pages, kernel, is_done),
+        };
+        // Counted mappings that are replaced by memory of the same kind stay counted.
+        return match can_extend {
+            true => map_fixed(),
+            false => counted::unmapped(&pages, map_fixed, is_done),
         };
     }
     if !can_extend {
@@ -224,10 +219,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
 
 /// Unmaps memory that the kernel manages.
 fn unmap_by_kernel(pages: &Range<usize>, kernel: impl FnOnce() -> c_int) -> c_int {
-    // Subtract first: as soon as the pages are unmapped, another thread may map and count other
-    // memory at these addresses.
-    counted::remove(pages);
-    shared::unmapped(pages, kernel, |outcome| *outcome == 0)
+    let is_done = |outcome: &c_int| *outcome == 0;
+    counted::unmapped(pages, || shared::unmapped(pages, kernel, is_done), is_done)
 }
 
 /// Changes the protection and the protection key of pages. Returns the result for the program.

@@ -2,7 +2,9 @@
 //! the kernel manages is copied into a new region if it grows large enough to be extended.
 
 use crate::{
-    advice, counted, errno,
+    advice,
+    counted::{self, Remap},
+    errno,
     mapping::{self, pages},
     maps, mlock, shared,
     start::pager_for,
@@ -45,6 +47,8 @@ pub unsafe extern "C" fn mremap(
         return errno::unmapped(libc::ENOMEM);
     }
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let leaves_old = flags & libc::MREMAP_DONTUNMAP != 0;
+    let is_done = |at: &*mut c_void| *at != libc::MAP_FAILED;
     let Some(old) = pages(address as usize, old_bytes) else { return kernel() };
     let Some(new) = new_bytes.checked_next_multiple_of(PAGE_BYTES).filter(|bytes| *bytes > 0)
     else {
@@ -64,41 +68,28 @@ pub unsafe extern "C" fn mremap(
         // Shared memory may only shrink in place: the session's server would not serve faults at a
         // new address.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
-            true => {
-                shared::unmapped(&(old.start + new..old.end), kernel, |at| *at != libc::MAP_FAILED)
-            }
+            true => shared::unmapped(&(old.start + new..old.end), kernel, is_done),
             false => errno::unmapped(libc::ENOMEM),
         };
     }
     if is_fixed {
         let Some(target) = pages(new_address as usize, new) else { return kernel() };
         if let Some(pager) = pager_over(target.start, target.len()) {
-            let found = inside(|| move_over(pager, &old, &target, flags));
-            if found != libc::MAP_FAILED {
-                counted::remove(&old);
-            }
-            return found;
+            let move_over = || inside(|| move_over(pager, &old, &target, flags));
+            return match leaves_old {
+                true => move_over(),
+                false => counted::unmapped(&old, move_over, is_done),
+            };
         }
-        let found = shared::unmapped(&target, kernel, |at| *at != libc::MAP_FAILED);
-        if found != libc::MAP_FAILED {
-            counted::remove(&target);
-            if counted::remove(&old) > 0 {
-                counted::add(&target);
-            }
-        }
-        return found;
+        let call = Remap { old: &old, new_bytes: new, target: Some(&target), leaves_old };
+        return counted::remapped(&call, || shared::unmapped(&target, kernel, is_done));
     }
     // A mapping that the kernel manages, and that grows large enough to be extended, becomes a
     // region.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
     let adopted = pager_for(new).filter(|_| grows).and_then(|pager| adopt(pager, &old, new));
-    adopted.unwrap_or_else(|| {
-        let found = kernel();
-        if found != libc::MAP_FAILED && counted::remove(&old) > 0 {
-            counted::add(&(found as usize..found as usize + new));
-        }
-        found
-    })
+    let call = Remap { old: &old, new_bytes: new, target: None, leaves_old };
+    adopted.unwrap_or_else(|| counted::remapped(&call, kernel))
 }
 
 /// `remap_file_pages(2)`. Refuses shared memory: the kernel would map the pages at an address that
@@ -292,12 +283,11 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
         return None;
     }
     let new = inside(|| pager.allocate_protected(new_bytes, 1, mapping.protection))?;
-    counted::remove(old);
     // SAFETY: both ranges are mapped, and do not overlap; the old range is not used any more.
-    unsafe {
-        ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len());
-        libc::syscall(libc::SYS_munmap, old.start, old.len());
-    }
+    let unmap = || unsafe { libc::syscall(libc::SYS_munmap, old.start, old.len()) };
+    // SAFETY: as above.
+    unsafe { ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len()) };
+    counted::unmapped(old, unmap, |outcome| *outcome == 0);
     Some(new.start as *mut c_void)
 }
 

@@ -212,24 +212,29 @@ pub(crate) fn hold_start() -> MutexGuard<'static, ()> {
 /// library are not counted.
 pub(crate) fn count_unextended(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
-        let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
-        if let Some(pager) = pager() {
-            pager.publish_unextended(total as u64);
-        }
+        add_unextended(bytes);
+    }
+}
+
+/// Adds bytes of unextended allocations to the total [`UNEXTENDED`], and publishes the total.
+pub(crate) fn add_unextended(bytes: usize) {
+    let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
+    if let Some(pager) = pager() {
+        pager.publish_unextended(total as u64);
     }
 }
 
 /// Subtracts an unextended block of the program, which is being freed, from the total
 /// [`UNEXTENDED`], if the block was counted.
 pub(crate) fn uncount_block(bytes: usize) {
-    if bytes >= BYTES_MIN {
-        uncount_unextended(bytes);
+    if bytes >= BYTES_MIN && !is_inside() {
+        subtract_unextended(bytes);
     }
 }
 
-/// Subtracts counted bytes of unextended allocations from the total [`UNEXTENDED`].
-pub(crate) fn uncount_unextended(bytes: usize) {
-    if bytes > 0 && !is_inside() {
+/// Subtracts bytes of unextended allocations from the total [`UNEXTENDED`].
+pub(crate) fn subtract_unextended(bytes: usize) {
+    if bytes > 0 {
         // The total stops at 0, because allocations before this library's start were not added.
         let _ =
             UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));

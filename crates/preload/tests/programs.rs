@@ -466,9 +466,10 @@ fn calls_that_fail() {
     }
 }
 
-/// Mappings of files do not lower the sum of allocations that are too small to be extended.
+/// Calls for mappings that do not lower the sum of allocations that are too small to be extended:
+/// mappings of files, mappings in place of others, and calls that leave memory mapped.
 #[test]
-fn pieces_beside_files() {
+fn pieces_that_stay_counted() {
     for faults in BOTH {
         same_by("counted.c", &["file"], faults);
     }

@@ -1,11 +1,52 @@
-/* Mappings of files are no part of the memory that is counted until it is large enough to be extended. */
+/* Memory that is counted until it is large enough to be extended: mappings of files are no part of it, and
+   mappings that are made again in their place, or left behind by mremap(2), stay part of it. */
 #include "check.h"
 
 #define BLOCKS 100
 #define BLOCK (512UL << 10)
 
+static const int both = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+
+/* Memory that is reserved, and used by a mapping in its place. */
+static char *replaced(void) {
+    char *block = mmap(NULL, BLOCK, PROT_NONE, anonymous | MAP_NORESERVE, -1, 0);
+    CHECK(block != MAP_FAILED);
+    CHECK(mmap(block, BLOCK, both, anonymous | MAP_FIXED, -1, 0) == block);
+    return block;
+}
+
+/* Memory whose pages are moved away, and that stays mapped. */
+static char *left(void) {
+    char *block = mmap(NULL, BLOCK, both, anonymous, -1, 0);
+    CHECK(block != MAP_FAILED);
+    char *moved = mremap(block, BLOCK, BLOCK, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+    CHECK(moved != MAP_FAILED && munmap(moved, BLOCK) == 0);
+    return block;
+}
+
+/* Memory that the kernel does not let grow, or move. */
+static char *refused(void) {
+    char *block = mmap(NULL, BLOCK, both, anonymous, -1, 0);
+    CHECK(block != MAP_FAILED);
+    CHECK(mremap(block, BLOCK, BLOCK, MREMAP_MAYMOVE | MREMAP_FIXED, block + PAGE) == MAP_FAILED);
+    CHECK(errno == EINVAL);
+    CHECK(mmap(block, BLOCK, PROT_READ, MAP_SHARED | MAP_FIXED, -1, 0) == MAP_FAILED && errno == EBADF);
+    return block;
+}
+
+static void mapped(char *map(void)) {
+    char *blocks[BLOCKS];
+    for (size_t at = 0; at < BLOCKS; at++) fill(blocks[at] = map(), BLOCK, at);
+    CHECK(is_extended(BLOCKS * BLOCK));
+    for (size_t at = 0; at < BLOCKS; at++)
+        CHECK(holds(blocks[at], BLOCK, at) && munmap(blocks[at], BLOCK) == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
+    mapped(replaced);
+    mapped(left);
+    mapped(refused);
     int fd = open(arguments[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(fd >= 0 && ftruncate(fd, MIB) == 0);
     char *blocks[BLOCKS];
