@@ -478,7 +478,7 @@ fn pieces_that_stay_counted() {
 #[test]
 fn locked_memory() {
     for faults in BOTH {
-        for order in ["before", "after", "freed", "replaced"] {
+        for order in ["before", "after", "freed", "replaced", "child"] {
             same_by("locked.c", &[order], faults);
         }
     }

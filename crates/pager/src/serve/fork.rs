@@ -52,7 +52,7 @@ pub struct Fork<'a> {
     requests: MutexGuard<'a, Vec<Request>>,
     _counts: MutexGuard<'a, Counts>,
     slot: MutexGuard<'a, Option<Arc<SlotGuard>>>,
-    _pinned: MutexGuard<'a, Ranges<()>>,
+    pinned: MutexGuard<'a, Ranges<()>>,
     inherit: MutexGuard<'a, Ranges<Inherit>>,
     handle: RwLockWriteGuard<'a, Arc<FaultHandle>>,
 }
@@ -87,7 +87,7 @@ impl Pager {
             requests: lock(requests),
             _counts: lock(counts),
             slot: lock(slot),
-            _pinned: lock(pinned),
+            pinned: lock(pinned),
             inherit: lock(inherit),
             handle: handle.write().unwrap_or_else(PoisonError::into_inner),
         };
@@ -161,6 +161,8 @@ impl Fork<'_> {
         let child = mem::replace(&mut self.child, Err(io::ErrorKind::Other.into()))?;
         self.advise(Advice::LinuxDontFork);
         let Child { mut cache, store } = child;
+        // Pins are not inherited (mlock(2)).
+        *self.pinned = Ranges::new();
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Wiped {
                 cache.reset_to_zeros(&pages);

@@ -34,6 +34,22 @@ static void replaced(void) {
     }
 }
 
+/* A child inherits no locks, and may lock as many pages as its parent. */
+static void child(void) {
+    char *block = malloc(32 * MIB);
+    CHECK(block);
+    fill(block, 32 * MIB, 1);
+    CHECK(mlock(block, 6 * MIB) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK(mlock(block + 16 * MIB, 6 * MIB) == 0 && holds(block, 32 * MIB, 1));
+        _exit(3);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    free(block);
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     if (strcmp(arguments[1], "freed") == 0) {
@@ -44,6 +60,11 @@ int main(int count, char **arguments) {
     if (strcmp(arguments[1], "replaced") == 0) {
         replaced();
         puts("locked again");
+        return 0;
+    }
+    if (strcmp(arguments[1], "child") == 0) {
+        child();
+        puts("locked by both");
         return 0;
     }
     int is_before = strcmp(arguments[1], "before") == 0, both = PROT_READ | PROT_WRITE;
