@@ -32,6 +32,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// The time that a process has to end after its last child has ended, and a command after a signal.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// The time after which parents are killed, too, such as a shell that starts its program again each
+/// time that the program ends.
+const PARENTS_TOO: Duration = Duration::from_secs(20);
+
 /// The time after which processes that do not end are left alone, such as a process that waits in
 /// the kernel.
 const GIVE_UP: Duration = Duration::from_secs(30);
@@ -40,17 +44,24 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 /// ended.
 #[derive(Debug, Default)]
 pub struct TreeEnd {
+    /// The time of the first call.
+    began: Option<Instant>,
     /// Processes that had children at some call, by ID and start time, and the last such call.
     parents: BTreeMap<(u32, u64), Instant>,
 }
 
 impl TreeEnd {
     /// Kills the processes of the command `pid` that have had no children for [`GRACE`], or never.
+    /// From [`PARENTS_TOO`] after the first call on, or if `/proc` cannot be read, kills all
+    /// processes, parents first.
     pub fn kill(&mut self, root: &Root, pid: u32) {
-        let mut tree = table::tree(root, pid).unwrap_or_default();
+        let is_late = self.began.get_or_insert_with(Instant::now).elapsed() > PARENTS_TOO;
+        let Ok(mut tree) = table::tree(root, pid) else { return send(pid, SIGKILL) };
         tree.retain(|process| !process.is_zombie);
         for process in &tree {
-            if tree.iter().any(|other| other.parent == process.pid) {
+            if is_late {
+                send(process.pid, SIGKILL);
+            } else if tree.iter().any(|other| other.parent == process.pid) {
                 self.parents.insert(process.identity(), Instant::now());
             } else {
                 let parent = self.parents.get(&process.identity());
@@ -145,6 +156,23 @@ mod tests {
         assert!(running.status().unwrap().success());
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "done\n");
         assert!(!fs::exists(format!("/proc/{}", pid().trim())).unwrap(), "the program runs");
+    }
+
+    /// The shell starts a program again as soon as the last one has ended.
+    #[test]
+    fn a_wrapper_that_starts_programs_again_is_killed() {
+        let words = ["-c", "while :; do sleep 1000; done"].map(OsString::from);
+        let signals = Signals::hold().unwrap();
+        let mut running = signals.start(&Policy::Default, &"sh".into(), &words).unwrap();
+        assert!(!running.has_ended(TICK));
+        let (root, pid) = (Root::live(), running.pid());
+        let mut end =
+            TreeEnd { began: Instant::now().checked_sub(PARENTS_TOO), ..TreeEnd::default() };
+        while !running.has_ended(TICK) {
+            end.kill(&root, pid);
+        }
+        assert!(!running.status().unwrap().success());
+        assert!(table::tree(&root, pid).unwrap().is_empty());
     }
 
     /// The shell is killed, and leaves two programs: one in the background, which ignores SIGINT,
