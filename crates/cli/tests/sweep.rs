@@ -316,6 +316,31 @@ fn a_sweep_has_demand_files_and_static_weights() {
         .records()
         .map(|row| columns.map(|at| row.as_ref().unwrap()[at].to_string()).to_vec())
         .collect();
+/// A sweep file without duration and seed takes both from the scenario, one with them from itself.
+#[test]
+fn a_sweep_takes_duration_and_seed_of_its_scenario() {
+    let folder = Folder::new();
+    let pair = PAIR.replacen("name =", "duration = \"20s\"\nseed = 7\nname =", 1);
+    fs::write(folder.path("pair.toml"), pair).unwrap();
+    let sweep = "schema = \"interleaf.sweep/1\"\npage_groups = 100\nscenario = [\"pair.toml\"]\n\
+                 policy = [\"dmi\"]\n";
+    let rows = |name: &str, lines: &str| {
+        fs::write(folder.path(name), format!("{sweep}{lines}")).unwrap();
+        let target = format!("{name}.csv");
+        succeeded(&folder.run(name, &target, "2"));
+        let text = fs::read_to_string(folder.path(&target)).unwrap();
+        // The last two columns are fingerprints, which differ between sweep files.
+        let results = |row: &str| row.rsplitn(3, ',').last().unwrap().to_string();
+        text.lines().map(results).collect::<Vec<String>>()
+    };
+    let own = rows("own.toml", "");
+    assert_eq!(own, rows("same.toml", "duration = \"20s\"\nseed = [7]\n"));
+    let others = ["duration = \"30s\"\nseed = [7]\n", "duration = \"20s\"\nseed = [1]\n"];
+    for (at, other) in others.into_iter().enumerate() {
+        assert_ne!(own, rows(&format!("other-{at}.toml"), other), "{other}");
+    }
+}
+
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);

@@ -102,7 +102,7 @@ pub struct DimmSweep {
     mixes: Vec<Option<Spanned<Mix>>>,
     loads: Vec<Option<Spanned<LoadChoice>>>,
     requests: Vec<Option<Spanned<u64>>>,
-    seeds: Vec<u64>,
+    seeds: Vec<Option<u64>>,
     file: String,
     text: String,
 }
@@ -214,7 +214,7 @@ impl DimmSweep {
     /// Returns the case with the 0-based index `number`; the seed varies fastest.
     fn case(&self, number: usize) -> DimmCase<'_> {
         let mut pick = pick(number);
-        let seed = self.seeds[pick(self.seeds.len())];
+        let seed = self.seeds[pick(self.seeds.len())].unwrap_or(1);
         let requests = self.requests[pick(self.requests.len())].as_ref();
         let load = self.loads[pick(self.loads.len())].as_ref();
         let mix = self.mixes[pick(self.mixes.len())].as_ref();

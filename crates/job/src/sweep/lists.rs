@@ -86,19 +86,16 @@ pub(super) fn or_none<V, T>(
 }
 
 /// The seeds of the list `seed`, or the seeds from 1 to the number `seeds`. If the file has neither
-/// field, the only seed is 1.
+/// field, the only value is `None`.
 pub(super) fn seeds(
     toml: &TomlText<'_>,
     seed: &[Spanned<i64>],
     seeds: Option<&Spanned<i64>>,
-) -> Result<Vec<u64>, FileError> {
+) -> Result<Vec<Option<u64>>, FileError> {
     match (seeds, seed.is_empty()) {
-        (None, true) => Ok(vec![1]),
-        (None, false) => {
-            seed.iter().map(|seed| toml.whole("seed", seed, 0..=i64::MAX as u64)).collect()
-        }
+        (None, _) => or_none(seed, |seed| toml.whole("seed", seed, 0..=i64::MAX as u64)),
         (Some(count), true) => {
-            Ok((1..=toml.whole("seeds", count, 1..=CASES_MAX as u64)?).collect())
+            Ok((1..=toml.whole("seeds", count, 1..=CASES_MAX as u64)?).map(Some).collect())
         }
         (Some(count), false) => {
             let problem = "there are both seed and seeds";

@@ -9,7 +9,7 @@ pub use cases::MachineCases;
 
 use super::lists::{WithText, count_checked, distinct, or_none, pick, product, seeds, with_text};
 use crate::{
-    machine::DURATION_S as DURATION_S_DEFAULT,
+    machine,
     option::{self, CURVE_ERROR_MAX, THREADS_MAX},
     predict::for_tiers,
 };
@@ -38,7 +38,7 @@ struct SweepFile {
     schema: Spanned<String>,
     /// The name of the sweep.
     name: Option<Spanned<String>>,
-    /// Simulated time of each case: "600s".
+    /// Simulated time of each case: "600s"; default: that of the scenario, or 600 s.
     duration: Option<Spanned<String>>,
     /// Number of page groups in each simulation.
     page_groups: Option<Spanned<i64>>,
@@ -77,7 +77,7 @@ struct SweepFile {
     /// Highest migration rates: "4GB/s".
     #[serde(default)]
     migration_rate: Vec<Spanned<String>>,
-    /// Seeds of all randomness, unless `seeds` is given.
+    /// Seeds of all randomness, unless `seeds` is given; default: that of the scenario, or 1.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
     /// Number of seeds: the seeds are 1 to this number.
@@ -102,8 +102,8 @@ pub struct MachineSweep {
     file: String,
     /// The name of the sweep.
     pub name: String,
-    /// Simulated time of each case.
-    pub duration: WithText<Time>,
+    /// Simulated time of each case; `None` for the scenario's time.
+    pub duration: Option<WithText<Time>>,
     /// Number of page groups of each case; `None` for the scenario's number.
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
@@ -113,7 +113,7 @@ pub struct MachineSweep {
     noises: Vec<Option<WithText<Percent>>>,
     curve_errors: Vec<Option<WithText<Percent>>>,
     rates: Vec<Option<WithText<Bandwidth>>>,
-    seeds: Vec<u64>,
+    seeds: Vec<Option<u64>>,
     text: String,
 }
 
@@ -162,8 +162,8 @@ pub struct Case {
     pub curve_error: Option<WithText<Percent>>,
     /// The highest migration rate.
     pub migration_rate: Option<WithText<Bandwidth>>,
-    /// The seed of all randomness.
-    pub seed: u64,
+    /// The seed of all randomness; `None` for the scenario's seed.
+    pub seed: Option<u64>,
 }
 
 /// The name of an argument, and a function that returns its text in a case (`None` if the case has
@@ -195,7 +195,7 @@ const ARGUMENTS: [Argument; 12] = [
     ("counter_noise", |case| case.counter_noise.as_ref().map(|it| it.text.clone())),
     ("curve_error", |case| case.curve_error.as_ref().map(|it| it.text.clone())),
     ("migration_rate", |case| case.migration_rate.as_ref().map(|it| it.text.clone())),
-    ("seed", |case| Some(case.seed.to_string())),
+    ("seed", |case| case.seed.map(|seed| seed.to_string())),
 ];
 
 impl fmt::Display for Case {
@@ -235,11 +235,8 @@ impl MachineSweep {
                 None => "sweep".into(),
             },
             duration: match &read.duration {
-                Some(span) => duration(&toml, span)?,
-                None => WithText {
-                    value: Time::from_seconds(DURATION_S_DEFAULT),
-                    text: format!("{DURATION_S_DEFAULT}s"),
-                },
+                Some(span) => Some(duration(&toml, span)?),
+                None => None,
             },
             page_groups: match &read.page_groups {
                 Some(groups) => Some(toml.whole("page_groups", groups, 1..=GROUPS_MAX)?),
@@ -312,7 +309,7 @@ impl MachineSweep {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
         let groups = self.page_groups.map(|groups| groups.to_string());
-        let constant = [("duration", Some(self.duration.text.clone())), ("page_groups", groups)]
+        let constant = [("duration", duration), ("page_groups", groups)]
             .map(|(name, text)| (name, vec![text; cases.len()]));
         let given = |(_, texts): &(&str, Vec<Option<String>>)| texts.iter().any(Option::is_some);
         listed.into_iter().chain(constant).filter(given).collect()
@@ -338,6 +335,7 @@ impl MachineSweep {
     }
 
     /// Formats the position of the value that makes `case` impossible.
+        let duration = self.duration.as_ref().map(|duration| duration.text.clone());
     pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
             (
@@ -592,7 +590,7 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert_eq!(texts.len(), cases.len());
-        assert_eq!((cases[0].seed, cases[1].seed, cases[3].seed), (1, 2, 1));
+        assert_eq!([0, 1, 3].map(|at| cases[at].seed), [Some(1), Some(2), Some(1)]);
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
         // Cases of a base case have the same workload and platform.
         for case in &cases {

@@ -1,9 +1,9 @@
 //! The cases of a sweep of the simulated machine, and their rows.
 
 use super::{Case, Load, MachineSweep};
-use crate::sweep::Cases;
+use crate::{machine, sweep::Cases};
 use interleaf_console::Failure;
-use interleaf_model::control::Settings;
+use interleaf_model::{control::Settings, units::Time};
 use interleaf_record::sweep::{COLUMNS, Column};
 use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, StaticBest, Trial, static_best};
 use rayon::prelude::*;
@@ -20,6 +20,8 @@ pub struct MachineCases {
 /// migration rate and seed.
 struct BaseCase {
     scenario: Scenario,
+    /// Simulated time.
+    duration: Duration,
     /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
     /// if the pages do not fit into the tiers.
     best_static: Option<Option<StaticBest>>,
@@ -34,7 +36,10 @@ impl MachineSweep {
     pub fn checked(self) -> Result<MachineCases, Failure> {
         let of_base_case = |base_case: usize| {
             let case = self.case(self.first_case_of(base_case));
-            Ok(BaseCase { scenario: scenario(&self, &case)?, best_static: None })
+            let (scenario, own) = scenario(&self, &case)?;
+            let asked = self.duration.as_ref().map(|duration| duration.value);
+            let duration = machine::duration(asked, own);
+            Ok(BaseCase { scenario, duration, best_static: None })
         };
         let base_cases: Result<_, Failure> = (0..self.base_cases()).map(of_base_case).collect();
         Ok(MachineCases { base_cases: base_cases?, sweep: self })
@@ -55,7 +60,8 @@ impl Cases for MachineCases {
     }
 
     fn input(&self) -> Vec<String> {
-        let scenarios = self.base_cases.iter().map(|it| format!("{:?}", it.scenario));
+        let scenarios =
+            self.base_cases.iter().map(|it| format!("{:?} {:?}", it.scenario, it.duration));
         std::iter::once(self.sweep.text.clone()).chain(scenarios).collect()
     }
 
@@ -68,11 +74,11 @@ impl Cases for MachineCases {
     }
 
     fn prepare(&mut self, cases: &[usize]) {
-        let duration_s = self.sweep.duration.value.seconds();
         let mut needed = vec![false; self.base_cases.len()];
         cases.iter().for_each(|case| needed[self.sweep.base_case(*case)] = true);
         self.base_cases.par_iter_mut().zip(needed).filter(|(_, needed)| *needed).for_each(
             |(base_case, _)| {
+                let duration_s = base_case.duration.as_secs_f64();
                 base_case.best_static = Some(static_best(&base_case.scenario, duration_s));
             },
         );
@@ -82,14 +88,17 @@ impl Cases for MachineCases {
     fn rows(&self, case: usize) -> Result<Vec<Vec<String>>, Failure> {
         let base_case = &self.base_cases[self.sweep.base_case(case)];
         let case = self.sweep.case(case);
-        let mut scenario = Scenario { seed: case.seed, ..base_case.scenario.clone() };
+        let mut scenario = base_case.scenario.clone();
+        if let Some(seed) = case.seed {
+            scenario.seed = seed;
+        }
         if let Some(noise) = &case.counter_noise {
             scenario.counter_noise = noise.value.fraction();
         }
         if let Some(rate) = &case.migration_rate {
             scenario.migration.bandwidth_gbps = rate.value.gbps();
         }
-        let duration = Duration::from_secs_f64(self.sweep.duration.value.seconds());
+        let duration = base_case.duration;
         let best_static = base_case.best_static.clone().unwrap_or_else(|| {
             // `prepare` was not called for this case, so the best static weights are searched now.
             static_best(&base_case.scenario, duration.as_secs_f64())
@@ -107,18 +116,19 @@ impl Cases for MachineCases {
     }
 }
 
-fn scenario(sweep: &MachineSweep, case: &Case) -> Result<Scenario, Failure> {
+/// The scenario of a case, and the duration that the scenario's file gives, if any.
+fn scenario(sweep: &MachineSweep, case: &Case) -> Result<(Scenario, Option<Time>), Failure> {
     let platform = case.platform.as_ref().map(|name| name.get_ref().as_str());
     let of_platform = |why: Failure| match &case.platform {
         Some(name) => why.within(&sweep.place("platform", name)),
         None => why,
     };
-    let mut scenario = match &case.load {
+    let (mut scenario, duration) = match &case.load {
         Load::Scenario(name) => {
             let platform =
                 platform.map(interleaf_catalog::platform).transpose().map_err(of_platform)?;
             let of_scenario = |why: Failure| why.within(&sweep.place("scenario", name));
-            interleaf_catalog::scenario(name.get_ref(), platform).map_err(of_scenario)?.0
+            interleaf_catalog::scenario(name.get_ref(), platform).map_err(of_scenario)?
         }
         Load::Workload { name, is_file, threads } => {
             let place = sweep.place(if *is_file { "demand" } else { "workload" }, name);
@@ -134,7 +144,7 @@ fn scenario(sweep: &MachineSweep, case: &Case) -> Result<Scenario, Failure> {
             let demand = demand.map_err(|why| why.within(&place))?;
             let threads = threads.as_ref().map(|threads| *threads.get_ref());
             let footprint = case.footprint.as_ref().map(|size| size.get_ref().value);
-            interleaf_catalog::single_workload(&platform, &demand, threads, footprint)?
+            (interleaf_catalog::single_workload(&platform, &demand, threads, footprint)?, None)
         }
     };
     if let Some(groups) = sweep.page_groups {
@@ -144,7 +154,7 @@ fn scenario(sweep: &MachineSweep, case: &Case) -> Result<Scenario, Failure> {
         Failure::new(format!("{case}: {why}"), why.hint()).within(&sweep.place_of(case, &why))
     })?;
     sweep.check_weights(&scenario)?;
-    Ok(scenario)
+    Ok((scenario, duration))
 }
 
 fn curve_error(case: &Case) -> f64 {
