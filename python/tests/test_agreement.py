@@ -44,7 +44,13 @@ def test_predictions_of_random_inputs(command):
 
 
 MACHINES = [
-    {"scenario": "shifting-demand", "policy": "guided", "duration": "20s", "seed": 7},
+    {
+        "scenario": "shifting-demand",
+        "policy": "guided",
+        "duration": "20s",
+        "curve_error": "-20%",
+        "seed": 7,
+    },
     {
         "platform": "gnr120-cz122",
         "workload": "cloverleaf",
@@ -54,7 +60,6 @@ MACHINES = [
         "duration": "20s",
         "footprint": "16GiB",
         "counter_noise": "5%",
-        "curve_error": "-20%",
         "migration_rate": "2GB/s",
     },
 ]

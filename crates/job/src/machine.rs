@@ -80,6 +80,11 @@ pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
 
+/// True if a policy uses curves, and so depends on [`MachineJob::curve_error`].
+pub const fn uses_curves(policy: PolicyKind) -> bool {
+    matches!(policy, PolicyKind::Guided)
+}
+
 impl MachineJob {
     /// Simulates the policy, and with `compare` also every other policy.
     ///

@@ -15,7 +15,10 @@ use interleaf_job::{
     sweep::machine::MachineSweep,
 };
 use interleaf_launch::signal_status;
-use interleaf_model::{policy::PolicyKind, units::Time};
+use interleaf_model::{
+    policy::PolicyKind,
+    units::{Percent, Time},
+};
 use interleaf_record::Document;
 use interleaf_sim::machine::{Scenario, ScenarioError};
 use policy_process::SimulationEnd;
@@ -50,6 +53,12 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     };
     let document = match command {
         None => job.run(&Bar::default())?,
+    if args.curve_error != Percent::ZERO && !args.compare && !machine::uses_curves(job.policy) {
+        return Err(Failure::new(
+            format!("--curve-error goes with --policy guided: {} uses no curves", args.policy),
+            "leave --curve-error out, or ask for --policy guided or --compare",
+        ));
+    }
         Some(command) => match policy_process::run(&job, &args.policy, command)? {
             SimulationEnd::Done(document) => *document,
             SimulationEnd::Signal(number) => return Ok(signal_status(number)),

@@ -275,6 +275,14 @@ impl MachineSweep {
         let inner = [self.policies.len(), self.noises.len(), self.curve_errors.len()];
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
+        if let (Some(first), false) = (
+            read.curve_error.first(),
+            sweep.policies.iter().any(|policy| machine::uses_curves(policy.kind)),
+        ) {
+            let problem = "no policy of this file uses curves";
+            let hint = "add guided to policy, or leave it out";
+            return Err(toml.error("curve_error", first, problem, hint));
+        }
 
     /// Returns the index of the base case of `case`. The cases of a base case have adjacent
     /// numbers, because platform, workload and footprint vary slowest in [`Self::case`].
