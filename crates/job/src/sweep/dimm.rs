@@ -2,7 +2,7 @@
 
 use super::{
     Cases,
-    lists::{count_checked, distinct, or_none, pick, product, seeds},
+    lists::{count_checked, distinct, distinct_or_none, or_none, pick, product, seeds},
 };
 use crate::{
     dimm::{
@@ -188,8 +188,12 @@ impl DimmSweep {
             refreshes: or_none(&read.refresh, |name| {
                 parsed(&toml, "refresh", name, option::refresh)
             })?,
-            mixes: or_none(&read.mix, |mix| parsed(&toml, "mix", mix, mix_without_order))?,
-            loads: or_none(&read.load, |load| parsed(&toml, "load", load, option::load))?,
+            mixes: distinct_or_none(&toml, "mix", &read.mix, |mix| {
+                parsed(&toml, "mix", mix, mix_without_order)
+            })?,
+            loads: distinct_or_none(&toml, "load", &read.load, |load| {
+                parsed(&toml, "load", load, option::load)
+            })?,
             requests: or_none(&read.requests, |requests| {
                 let count = toml.whole("requests", requests, 1..=REQUESTS_MAX)?;
                 Ok(Spanned::new(requests.span(), count))
@@ -554,8 +558,6 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
         ("density", &read.density),
         ("width", &read.width),
         ("pattern", &read.pattern),
-        ("mix", &read.mix),
-        ("load", &read.load),
         ("row_policy", &read.row_policy),
         ("refresh", &read.refresh),
     ];

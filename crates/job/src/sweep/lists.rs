@@ -8,12 +8,18 @@ use toml::Spanned;
 /// mistake in the file.
 const CASES_MAX: usize = 1_000_000;
 
-/// A quantity and the text that it was parsed from.
-#[derive(Clone, Debug, PartialEq)]
+/// A quantity and the text that it was parsed from. Equality is that of the quantities.
+#[derive(Clone, Debug)]
 pub struct WithText<T> {
     /// The quantity.
     pub value: T,
     pub(super) text: String,
+}
+
+impl<T: PartialEq> PartialEq for WithText<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
 }
 
 pub(super) fn with_text<T>(value: T, text: &Spanned<String>) -> WithText<T> {
@@ -56,8 +62,8 @@ pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Checks that a list repeats no value. The cases of a repeated value would be computed and counted
-/// twice.
+/// Checks that a list of names or numbers repeats no value. The cases of a repeated value would be
+/// computed and counted twice.
 pub(super) fn distinct<T: Ord + fmt::Debug>(
     toml: &TomlText<'_>,
     field: &str,
@@ -83,6 +89,27 @@ pub(super) fn or_none<V, T>(
         return Ok(vec![None]);
     }
     values.iter().map(|value| read(value).map(Some)).collect()
+}
+
+/// Like [`or_none`], and checks that the list repeats no value: "2%" and "2.0%" are equal.
+pub(super) fn distinct_or_none<T: PartialEq>(
+    toml: &TomlText<'_>,
+    field: &str,
+    values: &[Spanned<String>],
+    read: impl Fn(&Spanned<String>) -> Result<T, FileError>,
+) -> Result<Vec<Option<T>>, FileError> {
+    let parsed = or_none(values, read)?;
+    for (at, value) in values.iter().enumerate() {
+        let earlier = parsed[..at].iter().position(|earlier| *earlier == parsed[at]);
+        let Some(earlier) = earlier.map(|earlier| values[earlier].get_ref()) else { continue };
+        let text = value.get_ref();
+        let problem = match text == earlier {
+            true => format!("{text:?} is there twice"),
+            false => format!("{text:?} is there twice, first as {earlier:?}"),
+        };
+        return Err(toml.error(field, value, problem, "take one of them out"));
+    }
+    Ok(parsed)
 }
 
 /// The seeds of the list `seed`, or the seeds from 1 to the number `seeds`. If the file has neither

@@ -7,7 +7,9 @@ mod cases;
 
 pub use cases::MachineCases;
 
-use super::lists::{WithText, count_checked, distinct, or_none, pick, product, seeds, with_text};
+use super::lists::{
+    WithText, count_checked, distinct, distinct_or_none, or_none, pick, product, seeds, with_text,
+};
 use crate::{
     machine,
     option::{self, CURVE_ERROR_MAX, THREADS_MAX},
@@ -96,6 +98,18 @@ struct TierLists {
     capacity: Vec<Spanned<String>>,
 }
 
+impl TierLists {
+    /// The values as parameters of a platform with the tier `tier`.
+    fn parameters(&self, tier: &str) -> Vec<Spanned<String>> {
+        let count =
+            |it: &Spanned<i64>| Spanned::new(it.span(), format!("{tier}.count={}", it.get_ref()));
+        let capacity = |it: &Spanned<String>| {
+            Spanned::new(it.span(), format!("{tier}.capacity={}", it.get_ref()))
+        };
+        self.count.iter().map(count).chain(self.capacity.iter().map(capacity)).collect()
+    }
+}
+
 /// The lists of a sweep; each combination of their values is a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineSweep {
@@ -107,6 +121,8 @@ pub struct MachineSweep {
     /// Number of page groups of each case; `None` for the scenario's number.
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
+    /// The values in `tier`, as parameters of a platform: `cxl.count=4`.
+    parameters: Vec<Spanned<String>>,
     loads: Vec<Load>,
     policies: Vec<PolicyChoice>,
     footprints: Vec<Option<Spanned<WithText<Bytes>>>>,
@@ -243,19 +259,30 @@ impl MachineSweep {
                 None => None,
             },
             platforms: platforms(&toml, &read)?,
+            parameters: read.tier.iter().flat_map(|(tier, lists)| lists.parameters(tier)).collect(),
             loads: loads(&toml, &read)?,
             policies: policies(&toml, &read)?,
             footprints: footprints(&toml, &read)?,
-            noises: or_none(&read.counter_noise, |noise| {
+            noises: distinct_or_none(&toml, "counter_noise", &read.counter_noise, |noise| {
                 within(&toml, "counter_noise", noise, 0.0, NOISE_MAX)
             })?,
-            curve_errors: or_none(&read.curve_error, |error| {
+            curve_errors: distinct_or_none(&toml, "curve_error", &read.curve_error, |error| {
                 within(&toml, "curve_error", error, -CURVE_ERROR_MAX, CURVE_ERROR_MAX)
             })?,
-            rates: or_none(&read.migration_rate, |rate| bandwidth(&toml, rate))?,
+            rates: distinct_or_none(&toml, "migration_rate", &read.migration_rate, |rate| {
+                bandwidth(&toml, rate)
+            })?,
             seeds: seeds(&toml, &read.seed, read.seeds.as_ref())?,
             text: text.into(),
         };
+        if let (Some(first), false) = (
+            read.curve_error.first(),
+            sweep.policies.iter().any(|policy| machine::uses_curves(policy.kind)),
+        ) {
+            let problem = "no policy of this file uses curves";
+            let hint = "add guided to policy, or leave it out";
+            return Err(toml.error("curve_error", first, problem, hint));
+        }
         count_checked(&toml, sweep.count(), read.seeds.as_ref(), ("policy", &read.policy[0]))?;
         Ok(sweep)
     }
@@ -275,14 +302,6 @@ impl MachineSweep {
         let inner = [self.policies.len(), self.noises.len(), self.curve_errors.len()];
         product(inner.into_iter().chain([self.rates.len(), self.seeds.len()]))
     }
-        if let (Some(first), false) = (
-            read.curve_error.first(),
-            sweep.policies.iter().any(|policy| machine::uses_curves(policy.kind)),
-        ) {
-            let problem = "no policy of this file uses curves";
-            let hint = "add guided to policy, or leave it out";
-            return Err(toml.error("curve_error", first, problem, hint));
-        }
 
     /// Returns the index of the base case of `case`. The cases of a base case have adjacent
     /// numbers, because platform, workload and footprint vary slowest in [`Self::case`].
@@ -316,6 +335,7 @@ impl MachineSweep {
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
+        let duration = self.duration.as_ref().map(|duration| duration.text.clone());
         let groups = self.page_groups.map(|groups| groups.to_string());
         let constant = [("duration", duration), ("page_groups", groups)]
             .map(|(name, text)| (name, vec![text; cases.len()]));
@@ -326,6 +346,26 @@ impl MachineSweep {
     /// Formats the position of a field and its value, for errors.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
+    }
+
+    /// Formats the position of a platform that cannot be read: that of the value in `tier` that the
+    /// platform does not accept, or else that of the platform.
+    fn place_of_platform(&self, platform: &Spanned<String>) -> String {
+        let wrong = platform.get_ref().split_once(':').and_then(|(name, parameters)| {
+            interleaf_catalog::platform(name).ok()?;
+            let is_wrong = |parameter: &&Spanned<String>| {
+                parameters.split(',').any(|it| it == parameter.get_ref())
+                    && interleaf_catalog::platform(&format!("{name}:{}", parameter.get_ref()))
+                        .is_err()
+            };
+            self.parameters.iter().find(is_wrong)
+        });
+        let key =
+            |it: &Spanned<String>| it.get_ref().split('=').next().map(|it| format!("tier.{it}"));
+        match wrong.and_then(|it| Some((it, key(it)?))) {
+            Some((parameter, key)) => self.place(&key, parameter),
+            None => self.place("platform", platform),
+        }
     }
 
     /// Checks that all weights of the file match the tiers of `scenario`.
@@ -343,7 +383,6 @@ impl MachineSweep {
     }
 
     /// Formats the position of the value that makes `case` impossible.
-        let duration = self.duration.as_ref().map(|duration| duration.text.clone());
     pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
             (
@@ -388,16 +427,15 @@ fn platforms(
     let mut parameters: Vec<String> = vec![String::new()];
     for (tier, lists) in &read.tier {
         distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
-        distinct(toml, &format!("tier.{tier}.capacity"), &lists.capacity)?;
+        let capacity = format!("tier.{tier}.capacity");
         // The highest count depends on the platform, and is checked when the platform is loaded.
         let count_of = |count: &Spanned<i64>| {
             toml.whole(&format!("tier.{tier}.count"), count, 1..=u32::MAX).map(|it| it.to_string())
         };
-        let size_of = |size: &Spanned<String>| {
-            toml.size(&format!("tier.{tier}.capacity"), size).map(|_| size.get_ref().clone())
-        };
+        let size_of = |size: &Spanned<String>| Ok(with_text(toml.size(&capacity, size)?, size));
         let counts = lists.count.iter().map(count_of).collect::<Result<Vec<_>, _>>()?;
-        let capacities = lists.capacity.iter().map(size_of).collect::<Result<Vec<_>, _>>()?;
+        let capacities = distinct_or_none(toml, &capacity, &lists.capacity, size_of)?;
+        let capacities = capacities.into_iter().flatten().map(|size| size.text).collect();
         let lists = [("count", counts), ("capacity", capacities)];
         for (field, values) in lists.iter().filter(|(_, values)| !values.is_empty()) {
             let one = |before: &String| {
@@ -425,7 +463,7 @@ fn platforms(
     }
 }
 
-/// Checks that no list repeats a value: the cases of a repeated value would count twice.
+/// Checks that no list of names or numbers repeats a value: its cases would count twice.
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;
@@ -433,11 +471,6 @@ fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> 
     distinct(toml, "scenario", &read.scenario)?;
     distinct(toml, "threads", &read.threads)?;
     distinct(toml, "policy", &read.policy)?;
-    distinct(toml, "weights", &read.weights)?;
-    distinct(toml, "footprint", &read.footprint)?;
-    distinct(toml, "counter_noise", &read.counter_noise)?;
-    distinct(toml, "curve_error", &read.curve_error)?;
-    distinct(toml, "migration_rate", &read.migration_rate)?;
     distinct(toml, "seed", &read.seed)
 }
 
@@ -488,7 +521,8 @@ fn policies(toml: &TomlText<'_>, read: &SweepFile) -> Result<Vec<PolicyChoice>, 
     if read.policy.is_empty() {
         return Err(toml.file_error("policy", "there is none", &hint));
     }
-    let weights = or_none(&read.weights, |written| weights(toml, written))?;
+    let weights =
+        distinct_or_none(toml, "weights", &read.weights, |written| weights(toml, written))?;
     let mut choices = vec![];
     for name in &read.policy {
         let parsed: Result<PolicyKind, String> = name.get_ref().parse();
@@ -532,7 +566,7 @@ fn footprints(
         let hint = "leave it out, or change it in the scenario file";
         return Err(toml.error("footprint", size, problem, hint));
     }
-    or_none(&read.footprint, |value| {
+    distinct_or_none(toml, "footprint", &read.footprint, |value| {
         let size: Bytes = toml.quantity("footprint", value)?;
         if size.get() == 0 {
             let hint = "write the memory that it touches, such as \"32GiB\"";
