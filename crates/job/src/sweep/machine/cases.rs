@@ -120,7 +120,7 @@ impl Cases for MachineCases {
 fn scenario(sweep: &MachineSweep, case: &Case) -> Result<(Scenario, Option<Time>), Failure> {
     let platform = case.platform.as_ref().map(|name| name.get_ref().as_str());
     let of_platform = |why: Failure| match &case.platform {
-        Some(name) => why.within(&sweep.place("platform", name)),
+        Some(name) => why.within(&sweep.place_of_platform(name)),
         None => why,
     };
     let (mut scenario, duration) = match &case.load {
