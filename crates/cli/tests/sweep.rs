@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, SystemTime},
 };
@@ -204,27 +204,54 @@ fn an_altered_row_is_found() {
     }
 }
 
+impl Folder {
+    /// Starts a sweep of 8000 cases with the rows in `rows.csv`. Waits until some rows are written.
+    fn long(&self) -> Child {
+        fs::write(self.path("long.toml"), SWEEP.replace("seeds = 2", "seeds = 1000")).unwrap();
+        let mut sweep = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+        sweep.args(["simulate", "machine", "--sweep", "long.toml", "-o", "rows.csv"]);
+        let sweep = sweep.current_dir(self.0.path()).stderr(Stdio::piped()).spawn().unwrap();
+        let rows = || fs::read_to_string(self.path("rows.csv")).unwrap_or_default().lines().count();
+        while rows() < 4 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        sweep
+    }
+}
+
+/// Sends SIGTERM. If this test runs as a background job of a shell, SIGINT is ignored, and the
+/// sweep inherits this.
+fn terminated(sweep: Child) -> Output {
+    rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
+    sweep.wait_with_output().unwrap()
+}
+
 #[test]
 fn a_signal_stops_a_sweep_and_tells_how_to_continue() {
     let folder = Folder::new();
-    fs::write(folder.path("long.toml"), SWEEP.replace("seeds = 2", "seeds = 1000")).unwrap();
-    let mut sweep = Command::new(env!("CARGO_BIN_EXE_interleaf"));
-    sweep.args(["simulate", "machine", "--sweep", "long.toml", "-o", "rows.csv"]);
-    let sweep = sweep.current_dir(folder.0.path()).stderr(Stdio::piped()).spawn().unwrap();
-    let rows = || fs::read_to_string(folder.path("rows.csv")).unwrap_or_default().lines().count();
-    while rows() < 4 {
-        thread::sleep(Duration::from_millis(10));
-    }
-    // Send SIGTERM. If this test runs as a background job of a shell, SIGINT is ignored, and the
-    // sweep inherits this.
-    rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
-    let output = sweep.wait_with_output().unwrap();
+    let output = terminated(folder.long());
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(143), "{said}");
     let last = said.lines().next_back().unwrap();
     assert!(last.starts_with("stopped: "), "{said}");
     let end = " of 8000 cases are in rows.csv; the same command computes the others";
     assert!(last.ends_with(end), "{said}");
+}
+
+/// A sweep replaces its file at the end, and rows of a second sweep would be lost.
+#[test]
+fn a_file_has_the_rows_of_one_running_sweep() {
+    let folder = Folder::new();
+    let first = folder.long();
+    let second = folder.run("long.toml", "rows.csv", "1");
+    terminated(first);
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!(second.status.code(), Some(2), "{said}");
+    assert!(said.contains("rows.csv: another sweep that runs now"), "{said}");
+    assert!(said.contains("wait until it ends, or name another file"), "{said}");
+    // The lock ends with its process.
+    fs::write(folder.path("rows.csv"), "").unwrap();
+    succeeded(&folder.sweep("rows.csv", "2"));
 }
 
 #[test]
@@ -289,6 +316,31 @@ weights = ["3:1"]
     }
 }
 
+/// A sweep file without duration and seed takes both from the scenario, one with them from itself.
+#[test]
+fn a_sweep_takes_duration_and_seed_of_its_scenario() {
+    let folder = Folder::new();
+    let pair = PAIR.replacen("name =", "duration = \"20s\"\nseed = 7\nname =", 1);
+    fs::write(folder.path("pair.toml"), pair).unwrap();
+    let sweep = "schema = \"interleaf.sweep/1\"\npage_groups = 100\nscenario = [\"pair.toml\"]\n\
+                 policy = [\"dmi\"]\n";
+    let rows = |name: &str, lines: &str| {
+        fs::write(folder.path(name), format!("{sweep}{lines}")).unwrap();
+        let target = format!("{name}.csv");
+        succeeded(&folder.run(name, &target, "2"));
+        let text = fs::read_to_string(folder.path(&target)).unwrap();
+        // The last two columns are fingerprints, which differ between sweep files.
+        let results = |row: &str| row.rsplitn(3, ',').last().unwrap().to_string();
+        text.lines().map(results).collect::<Vec<String>>()
+    };
+    let own = rows("own.toml", "");
+    assert_eq!(own, rows("same.toml", "duration = \"20s\"\nseed = [7]\n"));
+    let others = ["duration = \"30s\"\nseed = [7]\n", "duration = \"20s\"\nseed = [1]\n"];
+    for (at, other) in others.into_iter().enumerate() {
+        assert_ne!(own, rows(&format!("other-{at}.toml"), other), "{other}");
+    }
+}
+
 const OWN: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -316,31 +368,6 @@ fn a_sweep_has_demand_files_and_static_weights() {
         .records()
         .map(|row| columns.map(|at| row.as_ref().unwrap()[at].to_string()).to_vec())
         .collect();
-/// A sweep file without duration and seed takes both from the scenario, one with them from itself.
-#[test]
-fn a_sweep_takes_duration_and_seed_of_its_scenario() {
-    let folder = Folder::new();
-    let pair = PAIR.replacen("name =", "duration = \"20s\"\nseed = 7\nname =", 1);
-    fs::write(folder.path("pair.toml"), pair).unwrap();
-    let sweep = "schema = \"interleaf.sweep/1\"\npage_groups = 100\nscenario = [\"pair.toml\"]\n\
-                 policy = [\"dmi\"]\n";
-    let rows = |name: &str, lines: &str| {
-        fs::write(folder.path(name), format!("{sweep}{lines}")).unwrap();
-        let target = format!("{name}.csv");
-        succeeded(&folder.run(name, &target, "2"));
-        let text = fs::read_to_string(folder.path(&target)).unwrap();
-        // The last two columns are fingerprints, which differ between sweep files.
-        let results = |row: &str| row.rsplitn(3, ',').last().unwrap().to_string();
-        text.lines().map(results).collect::<Vec<String>>()
-    };
-    let own = rows("own.toml", "");
-    assert_eq!(own, rows("same.toml", "duration = \"20s\"\nseed = [7]\n"));
-    let others = ["duration = \"30s\"\nseed = [7]\n", "duration = \"20s\"\nseed = [1]\n"];
-    for (at, other) in others.into_iter().enumerate() {
-        assert_ne!(own, rows(&format!("other-{at}.toml"), other), "{other}");
-    }
-}
-
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);

@@ -1,15 +1,24 @@
 //! The record of a sweep: its rows, which are added to a file as cases are completed.
+//!
+//! The file is locked while a record is open, because rows of a second sweep would be lost when the
+//! first one sorts and replaces the file. Locks belong to inodes, and a replaced file has a new
+//! inode: a lock counts only if the path still names the locked inode.
 
 use super::{Cases, fingerprint};
 use interleaf_console::{Failure, output, output::Existing};
 use interleaf_record::sweep::header;
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io::{ErrorKind, Write},
+    fs::{self, File, TryLockError},
+    io::{self, Write},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+
+/// How often a file that was replaced before it was locked is opened again. A sweep replaces its
+/// file at most twice.
+const LOCK_ATTEMPTS: usize = 10;
 
 /// The rows of a sweep, in memory and in a file.
 pub struct Record {
@@ -33,18 +42,16 @@ impl Record {
     /// record; without a target, rows are in memory only.
     ///
     /// # Errors
-    /// The file cannot be read or written, or is not a record of this sweep.
+    /// The file cannot be read or written, is not a record of this sweep, or is open as a record
+    /// of a sweep that runs.
     pub fn open(target: Option<&Path>, cases: &dyn Cases) -> Result<Self, Failure> {
         let sweep = super::fingerprint(cases);
         let header = header(cases.columns()) + "\n";
         let mut rows = BTreeMap::new();
         let mut file = None;
         if let Some(target) = target {
-            let present = match fs::read(target) {
-                Ok(present) => present,
-                Err(why) if why.kind() == ErrorKind::NotFound => vec![],
-                Err(why) => return Err(output::file_failure(target, &why)),
-            };
+            let before = locked(target)?;
+            let present = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
             // A sweep that was stopped during its first write leaves a truncated header. In this
             // case the file has no rows, and the sweep starts over.
             if !header.as_bytes().starts_with(&present) {
@@ -55,8 +62,11 @@ impl Record {
             }
             // Rewrites the file without the cases whose rows are incomplete.
             let text = header.clone() + &rows.values().cloned().collect::<String>();
-            write(target, &present, &text)?;
-            file = Some(output::growing(target, Existing::Append)?);
+            // `before` is locked until the replaced file is locked too.
+            file = Some(match write(target, &present, &text)? {
+                true => locked(target)?,
+                false => before,
+            });
         }
         let before = (0..cases.count()).map(|case| rows.contains_key(&case)).collect();
         let state = Mutex::new(State { rows, file });
@@ -168,12 +178,41 @@ fn read(
     Ok(rows)
 }
 
-/// Writes `text` to `target`, unless the file's content `present` is equal to `text`.
-fn write(target: &Path, present: &[u8], text: &str) -> Result<(), Failure> {
-    if present == text.as_bytes() {
-        return Ok(());
+/// Writes `text` to `target`, unless the file's content `present` is equal to `text`. Returns true
+/// if the file was written.
+fn write(target: &Path, present: &[u8], text: &str) -> Result<bool, Failure> {
+    let is_other = present != text.as_bytes();
+    if is_other {
+        output::file(target, text)?;
     }
-    output::file(target, text)
+    Ok(is_other)
+}
+
+/// Opens `target` to append rows, and locks it until the file is closed. A file that does not exist
+/// is created.
+///
+/// # Errors
+/// The file cannot be opened, or another sweep has locked it.
+fn locked(target: &Path) -> Result<File, Failure> {
+    let failure = |why: &io::Error| output::file_failure(target, why);
+    for _ in 0..LOCK_ATTEMPTS {
+        let file = output::growing(target, Existing::Append)?;
+        match file.try_lock() {
+            // Some network file systems have no locks. The sweep runs there without one.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+            Err(TryLockError::WouldBlock) => break,
+        }
+        let own = file.metadata().map_err(|why| failure(&why))?;
+        // Another sweep may have replaced the file before it was locked.
+        let is_named = |it: &fs::Metadata| (it.dev(), it.ino()) == (own.dev(), own.ino());
+        if fs::metadata(target).is_ok_and(|named| is_named(&named)) {
+            return Ok(file);
+        }
+    }
+    Err(Failure::new(
+        format!("{}: another sweep that runs now adds its rows to this file", target.display()),
+        "wait until it ends, or name another file",
+    ))
 }
 
 /// Appends the fingerprint of a row as the last column, by which later changes of the row are
