@@ -67,6 +67,7 @@ pub struct CheckedCardJob<'a> {
     job: &'a CardJob,
     memory: Option<MemoryOptions>,
     groups: Vec<Group>,
+    seed: u64,
 }
 
 impl CardJob {
@@ -94,7 +95,8 @@ impl CardJob {
         let memory = access::memory_options(self)?;
         let groups = groups::groups(self, memory.as_ref())?;
         power::check_moments(self.power_failures, &groups)?;
-        Ok(CheckedCardJob { job: self, memory, groups })
+        let seed = groups::seed(&groups)?;
+        Ok(CheckedCardJob { job: self, memory, groups, seed })
     }
 }
 
@@ -129,9 +131,7 @@ impl CheckedCardJob<'_> {
         };
         let results: Result<Vec<_>, Failure> = runs.par_iter().map(run).collect();
         progress.end();
-        let seed = groups.iter().flat_map(|group| &group.jobs).find_map(|job| job.seed);
-        let seed = seed.unwrap_or(interleaf_card::fio::load::SEED);
-        let mut document = CardDocument::new(cards, seed);
+        let mut document = CardDocument::new(cards, self.seed);
         for ((card, group), found) in runs.iter().zip(results?) {
             match found {
                 GroupResult::Storage(outcome, failure) => {

@@ -4,7 +4,11 @@ use super::CardJob;
 use interleaf_card::{
     card::Card,
     fio::{
-        self, FioOptions, Job, OptionError, file::JobError, memory::MemoryOptions, value::Depths,
+        self, FioOptions, Job, OptionError,
+        file::JobError,
+        load::SEED,
+        memory::MemoryOptions,
+        value::Depths,
     },
     load::{Access, Load},
 };
@@ -72,6 +76,24 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
+/// The seed of all groups.
+pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
+    let of = |group: &Group| group.jobs.iter().find_map(|job| job.seed).unwrap_or(SEED);
+    let differs = groups.windows(2).find(|pair| of(&pair[0]) != of(&pair[1]));
+    let Some([first, second]) = differs else {
+        return Ok(groups.first().map_or(SEED, of));
+    };
+    let name = |group: &Group| group.jobs.first().map_or("", |job| job.name.as_str()).to_string();
+    Err(Failure::new(
+        format!(
+            "randseed: {} and {} differ in it, and a record has one",
+            name(first),
+            name(second)
+        ),
+        "set it in [global] of each job file, or give --seed",
+    ))
+}
+
 fn is_depth(why: &OptionError) -> bool {
     why.option == "iodepth"
 }
@@ -125,5 +147,25 @@ mod tests {
         let given = CardJob { depths: Some(Depths(vec![1, 128])), ..job };
         let why = groups(&given, None).err().expect("128 do not fit").to_string();
         assert!(why.starts_with("--iodepth: all-mram: 128 I/Os do not fit"), "{why}");
+    }
+
+    fn jobs(text: &str) -> Vec<Group> {
+        let check = |_: &[Job]| Ok(());
+        let found = fio::file::parse("jobs.fio", text, &FioOptions::default(), &check);
+        let found = found.expect("the jobs are valid").into_iter();
+        found.map(|jobs| Group { number: 1, jobs }).collect()
+    }
+
+    #[test]
+    fn groups_have_one_seed() {
+        let pair = |first: &str, second: &str| {
+            seed(&jobs(&format!("[a]\nrw=read\n{first}[b]\nrw=read\nstonewall\n{second}")))
+        };
+        assert_eq!(pair("", "").ok(), Some(SEED));
+        assert_eq!(pair("randseed=7\n", "randseed=7\n").ok(), Some(7));
+        for (first, second) in [("", "randseed=7\n"), ("randseed=7\n", "randseed=8\n")] {
+            let why = pair(first, second).expect_err("the seeds differ").to_string();
+            assert!(why.starts_with("randseed: a and b differ in it"), "{why}");
+        }
     }
 }
