@@ -276,6 +276,26 @@ fn the_bar_of_a_card_is_a_tier() {
     assert!(idle.contains("--access memory"), "{idle}");
 }
 
+/// The command of a row of a curve file gives the row's bandwidth and latency.
+#[test]
+fn the_source_of_a_point_gives_the_point() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("curves.csv").display().to_string();
+    let load = ["--rw", "randrw", "--rwmixread", "70", "--numjobs", "2", "--iodepth", "4"];
+    let times = ["--runtime", "2ms", "--ramp-time", "100us", "--seed", "3", "--curves", &file];
+    text(&card(&[&["--card", "all-mram"], &load[..], &times].concat()));
+    let curves = fs::read_to_string(&file).unwrap();
+    let row: Vec<&str> = curves.lines().nth(1).unwrap().split(',').collect();
+    let words: Vec<&str> = row[4].split(' ').skip(1).collect();
+    let output = interleaf(&[&words[..], &["--json"]].concat());
+    let document: Value = serde_json::from_str(&text(&output)).unwrap();
+    let point = &document["points"][0];
+    assert_eq!(row[1], number(point, "bandwidth_gbps").to_string(), "{curves}");
+    let latency_ns: f64 = row[2].parse().unwrap();
+    let error = latency_ns - 1e3 * number(&point["lat_us"], "mean");
+    assert!(error.abs() < 1e-3 && row[2].len() < 10, "{curves}");
+}
+
 /// `--curves` writes curves of both cards for each mix. Access by NVMe commands (storage) reaches
 /// more than 6 GB/s with an idle latency of 3 to 6 us, access by loads and stores (memory) more
 /// than 1 GB/s with less than 600 ns.

@@ -49,7 +49,7 @@ pub struct CardJob {
     pub power_failures: Option<Moments>,
     /// True if the points become the curves of a platform (`--curves`). Without job files, default
     /// queue depths are simulated if no depth is given, and default patterns if no pattern is
-    /// given. `fsync` is refused.
+    /// given. `fsync`, rates, jobs that run together and several block sizes are refused.
     pub for_curves: bool,
     /// True if the user gave fio's option `direct`, which bypasses the page cache.
     pub is_direct: bool,
@@ -95,12 +95,23 @@ impl CardJob {
         let memory = access::memory_options(self)?;
         let groups = groups::groups(self, memory.as_ref())?;
         power::check_moments(self.power_failures, &groups)?;
+        if self.for_curves {
+            groups::check_curves(&groups)?;
+        }
         let seed = groups::seed(&groups)?;
         Ok(CheckedCardJob { job: self, memory, groups, seed })
     }
 }
 
 impl CheckedCardJob<'_> {
+    /// The commands that simulate each point of the document alone, for a job with the single card
+    /// `card`, a name or a file.
+    pub fn commands(&self, card: &str) -> Vec<String> {
+        let jobs = self.groups.iter().flat_map(|group| &group.jobs);
+        let options = jobs.map(|job| groups::options(job, self.job.initiator));
+        options.map(|it| format!("interleaf simulate card --card {card} {it}")).collect()
+    }
+
     /// Simulates each group of jobs on each card.
     ///
     /// # Errors

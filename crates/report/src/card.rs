@@ -12,8 +12,8 @@ use super::{
 };
 use interleaf_model::units::Bytes;
 use interleaf_record::{
-    card::{CardDocument, CardPoint, CardPowerFailure, CardSettings, STORAGE},
-    distinct,
+    card::{CardDocument, CardPoint, CardPowerFailure, CardSettings},
+    distinct, rounded,
 };
 
 /// A text for a terminal has the latencies of each point, as fio prints them, if the document has
@@ -356,21 +356,16 @@ pub fn csv(document: &CardDocument) -> String {
 }
 
 /// The points as a file of curves for a tier of a platform. A point of a curve has the bandwidth of
-/// the I/Os, and their mean latency as the latency of a cache line.
-pub fn curves_csv(document: &CardDocument) -> String {
+/// the I/Os, and their mean latency as the latency of a cache line. `commands` has the command that
+/// simulates each point.
+pub fn curves_csv(document: &CardDocument, commands: &[String]) -> String {
     let mut file = CurveFile::new();
     for load in document.loads() {
         file.begin();
-        for point in document.points.iter().filter(|point| point.load() == load.load()) {
-            let access = match point.access.as_str() {
-                STORAGE => String::new(),
-                access => format!(" --access {access}"),
-            };
-            let source = format!(
-                "interleaf simulate card --card {}{access} --rw {} --bs {} --iodepth {}",
-                point.card, point.rw, point.bs_bytes, point.iodepth
-            );
-            file.add(mix(point), point.bandwidth_gbps, 1e3 * point.lat_us.mean, source);
+        let points = document.points.iter().zip(commands);
+        for (point, command) in points.filter(|(point, _)| point.load() == load.load()) {
+            let latency_ns = rounded(1e3 * point.lat_us.mean);
+            file.add(mix(point), point.bandwidth_gbps, latency_ns, command.clone());
         }
     }
     file.csv()

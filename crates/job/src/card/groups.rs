@@ -6,11 +6,12 @@ use interleaf_card::{
     fio::{
         self, FioOptions, Job, OptionError,
         file::JobError,
-        load::SEED,
+        load::{RAMP_NS, RUNTIME_NS, SEED},
         memory::MemoryOptions,
-        value::Depths,
+        value::{Depths, Size},
     },
     load::{Access, Load},
+    memory_mode::Initiator,
 };
 use interleaf_console::Failure;
 
@@ -76,6 +77,37 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
+/// Checks that each point of the groups is a point of a curve. Jobs that run together share the
+/// bandwidth of the card, and a job with a rate does not reach the bandwidth of its depth.
+pub(super) fn check_curves(groups: &[Group]) -> Result<(), Failure> {
+    for Group { jobs, .. } in groups {
+        if let [first, second, ..] = &jobs[..] {
+            let (first, second) = (&first.name, &second.name);
+            return Err(Failure::new(
+                format!(
+                    "--curves: {first} and {second} run together: neither is a point of a curve"
+                ),
+                "begin the second job with stonewall, or leave --curves out",
+            ));
+        }
+        if jobs.iter().any(|job| job.rate_iops.is_some()) {
+            return Err(Failure::new(
+                "--curves: a load with a rate (--rate-iops, rate_iops) is no point of a curve",
+                "leave the rate out: the depths give the points",
+            ));
+        }
+    }
+    let sizes = groups.iter().flat_map(|group| &group.jobs).map(|job| job.bs);
+    let (least, most) = (sizes.clone().min(), sizes.max());
+    match (least, most) {
+        (Some(least), Some(most)) if least != most => Err(Failure::new(
+            format!("--curves: the points of a curve have one block size, not {least} and {most}"),
+            "give --bs, and another file for another size",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The seed of all groups.
 pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     let of = |group: &Group| group.jobs.iter().find_map(|job| job.seed).unwrap_or(SEED);
@@ -92,6 +124,35 @@ pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
         ),
         "set it in [global] of each job file, or give --seed",
     ))
+}
+
+/// The options of `simulate card` that give a point with this job alone, without the card.
+pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
+    let mut text = initiator.map_or(String::new(), |it| format!("--access {} ", it.name()));
+    text += &format!("--rw {} --bs {} --iodepth {}", job.rw.name(), job.bs, job.iodepth);
+    let optional = [
+        (job.numjobs != 1).then(|| format!(" --numjobs {}", job.numjobs)),
+        (job.rw.is_mixed() && job.rwmixread != 50)
+            .then(|| format!(" --rwmixread {}", job.rwmixread)),
+        job.ramp_ns.filter(|ns| *ns != RAMP_NS).map(|ns| format!(" --ramp-time {}", time(ns))),
+        job.runtime_ns.filter(|ns| *ns != RUNTIME_NS).map(|ns| format!(" --runtime {}", time(ns))),
+        match job.size {
+            Size::WHOLE => None,
+            Size::Percent(percent) => Some(format!(" --size {percent}%")),
+            Size::Bytes(bytes) => Some(format!(" --size {bytes}")),
+        },
+        job.norandommap.then(|| " --norandommap".into()),
+        job.seed.filter(|seed| *seed != SEED).map(|seed| format!(" --seed {seed}")),
+    ];
+    optional.into_iter().flatten().for_each(|option| text += &option);
+    text
+}
+
+/// Formats a time of fio, which is a whole number of microseconds.
+fn time(ns: u64) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| ns % unit == 0).unwrap_or(units[2]);
+    format!("{}{name}", ns / unit)
 }
 
 fn is_depth(why: &OptionError) -> bool {
@@ -157,6 +218,18 @@ mod tests {
     }
 
     #[test]
+    fn points_of_curves_are_of_one_job_without_a_rate() {
+        let said = |text: &str| check_curves(&jobs(text)).err().map(|why| why.to_string());
+        let pair = |options: &str| format!("[a]\nrw=read\n[b]\nrw=randread\n{options}");
+        assert_eq!(said(&pair("stonewall\n")), None);
+        assert!(said(&pair("")).is_some_and(|why| why.contains("a and b run together")));
+        let two = pair("stonewall\nbs=8k\n");
+        assert!(said(&two).is_some_and(|why| why.contains("one block size, not 4096 and 8192")));
+        let limited = said("[a]\nrw=read\nrate_iops=1000\n");
+        assert!(limited.is_some_and(|why| why.contains("rate_iops")));
+    }
+
+    #[test]
     fn groups_have_one_seed() {
         let pair = |first: &str, second: &str| {
             seed(&jobs(&format!("[a]\nrw=read\n{first}[b]\nrw=read\nstonewall\n{second}")))
@@ -167,5 +240,18 @@ mod tests {
             let why = pair(first, second).expect_err("the seeds differ").to_string();
             assert!(why.starts_with("randseed: a and b differ in it"), "{why}");
         }
+    }
+
+    #[test]
+    fn the_options_of_a_point_have_all_that_is_not_default() {
+        let of = |text: &str| options(&jobs(&format!("[a]\n{text}"))[0].jobs[0], None);
+        assert_eq!(of("rw=read\n"), "--rw read --bs 4096 --iodepth 1");
+        let all = "rw=randrw\nbs=8k\niodepth=4\nnumjobs=2\nrwmixread=70\nramp_time=100us\n\
+                   runtime=2ms\nsize=50%\nnorandommap\nrandseed=3\n";
+        assert_eq!(
+            of(all),
+            "--rw randrw --bs 8192 --iodepth 4 --numjobs 2 --rwmixread 70 --ramp-time 100us \
+             --runtime 2ms --size 50% --norandommap --seed 3"
+        );
     }
 }

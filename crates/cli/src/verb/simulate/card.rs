@@ -52,7 +52,8 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
         document.timing = Some(CardTiming { wall_s, ios_per_s: document.ios as f64 / wall_s });
     }
     if let Some(target) = &args.curves {
-        curves::write(target, &document)?;
+        let card = args.card.first().map_or("", String::as_str);
+        curves::write(target, &document, &job.commands(card))?;
     }
     support::print_document(
         args.output.options(),

@@ -15,9 +15,13 @@ pub(super) fn check(cards: usize) -> Result<(), Failure> {
     }
 }
 
-/// Writes the curves of the document's card.
-pub(super) fn write(target: &Path, document: &CardDocument) -> Result<(), Failure> {
-    output::file(target, &interleaf_report::card::curves_csv(document))?;
+/// Writes the curves of the document's card. `commands` has the command of each point.
+pub(super) fn write(
+    target: &Path,
+    document: &CardDocument,
+    commands: &[String],
+) -> Result<(), Failure> {
+    output::file(target, &interleaf_report::card::curves_csv(document, commands))?;
     output::message(&format!("the curves are in {}", target.display()));
     Ok(())
 }
