@@ -454,7 +454,8 @@ fn legend(document: &PlanDocument) -> String {
     let mut text = format!(
         "speed: with its 90 % interval, without the error of the curves of other modules \
          (docs/plan.md, how far to trust it); J: energy of {}; {cost}; {work}; front: no other \
-         is as good in speed and cost ($), or speed and energy (J), and better in one of the two",
+         configuration that can be bought and holds the demand is as good in speed and cost ($), \
+         or speed and energy (J), and better in one of the two",
         document.task()
     );
     if !document.demands.is_empty() {
