@@ -50,6 +50,8 @@ CASES = [
     (lambda: interleaf.plan({"hpcg": 1.5}), "1.5"),
     (lambda: interleaf.plan("hpcg", configuration="nope"), "nope"),
     (lambda: simulate.dimm("rdimm-6400-2r", refresh="always"), "refresh"),
+    (lambda: interleaf.plan(mix="R", footprint="64GiB"), "footprint goes with demand"),
+    (lambda: interleaf.plan(mix="R", threads=4), "threads goes with demand"),
     (simulate.dimm, "neither device nor server"),
     (lambda: simulate.dimm(server="nope"), "nope"),
     (lambda: simulate.dimm(server="sapphire-rapids-2r", channels=1), "channels cannot be used"),

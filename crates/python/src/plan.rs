@@ -5,7 +5,7 @@ use crate::{
     call,
     options::{Texts, parsed},
 };
-use interleaf_console::Failure;
+use interleaf_console::{Failure, support};
 use interleaf_job::{
     Progress, option,
     plan::{PlanJob, Planned, configurations, demand_shares},
@@ -53,6 +53,10 @@ fn record(
             return Err(Failure::new(problem, "write for example demand=\"hpcg\""));
         }
     };
+    if mix.is_some() {
+        let of_demand = ["footprint", "threads"].map(|name| (texts.contains_key(name), name));
+        support::reject_given(&of_demand, "goes with demand, not with mix", "give demand")?;
+    }
     let parts = interleaf_catalog::parts(texts.get("prices").map(Path::new))?;
     let job = PlanJob {
         planned,
