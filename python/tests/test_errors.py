@@ -1,11 +1,15 @@
 """Bad input: the field, the value and a hint, as ValueError or TypeError."""
 
+from pathlib import Path
+
 import interleaf
 import numpy as np
 import pytest
 from interleaf import predict, simulate
 
 X = "xeon6-cz122"
+
+SWEEP = Path(__file__).parents[2] / "crates/cli/tests/documents/sweep.csv"
 
 CASES = [
     (lambda: predict("nope", mix="R"), 'no platform "nope"'),
@@ -46,12 +50,12 @@ CASES = [
     (lambda: simulate.dimm("nope"), "nope"),
     (interleaf.plan, "give one of them"),
     (lambda: interleaf.plan("hpcg", mix="R"), "give one of them"),
+    (lambda: interleaf.plan(mix="R", footprint="64GiB"), "footprint goes with demand"),
+    (lambda: interleaf.plan(mix="R", threads=4), "threads goes with demand"),
     (lambda: interleaf.plan("hpcg", goal="fast"), 'no goal "fast"'),
     (lambda: interleaf.plan({"hpcg": 1.5}), "1.5"),
     (lambda: interleaf.plan("hpcg", configuration="nope"), "nope"),
     (lambda: simulate.dimm("rdimm-6400-2r", refresh="always"), "refresh"),
-    (lambda: interleaf.plan(mix="R", footprint="64GiB"), "footprint goes with demand"),
-    (lambda: interleaf.plan(mix="R", threads=4), "threads goes with demand"),
     (simulate.dimm, "neither device nor server"),
     (lambda: simulate.dimm(server="nope"), "nope"),
     (lambda: simulate.dimm(server="sapphire-rapids-2r", channels=1), "channels cannot be used"),
@@ -67,6 +71,7 @@ CASES = [
     (lambda: simulate.card("all-mram", "/nowhere.fio"), "/nowhere.fio"),
     (lambda: interleaf.reproduce("nope"), 'no study "nope"'),
     (lambda: interleaf.read("/nowhere.json"), "/nowhere.json"),
+    (lambda: interleaf.read(SWEEP), "interleaf.plot.sweep"),
     (lambda: interleaf.parse("{"), "record:1:"),
     (lambda: interleaf.parse('{"schema": "other/1"}'), "other/1"),
     (lambda: interleaf.names("things"), "'things'"),

@@ -32,6 +32,12 @@ fn checked(name: &str, text: &str) -> Result<(String, String), Failure> {
             "read the lines as JSON, or let `interleaf report` make a page",
         ));
     }
+    if matches!(document, Document::Sweep(_) | Document::DimmSweep(_)) {
+        return Err(Failure::new(
+            format!("{name}: it is the CSV file of a sweep, and not one record"),
+            "read it with pandas.read_csv, or draw it with interleaf.plot.sweep",
+        ));
+    }
     Ok((document.schema().to_string(), document.text()))
 }
 
