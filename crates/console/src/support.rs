@@ -38,6 +38,8 @@ pub fn check_outputs(
                 "name a file for each output",
             ));
         }
+    }
+    for target in targets {
         check_no_input(target)?;
         output::check_writable(Some(target))?;
     }
