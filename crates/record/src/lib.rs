@@ -343,6 +343,13 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         let read = sweep::dimm::DimmSweepDocument::read(name, text);
         return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    if !is_json && !text.trim().is_empty() {
+        return Err(RecordError::new(
+            format!("{name}: the file is neither a JSON document nor the CSV file of a sweep"),
+            "give a document that a command recorded with -o, or the rows of --sweep",
+        ));
+    }
     // A record of `balance` has a document per line, so only the first document is read for its
     // schema.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();

@@ -83,6 +83,24 @@ pub fn header(columns: &[Column]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
+/// The names of the columns in the first line of a CSV file, whose cells may have quotes. Empty if
+/// the line is no CSV.
+pub fn column_names(text: &str) -> Vec<String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    // A document of JSON may be a single long line.
+    let line = text.lines().next().filter(|line| !line.starts_with('{')).unwrap_or_default();
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
+    let first = reader.records().next().and_then(Result::ok).unwrap_or_default();
+    first.iter().map(String::from).collect()
+}
+
+/// True if the first line of a CSV file begins with the first two of `columns`.
+fn starts_with(text: &str, columns: &[Column]) -> bool {
+    let names = column_names(text);
+    let first = columns.iter().take(2).map(|column| column.name);
+    names.iter().take(2).map(String::as_str).eq(first)
+}
+
 /// True for the beginning of the CSV file of a sweep of any kind.
 pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
@@ -98,6 +116,7 @@ fn rows<T: serde::de::DeserializeOwned>(
     check: impl Fn(&T) -> Result<(), String>,
 ) -> Result<Vec<T>, RecordError> {
     let again = format!("give the file as `{command}` wrote it");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().cloned().unwrap_or_default();
     if let Some(missing) = columns.iter().find(|column| !header.iter().any(|it| it == column.name))
@@ -337,7 +356,7 @@ impl SweepRow {
 impl SweepDocument {
     /// True for the beginning of the CSV file of a sweep.
     pub fn is_start(text: &str) -> bool {
-        text.starts_with(&header(&COLUMNS[..2]))
+        starts_with(text, &COLUMNS)
     }
 
     /// Reads the CSV file of a sweep. Errors name the file `name`.
@@ -604,6 +623,8 @@ mod tests {
             .collect();
         let text = text(&rows);
         assert!(SweepDocument::is_start(&text));
+        assert!(SweepDocument::is_start("\u{feff}\"case\",\"platform\",\"scenario\"\r\n"));
+        assert!(!SweepDocument::is_start("case\n") && !SweepDocument::is_start(""));
         let sweep = SweepDocument::read("a.csv", &text).unwrap();
         assert_eq!((sweep.rows.len(), sweep.cases(), sweep.text()), (40, 40, text.as_str()));
         let regret = sweep.metrics()[0];
@@ -643,6 +664,20 @@ mod tests {
         assert_eq!(regret.categories, ["lbm"]);
         assert_eq!((regret.series[0].kind, regret.series[0].y[0]), (SeriesKind::Bars, 1.0));
         assert!(regret.check("figure").is_ok());
+    }
+
+    /// Spreadsheets save the header with quotes, some also with a byte order mark.
+    #[test]
+    fn a_header_with_quotes_is_that_of_a_sweep() {
+        let saved = text(&[row(0, "dmi", 0.0, "0.1")]);
+        let (names, rows) = saved.split_once('\n').unwrap();
+        let quoted = format!("\"{}\"\r\n{rows}", names.replace(',', "\",\""));
+        for text in [quoted.clone(), format!("\u{feff}{quoted}")] {
+            let read = crate::read("a.csv", &text).unwrap();
+            assert_eq!(read.schema(), SCHEMA);
+        }
+        let other = crate::read("a.csv", "\"a\",\"b\"\n1,2\n").unwrap_err().problem;
+        assert!(other.starts_with("a.csv: the file is neither a JSON document nor"), "{other}");
     }
 
     #[test]

@@ -141,7 +141,11 @@ fn read(
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != header.trim_end() {
         let is_sweep = interleaf_record::sweep::is_start(text);
+        let names = interleaf_record::sweep::column_names(text);
         return Err(other(match is_sweep {
+            true if names.join(",") == header.trim_end() => {
+                "its header was altered, and a sweep continues only a file as it wrote it"
+            }
             true => "it holds a sweep of another version, with other columns",
             false => "it is there already, and holds no sweep",
         }));

@@ -187,7 +187,7 @@ impl DimmSweepRow {
 impl DimmSweepDocument {
     /// True for the beginning of the CSV file of a sweep of memory modules.
     pub fn is_start(text: &str) -> bool {
-        text.starts_with(&super::header(&COLUMNS[..2]))
+        super::starts_with(text, &COLUMNS)
     }
 
     /// Reads the CSV file of a sweep. Errors name the file `name`.
