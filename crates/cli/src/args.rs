@@ -248,8 +248,7 @@ pub(crate) struct MachineArgs {
     ])]
     pub(crate) sweep: Option<PathBuf>,
     /// With --sweep, also write the rows as Parquet
-    #[arg(long, value_name = "FILE.parquet", requires = "sweep",
-        conflicts_with_all = ["workload", "demand", "scenario"])]
+    #[arg(long, value_name = "FILE.parquet")]
     pub(crate) parquet: Option<PathBuf>,
     /// Number of threads [default: that of the workload's largest run, at most the cores of a
     /// socket]

@@ -55,8 +55,7 @@ pub(crate) struct DimmArgs {
         "refresh", "seed", "timing", "trace", "command_trace", "curves", "json", "csv"])]
     pub(crate) sweep: Option<PathBuf>,
     /// With --sweep, also write the rows as Parquet
-    #[arg(long, value_name = "FILE.parquet", requires = "sweep",
-        conflicts_with_all = ["device", "server", "trace"])]
+    #[arg(long, value_name = "FILE.parquet")]
     pub(crate) parquet: Option<PathBuf>,
     /// The density of the module's DRAM devices [default: 16Gb for DDR5]
     #[arg(long, value_name = "16Gb|24Gb|32Gb")]

@@ -35,6 +35,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         sweep::run(file, &mut MachineSweep::read(file)?.checked()?, &outputs)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let parquet = [(args.parquet.is_some(), "--parquet")];
+    support::reject_given(&parquet, "goes with --sweep", "give --sweep FILE")?;
     support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     let command = policy_process::command(args)?;
     let (scenario, own_duration) = scenario(args)?;
@@ -51,14 +53,14 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         curve_error: args.curve_error,
         compare: args.compare,
     };
-    let document = match command {
-        None => job.run(&Bar::default())?,
     if args.curve_error != Percent::ZERO && !args.compare && !machine::uses_curves(job.policy) {
         return Err(Failure::new(
             format!("--curve-error goes with --policy guided: {} uses no curves", args.policy),
             "leave --curve-error out, or ask for --policy guided or --compare",
         ));
     }
+    let document = match command {
+        None => job.run(&Bar::default())?,
         Some(command) => match policy_process::run(&job, &args.policy, command)? {
             SimulationEnd::Done(document) => *document,
             SimulationEnd::Signal(number) => return Ok(signal_status(number)),

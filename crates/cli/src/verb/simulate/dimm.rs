@@ -39,6 +39,8 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         };
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
+    let parquet = [(args.parquet.is_some(), "--parquet")];
+    support::reject_given(&parquet, "goes with --sweep", "give --sweep FILE")?;
     // clap does not report a missing --trace if another given option conflicts with --trace.
     let of_trace = [
         (args.trace_out.is_some(), "--trace-out"),
