@@ -70,6 +70,14 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
+/// An error if a number is below 0.
+pub fn not_negative(field: impl Into<String>, value: f64) -> Checked {
+    if value < 0.0 {
+        return invalid(field, format!("{value} is below 0"));
+    }
+    Ok(())
+}
+
 /// An error unless a name is safe as an HTML id and as a file name.
 pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);

@@ -11,7 +11,7 @@
 
 use super::{
     ProvenanceDocument,
-    check::{Check, Checked, identifier, in_order, invalid, not_empty, same_length},
+    check::{Check, Checked, identifier, in_order, invalid, not_empty, not_negative, same_length},
     figure::{Figure, Scale, Series, SeriesKind},
 };
 use serde::{Deserialize, Serialize};
@@ -300,6 +300,19 @@ pub fn task_of(unit: &str) -> String {
     }
 }
 
+/// Checks the fields `speed` and `speed_interval` of the object `of`.
+fn check_speed(of: &str, speed: f64, interval: [f64; 2]) -> Checked {
+    let (field, [low, high]) = (format!("{of}.speed"), interval);
+    in_order(format!("{of}.speed_interval"), interval)?;
+    if speed <= 0.0 {
+        return invalid(field, format!("{speed} is not above 0"));
+    }
+    if !(low..=high).contains(&speed) {
+        return invalid(field, format!("{speed} is outside its interval, {low} to {high}"));
+    }
+    Ok(())
+}
+
 impl Check for PlanDocument {
     fn check(&self) -> Checked {
         not_empty("rows", self.rows.len())?;
@@ -311,10 +324,12 @@ impl Check for PlanDocument {
             if row.demands.is_empty() {
                 not_empty(format!("rows[{at}].weights"), row.weights.len())?;
             }
-            in_order(format!("rows[{at}].speed_interval"), row.speed_interval)?;
+            check_speed(&format!("rows[{at}]"), row.speed, row.speed_interval)?;
+            not_negative(format!("rows[{at}].cost"), row.cost)?;
+            not_negative(format!("rows[{at}].parts_cost"), row.parts_cost)?;
             for (of, own) in row.demands.iter().enumerate() {
                 not_empty(format!("{field}[{of}].weights"), own.weights.len())?;
-                in_order(format!("{field}[{of}].speed_interval"), own.speed_interval)?;
+                check_speed(&format!("{field}[{of}]"), own.speed, own.speed_interval)?;
             }
         }
         let named =
