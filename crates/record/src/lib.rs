@@ -343,13 +343,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         let read = sweep::dimm::DimmSweepDocument::read(name, text);
         return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
-    let is_json = text.trim_start().starts_with(['{', '[']);
-    if !is_json && !text.trim().is_empty() {
-        return Err(RecordError::new(
-            format!("{name}: the file is neither a JSON document nor the CSV file of a sweep"),
-            "give a document that a command recorded with -o, or the rows of --sweep",
-        ));
-    }
+    check_start(name, text)?;
     // A record of `balance` has a document per line, so only the first document is read for its
     // schema.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
@@ -420,6 +414,19 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
         }
     }
     Ok(Box::new(log))
+}
+
+/// Checks that a text that is not the CSV file of a sweep begins as JSON. The parser's errors about
+/// a document of JSON are of no use for other files.
+fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
+    let start = text.trim_start();
+    if start.is_empty() || start.starts_with(['{', '[']) {
+        return Ok(());
+    }
+    Err(RecordError::new(
+        format!("{name}: the file is neither a JSON document nor the CSV file of a sweep"),
+        "give a document that a command recorded with -o, or the rows of --sweep",
+    ))
 }
 
 /// The error of a text that is not JSON, or whose value at `field` has the wrong type. The `field`
