@@ -146,8 +146,8 @@ impl SessionProcesses {
         self.merge(ledger.processes(), vec![]);
     }
 
-    /// Updates the processes from those that have a slot in the ledger, `found`, and from those that
-    /// have ended and whose slots were freed, `ended`.
+    /// Updates the processes from those that have a slot in the ledger, `found`, and from those
+    /// that have ended and whose slots were freed, `ended`.
     fn merge(&mut self, found: Vec<Process>, ended: Vec<Process>) {
         let has_ended =
             |process: &Process| ended.iter().any(|other| other.identity == process.identity);

@@ -579,7 +579,8 @@ mod tests {
 
     #[test]
     fn a_row_has_the_total_if_the_rows_do_not_add_up_to_it() {
-        let has_all = |document| ended(&document).lines().any(|line| line.starts_with("all "));
+        let is_total = |line: &str| line.trim_start().starts_with("all ");
+        let has_all = |document| ended(&document).lines().any(is_total);
         assert!(!has_all(document(7, vec![process(1, 7)])));
         assert!(has_all(document(9, vec![process(1, 7)])), "an ended process had 2 faults");
         assert!(has_all(document(9, vec![])), "an ended process had all faults");

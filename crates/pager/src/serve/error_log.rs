@@ -65,8 +65,8 @@ impl ErrorLog {
     }
 }
 
-/// The hint if a store is full. `file_limit` is the limit of the size of files, bytes: a file in the
-/// store may be as long as the limit, and then counts as full.
+/// The hint if a store is full. `file_limit` is the limit of the size of files, bytes: a file in
+/// the store may be as long as the limit, and then counts as full.
 fn hint_when_full(file_limit: Option<u64>) -> String {
     let limit = file_limit.map_or(String::new(), |bytes| {
         format!(", or raise the limit of {} for files (ulimit -f)", mebibytes(pages(bytes)))

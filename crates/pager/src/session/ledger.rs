@@ -467,9 +467,9 @@ impl SlotGuard {
         self.slot().held.load(SeqCst)
     }
 
-    /// Checks one slot, at each call the next one, and clears it if its process has ended. Without a
-    /// keeper of the session, which checks all slots, the share of a process that was killed would
-    /// be lost. The time of a call does not depend on the number of processes.
+    /// Checks one slot, at each call the next one, and clears it if its process has ended. Without
+    /// a keeper of the session, which checks all slots, the share of a process that was killed
+    /// would be lost. The time of a call does not depend on the number of processes.
     pub fn recover_next(&self) {
         let slots = self.ledger.slots();
         let next = self.checks.fetch_add(1, SeqCst) % slots.len().max(1);

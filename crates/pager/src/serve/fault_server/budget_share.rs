@@ -43,8 +43,8 @@ impl FaultServer {
         }
     }
 
-    /// Publishes the counters, the number of pages with content, and the number of resident pages of
-    /// each node.
+    /// Publishes the counters, the number of pages with content, and the number of resident pages
+    /// of each node.
     pub(super) fn publish_counts(&self) {
         let stalled = self.stalls.total().as_nanos();
         let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
