@@ -151,7 +151,8 @@ pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
 /// Formats a time of fio, which is a whole number of microseconds.
 fn time(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
-    let (unit, name) = units.into_iter().find(|(unit, _)| ns % unit == 0).unwrap_or(units[2]);
+    let (unit, name) =
+        units.into_iter().find(|(unit, _)| ns.is_multiple_of(*unit)).unwrap_or(units[2]);
     format!("{}{name}", ns / unit)
 }
 

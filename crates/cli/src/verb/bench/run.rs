@@ -91,19 +91,17 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
 const GRAPHS: [Kind; 6] =
     [Kind::Bfs, Kind::Sssp, Kind::PageRank, Kind::Components, Kind::Centrality, Kind::Triangles];
 
-/// The options of single workloads: the workloads that use an option, and true if it is given.
-const OPTIONS: [(&str, &[Kind], fn(&BenchRunArgs) -> bool); 7] = [
+/// An option of some workloads: its name, these workloads, and a function that is true if the
+/// option is given. `--seed` is accepted for all workloads, so that a script can pass one to each.
+type WorkloadOption = (&'static str, &'static [Kind], fn(&BenchRunArgs) -> bool);
+
+const OPTIONS: [WorkloadOption; 6] = [
     ("--loop", &[Kind::Stream], |args| args.only.is_some()),
     ("--stride", &[Kind::Stride], |args| args.stride.is_some()),
     ("--write", &[Kind::Random, Kind::Polynomial], |args| args.write),
     ("--tile", &[Kind::GemmTiled, Kind::LuTiled], |args| args.tile.is_some()),
     ("--degree", &[Kind::Polynomial], |args| args.degree.is_some()),
     ("--graph", &GRAPHS, |args| args.graph.is_some()),
-    (
-        "--seed",
-        &[Kind::Random, GRAPHS[0], GRAPHS[1], GRAPHS[2], GRAPHS[3], GRAPHS[4], GRAPHS[5]],
-        |args| args.seed.is_some(),
-    ),
 ];
 
 /// Rejects options that have no effect on the workload.
