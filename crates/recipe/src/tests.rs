@@ -118,7 +118,7 @@ fn two_files_of_one_name_are_refused() {
     let why = failure(&format!("{MINIMAL}[[file]]\nname = \"sum.py\"\ntext = \"print(2)\"\n"));
     let expected = "own.toml:15: file.name: two files have the name \"sum.py\"; the other is in \
                     own.toml:12: file.name";
-    assert_eq!(why, expected);
+    assert!(why.starts_with(expected), "{why}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_folder_is_read_and_two_of_one_name_are_refused() {
         second.display(),
         first.display()
     );
-    assert_eq!(why, expected);
+    assert!(why.starts_with(&expected), "{why}");
 }
 
 proptest! {

@@ -144,8 +144,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     study.tables = vec![orderings(&predicted)];
     study.tables.extend(degrees(&predicted));
     study.remarks = vec![
-        "not predicted: LAMMPS, whose published efficiencies are above 1 below the size of DRAM and \
-         0.5 for large footprints (section 5.3.3); it is a recipe of `interleaf bench list`"
+        "not predicted: LAMMPS, whose published efficiencies are above 1 below the size of DRAM, \
+         and 0.5 for large footprints (section 5.3.3); it is a recipe of `interleaf bench list`"
             .into(),
         "GAMESS is a formula here (figure 6)".into(),
         "the figures are those of the planner on the study's machine, whose drives are \

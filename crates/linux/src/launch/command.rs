@@ -221,8 +221,8 @@ impl Signals {
         self.start_into(None, &[], policy, program, arguments)
     }
 
-    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given. The environment
-    /// of the command gets `variables`.
+    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given. The
+    /// environment of the command gets `variables`.
     ///
     /// # Errors
     /// The errors of [`Signals::start`].
