@@ -45,8 +45,10 @@ def _row(kind: type[_R], data: Mapping[str, Any]) -> _R:
         if field.name in data:
             nested = field.metadata.get("row")
             value = data[field.name]
-            is_plain = nested is None or value is None
-            values[field.name] = _immutable(value) if is_plain else _row(nested, value)
+            if nested is None or value is None:
+                values[field.name] = _immutable(value)
+            else:
+                values[field.name] = _row(nested, value)
     return kind(**values)
 
 
