@@ -443,7 +443,7 @@ impl Cache {
         let extent = *self.residency.extent(id);
         self.remove_ready(id);
         self.remove(id);
-        let frames = if extent.is_read_ahead { u64::from(extent.frames()) } else { 0 };
+        let frames = extent.frames_read_ahead();
         self.counts.prefetch_wasted += frames;
         self.counts.history.wasted += if is_history_stream(extent.stream) { frames } else { 0 };
         self.prefetch.on_wasted(extent.stream, &extent.span().pages());

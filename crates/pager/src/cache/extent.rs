@@ -102,6 +102,11 @@ impl Extent {
         1 << self.order
     }
 
+    /// Number of frames that the counters of prefetches count: those read ahead and not touched yet.
+    pub(super) const fn frames_read_ahead(&self) -> u64 {
+        if self.is_read_ahead { self.frames() as u64 } else { 0 }
+    }
+
     /// True if the extent is being loaded for a fault, and not as a prefetch.
     pub(super) fn is_filling_for_fault(&self) -> bool {
         self.state == ExtentState::Filling && self.stream == 0

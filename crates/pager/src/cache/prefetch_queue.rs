@@ -395,10 +395,9 @@ impl Cache {
         let now = self.time();
         let extent = self.residency.extent_mut(id);
         extent.since = now;
-        let (stream, frames, frame) = (extent.stream, extent.frames(), extent.span().frame);
-        self.prefetch.add_frames(stream, self.node_of(frame), frames);
-        let is_read = self.residency.extent(id).is_read_ahead;
-        let frames = if is_read { u64::from(frames) } else { 0 };
+        let extent = *extent;
+        let (stream, frames) = (extent.stream, extent.frames_read_ahead());
+        self.prefetch.add_frames(stream, self.node_of(extent.span().frame), extent.frames());
         self.counts.prefetched += frames;
         self.counts.history.prefetched += if is_history_stream(stream) { frames } else { 0 };
     }

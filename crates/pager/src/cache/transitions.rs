@@ -196,9 +196,8 @@ impl Cache {
     /// Counts the first touch of a prefetched extent. After that, the extent belongs to no stream.
     pub(super) fn count_prefetch_hit(&mut self, id: ExtentId) {
         let extent = self.residency.extent_mut(id);
-        let stream = std::mem::take(&mut extent.stream);
-        let is_counted = std::mem::take(&mut extent.is_read_ahead);
-        let frames = if is_counted { u64::from(extent.frames()) } else { 0 };
+        let (frames, stream) = (extent.frames_read_ahead(), std::mem::take(&mut extent.stream));
+        extent.is_read_ahead = false;
         self.counts.prefetch_hits += frames;
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }

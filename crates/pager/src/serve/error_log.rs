@@ -69,7 +69,10 @@ impl ErrorLog {
 /// the store may be as long as the limit, and then counts as full.
 fn hint_when_full(file_limit: Option<u64>) -> String {
     let limit = file_limit.map_or(String::new(), |bytes| {
-        format!(", or raise the limit of {} for files (ulimit -f)", mebibytes(pages(bytes)))
+        format!(
+            ", or raise the limit of {} for files (ulimit -f)",
+            mebibytes(bytes / PAGE_BYTES as u64)
+        )
     });
     format!(
         "\nhint: free space there{limit}, or name one more --store: it is tried again until the \
@@ -80,11 +83,6 @@ fn hint_when_full(file_limit: Option<u64>) -> String {
 /// The size of `frames` frames in MiB, rounded up.
 fn mebibytes(frames: u64) -> String {
     format!("{} MiB", frames.div_ceil((1 << 20) / PAGE_BYTES as u64))
-}
-
-/// The number of whole pages in `bytes`.
-const fn pages(bytes: u64) -> u64 {
-    bytes / PAGE_BYTES as u64
 }
 
 fn print(text: &str) {
