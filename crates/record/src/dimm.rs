@@ -152,6 +152,13 @@ impl Check for DimmDocument {
     }
 }
 
+impl DimmPoint {
+    /// A value of the latency of reads; `None` when no read was measured.
+    pub fn latency<T>(&self, value: fn(&LatencyDocument) -> T) -> Option<T> {
+        self.latency_ns.as_ref().map(value)
+    }
+}
+
 impl DimmDocument {
     /// The figure of loaded latency: mean latency against bandwidth, a line for each mix.
     pub fn figures(&self) -> Vec<Figure> {
@@ -160,7 +167,7 @@ impl DimmDocument {
         let series = mixes.into_iter().enumerate().map(|(group, mix)| {
             let points = self.points.iter().filter(|point| point.mix == mix);
             let points = points
-                .filter_map(|point| Some((point.bandwidth_gbps, point.latency_ns.as_ref()?.mean)));
+                .filter_map(|point| Some((point.bandwidth_gbps, point.latency(|it| it.mean)?)));
             Series::new(mix, SeriesKind::Line, group, points)
         });
         vec![Figure {

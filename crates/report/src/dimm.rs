@@ -55,8 +55,8 @@ pub fn verdict(document: &DimmDocument) -> String {
     let points = document.points.iter();
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
     most.map_or("no point was simulated".into(), |point| {
-        let latency = point.latency_ns.as_ref();
-        let latency = latency.map_or(String::new(), |it| format!(" at {} ns", number(it.mean)));
+        let latency = point.latency(|it| it.mean);
+        let latency = latency.map_or(String::new(), |mean| format!(" at {} ns", number(mean)));
         format!(
             "{} x {}, simulated: {} GB/s of {}, {:.0} % of the peak,{latency} with {} outstanding \
              lines a channel",
@@ -116,21 +116,20 @@ fn table(document: &DimmDocument) -> Table {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let optional = |value: Option<f64>, none: &str| value.map_or(none.to_string(), number);
     for point in &document.points {
-        let latency = point.latency_ns.as_ref();
-        let ns = |of: fn(&LatencyDocument) -> u64| {
-            latency.map_or("-".to_string(), |latency| of(latency).to_string())
+        let ns = |value: fn(&LatencyDocument) -> u64| {
+            point.latency(value).map_or("-".to_string(), |ns| ns.to_string())
         };
         table.row([
             point.mix.clone(),
             optional(point.offered_gbps, "max"),
             number(point.bandwidth_gbps),
             percent(point.bus_utilisation),
-            optional(latency.map(|latency| latency.mean), "-"),
-            ns(|latency| latency.p50),
-            ns(|latency| latency.p80),
-            ns(|latency| latency.p99),
-            ns(|latency| latency.p99_9),
-            ns(|latency| latency.max),
+            optional(point.latency(|it| it.mean), "-"),
+            ns(|it| it.p50),
+            ns(|it| it.p80),
+            ns(|it| it.p99),
+            ns(|it| it.p99_9),
+            ns(|it| it.max),
             percent(point.row_hit_rate),
             optional(point.power_w, ""),
             optional(point.energy_pj_per_bit, ""),
@@ -183,10 +182,6 @@ pub fn csv(document: &DimmDocument) -> String {
         "gbps_per_data_pin",
     ]);
     for point in &document.points {
-        let latency = point.latency_ns.as_ref();
-        let ns = |of: fn(&LatencyDocument) -> u64| {
-            latency.map_or(String::new(), |latency| of(latency).to_string())
-        };
         table.row([
             document.device.clone(),
             document.density.clone(),
@@ -196,13 +191,13 @@ pub fn csv(document: &DimmDocument) -> String {
             csv_number(point.offered_gbps),
             point.bandwidth_gbps.to_string(),
             point.bus_utilisation.to_string(),
-            csv_number(latency.map(|latency| latency.mean)),
-            ns(|latency| latency.p50),
-            ns(|latency| latency.p80),
-            ns(|latency| latency.p99),
-            ns(|latency| latency.p99_9),
-            ns(|latency| latency.max),
-            csv_number(latency.map(|latency| latency.below_204ns)),
+            csv_number(point.latency(|it| it.mean)),
+            csv_number(point.latency(|it| it.p50)),
+            csv_number(point.latency(|it| it.p80)),
+            csv_number(point.latency(|it| it.p99)),
+            csv_number(point.latency(|it| it.p99_9)),
+            csv_number(point.latency(|it| it.max)),
+            csv_number(point.latency(|it| it.below_204ns)),
             point.row_hit_rate.to_string(),
             csv_number(point.power_w),
             csv_number(point.energy_pj_per_bit),
@@ -228,9 +223,7 @@ pub fn curves_csv(document: &DimmDocument) -> String {
             mix = &point.mix;
         }
         // A mix without reads is refused before.
-        let Some(latency_ns) = point.latency_ns.as_ref().map(|latency| latency.mean) else {
-            continue;
-        };
+        let Some(latency_ns) = point.latency(|it| it.mean) else { continue };
         let order = if document.pattern == "random" { "/random" } else { "" };
         file.add(
             format!("{}{order}", point.mix),

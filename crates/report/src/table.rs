@@ -173,7 +173,7 @@ impl Table {
 }
 
 /// The cell of a number in CSV; empty if the number is unknown.
-pub fn csv_number(value: Option<f64>) -> String {
+pub fn csv_number(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 

@@ -440,9 +440,8 @@ fn rows(
     let device = if job.server.is_some() { "" } else { case.system.name() };
     let outstanding = job.setup.outstanding as u64 * u64::from(job.setup.device.sub_channels);
     let row = |point: &DimmPoint| {
-        let latency = point.latency_ns.as_ref();
-        let ns = |of: fn(&LatencyDocument) -> u64| {
-            latency.map_or(String::new(), |latency| of(latency).to_string())
+        let ns = |value: fn(&LatencyDocument) -> u64| {
+            point.latency(value).map_or(String::new(), |ns| ns.to_string())
         };
         vec![
             number.to_string(),
@@ -463,10 +462,10 @@ fn rows(
             optional(point.offered_gbps),
             decimal(point.bandwidth_gbps),
             decimal(point.bus_utilisation),
-            optional(latency.map(|latency| latency.mean)),
-            ns(|latency| latency.p50),
-            ns(|latency| latency.p99),
-            ns(|latency| latency.p99_9),
+            optional(point.latency(|it| it.mean)),
+            ns(|it| it.p50),
+            ns(|it| it.p99),
+            ns(|it| it.p99_9),
             decimal(point.row_hit_rate),
             optional(point.power_w),
             optional(point.energy_pj_per_bit),
