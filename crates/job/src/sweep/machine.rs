@@ -99,14 +99,14 @@ struct TierLists {
 }
 
 impl TierLists {
-    /// The values as parameters of a platform with the tier `tier`.
-    fn parameters(&self, tier: &str) -> Vec<Spanned<String>> {
+    /// The values of each list, as parameters of a platform with the tier `tier`: `cxl.count=4`.
+    fn parameters(&self, tier: &str) -> [Vec<Spanned<String>>; 2] {
         let count =
             |it: &Spanned<i64>| Spanned::new(it.span(), format!("{tier}.count={}", it.get_ref()));
         let capacity = |it: &Spanned<String>| {
             Spanned::new(it.span(), format!("{tier}.capacity={}", it.get_ref()))
         };
-        self.count.iter().map(count).chain(self.capacity.iter().map(capacity)).collect()
+        [self.count.iter().map(count).collect(), self.capacity.iter().map(capacity).collect()]
     }
 }
 
@@ -244,6 +244,7 @@ impl MachineSweep {
         let read: SweepFile = toml.read_as(SCHEMA)?;
         toml.schema(&read.schema, SCHEMA)?;
         all_distinct(&toml, &read)?;
+        let parameters = read.tier.iter().flat_map(|(tier, lists)| lists.parameters(tier));
         let sweep = Self {
             file: file.into(),
             name: match &read.name {
@@ -259,7 +260,7 @@ impl MachineSweep {
                 None => None,
             },
             platforms: platforms(&toml, &read)?,
-            parameters: read.tier.iter().flat_map(|(tier, lists)| lists.parameters(tier)).collect(),
+            parameters: parameters.flatten().collect(),
             loads: loads(&toml, &read)?,
             policies: policies(&toml, &read)?,
             footprints: footprints(&toml, &read)?,
@@ -429,18 +430,14 @@ fn platforms(
         distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
         let capacity = format!("tier.{tier}.capacity");
         // The highest count depends on the platform, and is checked when the platform is loaded.
-        let count_of = |count: &Spanned<i64>| {
-            toml.whole(&format!("tier.{tier}.count"), count, 1..=u32::MAX).map(|it| it.to_string())
-        };
-        let size_of = |size: &Spanned<String>| Ok(with_text(toml.size(&capacity, size)?, size));
-        let counts = lists.count.iter().map(count_of).collect::<Result<Vec<_>, _>>()?;
-        let capacities = distinct_or_none(toml, &capacity, &lists.capacity, size_of)?;
-        let capacities = capacities.into_iter().flatten().map(|size| size.text).collect();
-        let lists = [("count", counts), ("capacity", capacities)];
-        for (field, values) in lists.iter().filter(|(_, values)| !values.is_empty()) {
+        for count in &lists.count {
+            toml.whole(&format!("tier.{tier}.count"), count, 1..=u32::MAX)?;
+        }
+        distinct_or_none(toml, &capacity, &lists.capacity, |size| toml.size(&capacity, size))?;
+        for values in lists.parameters(tier).iter().filter(|values| !values.is_empty()) {
             let one = |before: &String| {
                 let separator = if before.is_empty() { "" } else { "," };
-                let texts = values.iter().map(move |value| format!("{tier}.{field}={value}"));
+                let texts = values.iter().map(Spanned::get_ref);
                 texts.map(|text| format!("{before}{separator}{text}")).collect::<Vec<_>>()
             };
             parameters = parameters.iter().flat_map(one).collect();
