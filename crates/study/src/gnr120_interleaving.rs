@@ -21,6 +21,7 @@ use interleaf_record::{
     reproduce::{ReproduceRow, StudyDocument},
 };
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
@@ -67,9 +68,20 @@ struct WeightsPoint {
     ours: Row,
 }
 
+fn published() -> Result<Vec<CounterRow>, Failure> {
+    table("counters.csv", COUNTERS)
+}
+
+/// The workloads and their numbers of threads of which the logs have runs with static weights, with
+/// some pages on the expanders.
+pub(super) fn static_runs() -> Result<BTreeSet<(String, u32)>, Failure> {
+    let rows = published()?.into_iter().filter(|row| row.local_pct < 100);
+    Ok(rows.map(|row| (row.workload, row.threads)).collect())
+}
+
 pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let platform = interleaf_catalog::platform("gnr120-cz122")?;
-    let published: Vec<CounterRow> = table("counters.csv", COUNTERS)?;
+    let published = published()?;
     let mut rows = vec![];
     let mut figures = vec![];
     let mut remarks = vec![];

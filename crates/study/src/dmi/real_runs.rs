@@ -6,7 +6,7 @@
 //! the note of a row has their range.
 
 use super::{DURATION, PLATFORM};
-use crate::{advance, published::table};
+use crate::{advance, gnr120_interleaving, published::table};
 use core::time::Duration;
 use interleaf_console::Failure;
 use interleaf_job::Progress;
@@ -77,21 +77,22 @@ pub(super) fn rows(
             Ok(simulated)
         })
         .collect::<Result<Vec<_>, Failure>>()?;
+    let static_runs = gnr120_interleaving::static_runs()?;
+    let unexplained =
+        |run: &RunRow| match static_runs.contains(&(run.workload.clone(), run.threads)) {
+            true => "not explained",
+            false => "not explained; no run with static weights and as many threads was logged",
+        };
     let mut rows = vec![];
     for (group, ours) in groups.iter().zip(&simulated) {
         let section = if is_colloid(group.first) { COLLOID } else { PROTOTYPE };
-        rows.push(row(section, group, "x", &group.speedups, ours.speedup));
+        let unexplained = unexplained(group.first);
+        rows.push(row((section, unexplained), group, "x", &group.speedups, ours.speedup));
     }
     for (group, ours) in groups.iter().zip(&simulated).filter(|(g, _)| !g.ratios.is_empty()) {
-        rows.push(row(RATIO, group, "points", &group.ratios, ours.points));
+        rows.push(row((RATIO, ""), group, "points", &group.ratios, ours.points));
     }
     Ok(rows)
-}
-
-/// True if the logs have runs with static weights, also with some pages on the expanders, of the
-/// same workload with as many threads (`reproduce/gnr120-interleaving/counters.csv`).
-fn is_static_logged(run: &RunRow) -> bool {
-    run.workload == "cloverleaf" && matches!(run.threads, 60 | 119)
 }
 
 fn is_colloid(run: &RunRow) -> bool {
@@ -115,8 +116,15 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
     groups
 }
 
-/// A row with the median of `published`. The note has the range over the campaigns.
-fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f64) -> ReproduceRow {
+/// A row with the median of `published`. The note has the range over the campaigns. `unexplained`
+/// is the reason for an error of the prototype's speed-up.
+fn row(
+    (section, unexplained): (&str, &str),
+    group: &Group<'_>,
+    unit: &str,
+    published: &[f64],
+    ours: f64,
+) -> ReproduceRow {
     let sorted = statistics::sorted(published.to_vec());
     let run = group.first;
     let cutoff =
@@ -132,8 +140,7 @@ fn row(section: &str, group: &Group<'_>, unit: &str, published: &[f64], ours: f6
     let reason = match section {
         COLLOID => "not explained: in the real runs the gain hardly grows with the load",
         RATIO => "not explained; the ratios of campaigns differ by up to 40 points",
-        _ if is_static_logged(run) => "not explained",
-        _ => "not explained; no run of this workload with static weights was logged",
+        _ => unexplained,
     };
     row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
