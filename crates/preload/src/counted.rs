@@ -1,5 +1,4 @@
-//! The mappings of the program that count as unextended memory
-//! ([`add_unextended`]): private
+//! The mappings of the program that count as unextended memory ([`add_unextended`]): private
 //! anonymous memory that the kernel manages. `munmap(2)` has no information about the kind of a
 //! mapping, so the address ranges of the counted mappings are kept here.
 //!
