@@ -102,7 +102,7 @@ impl Extent {
         1 << self.order
     }
 
-    /// Number of frames that the counters of prefetches count: those read ahead and not touched yet.
+    /// Number of frames for the counters of prefetches: those read ahead, and not touched yet.
     pub(super) const fn frames_read_ahead(&self) -> u64 {
         if self.is_read_ahead { self.frames() as u64 } else { 0 }
     }
