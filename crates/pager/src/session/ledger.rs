@@ -75,6 +75,11 @@ const POLLS_MAX: u32 = 200;
 /// The version of [`Layout`].
 const VERSION: u32 = 7;
 
+/// The error for a ledger with another [`VERSION`]: `interleaf` makes the file, and the library in
+/// the extended program opens it.
+const OTHER_VERSION: &str = "interleaf and libinterleaf_preload.so are of different versions; \
+                             install both from the same build";
+
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
@@ -182,12 +187,12 @@ impl BudgetLedger {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         if file.metadata()?.len() != size_of::<Layout>() as u64 {
-            return Err(io::Error::other("it is of another version"));
+            return Err(io::Error::other(OTHER_VERSION));
         }
         let ledger = Self::map(&file)?;
         match ledger.layout().version.load(SeqCst) {
             VERSION => Ok(ledger),
-            _ => Err(io::Error::other("it is of another version")),
+            _ => Err(io::Error::other(OTHER_VERSION)),
         }
     }
 

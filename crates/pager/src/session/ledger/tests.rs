@@ -185,9 +185,9 @@ fn an_invalid_ledger_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     std::fs::write(&path, "short").unwrap();
-    assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
+    assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), OTHER_VERSION);
     std::fs::write(&path, vec![0; size_of::<Layout>()]).unwrap();
-    assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), "it is of another version");
+    assert_eq!(BudgetLedger::open(&path).unwrap_err().to_string(), OTHER_VERSION);
     assert!(BudgetLedger::create(&path, 1).is_err(), "it is there already");
 }
 
