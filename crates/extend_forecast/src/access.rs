@@ -28,7 +28,7 @@ pub struct Touch {
     pub is_write: bool,
 }
 
-/// The traffic of a drive, in blocks.
+/// The number of blocks that a drive transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockTraffic {
     /// Blocks read from the drive.

@@ -26,13 +26,14 @@ pub const SCHEMA: &str = "interleaf.drive/1";
 /// Bytes of a page: the size of the reads whose latency [`Drive::pages`] gives.
 pub const PAGE_BYTES: f64 = 4096.0;
 
-/// The largest allowed figure of a drive file: GB/s, microseconds, or queue depth.
+/// The largest number that is allowed in a drive file, whatever its unit: GB/s, microseconds, or
+/// outstanding reads.
 const MOST: f64 = 1e6;
 
 /// The mean latency of page reads at a queue depth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageLatency {
-    /// Outstanding reads.
+    /// Queue depth: the number of outstanding reads.
     pub depth: f64,
     /// Seconds from the request to its completion.
     pub seconds: f64,

@@ -50,12 +50,12 @@ pub struct Run {
     pub budget_bytes: u64,
     /// Elapsed time, seconds.
     pub seconds: f64,
-    /// Elapsed time of the run with all data in DRAM, if it was measured, seconds.
+    /// Elapsed time of the program with all data in DRAM, seconds; `None` if it was not measured.
     pub dram_s: Option<f64>,
     /// Time for which threads waited for pages, summed over threads, seconds.
     pub stall_s: f64,
     pub threads: u32,
-    /// CPU time of the program and its pager, if it is known.
+    /// CPU time of the program and its pager; `None` if it is unknown.
     pub cpu: Option<CpuTime>,
     /// Bytes that the drive transferred.
     pub traffic: Traffic,
@@ -85,7 +85,8 @@ impl Run {
         self.dram_s.unwrap_or(estimate).clamp(0.0, self.seconds)
     }
 
-    /// The share of demand reads among the bytes read.
+    /// The fraction of the bytes read that were demand reads, 0 to 1: reads of single pages that
+    /// were not prefetched and for which a thread waited.
     pub fn demand_share(&self) -> f64 {
         match self.traffic.read_bytes > 0.0 {
             true => (self.demand_reads * PAGE_BYTES / self.traffic.read_bytes).clamp(0.0, 1.0),
@@ -99,12 +100,13 @@ impl Run {
 pub struct Model {
     /// Seconds with all data in DRAM.
     pub compute_s: f64,
-    /// The overlap of compute and transfer time, as a fraction of the shorter one, 0 to 1.
+    /// The time in which computation and transfers overlap, as a fraction of the shorter of compute
+    /// time and transfer time, 0 to 1.
     pub overlap: f64,
-    /// Software time for a byte of traffic, seconds.
+    /// Software time for each byte of traffic, seconds; 0 if `overlap` is above 0.
     pub overhead_s: f64,
-    /// Reads of the run divided by the reads of the miss curve, and the same for writes. Both are
-    /// at most 1.
+    /// The bytes read in the run divided by the bytes that the miss curve has at the budget of the
+    /// run, at most 1; then the same for bytes written.
     pub factors: [f64; 2],
     /// Reads and writes of the run above the miss curve, for each byte of the footprint that
     /// exceeds the used part of the budget ([`missing_bytes`]).
@@ -115,8 +117,9 @@ pub struct Model {
     /// Bytes read in the run divided by the footprint.
     pub read_share: f64,
     pub threads: u32,
-    /// 1 if the run took at least the transfer time that the drive's figures give for its traffic.
-    /// Otherwise the elapsed time of the run divided by this transfer time.
+    /// A factor of the transfer time that corrects the figures of the drive; at most 1. If the run
+    /// took less time than the transfer time of its traffic by these figures, the factor is the
+    /// elapsed time of the run divided by this transfer time. Otherwise the factor is 1.
     pub drive_scale: f64,
 }
 
@@ -192,8 +195,8 @@ impl Model {
         model
     }
 
-    /// Faults for a byte of `traffic`, divided by the faults for a byte of the run that the model
-    /// was fitted to.
+    /// The number of faults for each byte of `traffic`, divided by the number of faults for each
+    /// byte of traffic in the run that the model was fitted to.
     fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
         let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
@@ -203,7 +206,8 @@ impl Model {
         }
     }
 
-    /// Transfer time of the drive alone, seconds. `faults` is the result of [`Self::faults`].
+    /// The transfer time of `traffic` on `drive`, seconds, without the software time `overhead_s`.
+    /// `faults` is the result of [`Self::faults`].
     fn drive_s(&self, traffic: Traffic, faults: f64, drive: &Drive) -> f64 {
         let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;
@@ -393,8 +397,9 @@ mod tests {
             let run = Run { demand_reads: demand, ..run(seconds) };
             let model = Model::of_run(&run, &curve, &drive);
             let found = model.forecast(&curve, &drive, true, run.budget_bytes).seconds;
-            // At the limits of the model (the run took less than the transfer time of the drive, or
-            // the overlap is complete), the forecast may be longer than the run, but not shorter.
+            // The forecast for the budget of the run equals the run, except at the limits of the
+            // model: if the run took less than the transfer time of the drive, or if the overlap is
+            // complete. There, the forecast may be longer than the run, but not shorter.
             let limit = model.drive_scale < 1.0 || model.overlap >= 1.0;
             prop_assert!((found / seconds - 1.0).abs() < 1e-9 || limit && found >= seconds);
         }

@@ -1,6 +1,6 @@
-//! The planner of extended memory. It predicts the efficiency of a program at other budgets of DRAM
-//! and on other drives. Its input is a trace, or the statistics of one run; the program does not
-//! run again.
+//! The planner of extended memory. From a trace, or from the statistics of one run, it predicts the
+//! efficiency of a program at other budgets of DRAM and on other drives. The program does not run
+//! again.
 //!
 //! ```text
 //! trace ──▶ miss curve: bytes read and written in a pass, by budget   [`miss_curve`]

@@ -123,7 +123,7 @@ impl MissCurve {
         &self.points
     }
 
-    /// The traffic of a pass with this budget.
+    /// The traffic of a pass if `budget_bytes` of DRAM are available.
     pub fn at(&self, budget_bytes: u64) -> Traffic {
         let after = self.points.partition_point(|point| point.budget_bytes <= budget_bytes);
         match (after.checked_sub(1).map(|at| self.points[at]), self.points.get(after)) {

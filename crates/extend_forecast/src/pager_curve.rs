@@ -104,7 +104,8 @@ pub struct RandomShare {
     pub writes: f64,
 }
 
-/// The miss curves of optimal and of random replacement, which bound the pager's traffic.
+/// The miss curves of optimal and of random replacement. The pager's traffic is between the two
+/// curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagerCurves {
     optimal: MissCurve,
@@ -122,7 +123,8 @@ impl PagerCurves {
         Self { optimal, random, demand_share }
     }
 
-    /// The traffic of optimal and of random replacement with the used part of a budget.
+    /// The traffic of optimal and of random replacement with a cache of [`used_bytes`], the part of
+    /// the budget that holds used pages.
     fn bounds(&self, budget_bytes: u64) -> [Traffic; 2] {
         let used = used_bytes(budget_bytes, self.demand_share);
         [self.optimal.at(used), self.random.at(used)]
@@ -156,7 +158,8 @@ impl PagerCurves {
         }
     }
 
-    /// The miss curve of the pager with this share of random replacement.
+    /// The pager's miss curve. At each budget it is the weighted mean of optimal and random
+    /// replacement, with the weight `share` for random replacement.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();
@@ -223,8 +226,8 @@ mod tests {
         let near = curve.at(799 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         let used = loops.random.at(699 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         assert!((near / used - 1.0).abs() < 0.02, "{near} and {used}");
-        // The used part of this budget holds about 700 of the 800 blocks. Even with optimal
-        // replacement, each of the three passes therefore reads an eighth of the blocks.
+        // Of a budget of 799 blocks, about 700 blocks hold used pages. Even with optimal
+        // replacement, each of the three passes therefore reads about 100 of the 800 blocks.
         let least = loops.curve(RandomShare::default()).at(799 * BLOCK).read_bytes;
         assert!((least / (300 * BLOCK) as f64 - 1.0).abs() < 0.05, "{least}");
         assert_eq!(loops.curve(RandomShare::default()).at(800 * BLOCK), Traffic::default());

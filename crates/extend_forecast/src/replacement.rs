@@ -60,8 +60,8 @@ fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> BlockTraffic {
 struct Lru {
     most: usize,
     clock: u64,
-    /// For each resident block, the value of `clock` at its last use, and true if the block is
-    /// dirty.
+    /// For each resident block: the value of `clock` at the last use of the block, and true if the
+    /// block is dirty.
     resident: HashMap<u32, (u64, bool)>,
     by_use: BTreeMap<u64, u32>,
 }

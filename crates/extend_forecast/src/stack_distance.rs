@@ -31,8 +31,8 @@ impl Histogram {
         self.by_distance[distance] += weight;
     }
 
-    /// The fraction of accesses that LRU with this number of blocks misses. It never rises with the
-    /// number of blocks, and is 0 if there are no accesses.
+    /// The fraction of accesses that miss in an LRU cache of `blocks` blocks; 0 without accesses.
+    /// The miss ratio never rises with the number of blocks.
     pub fn miss_ratio(&self, blocks: usize) -> f64 {
         let hits: f64 = self.by_distance.iter().take(blocks).sum();
         let all = self.by_distance.iter().sum::<f64>() + self.first;
@@ -48,7 +48,7 @@ pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     blocks.iter().enumerate().map(move |(now, block)| {
         let before = last.insert(*block, now);
         let distance = before.map(|before| {
-            // Each block has one mark, at its last access.
+            // The mark of the block moves from its last access (`before`) to this access (`now`).
             marks.add(before, -1);
             (marks.below(now) - marks.below(before)) as usize
         });
@@ -82,7 +82,7 @@ impl Marks {
         }
     }
 
-    /// The number of marks before a time.
+    /// The number of marks at times before `time`.
     fn below(&self, time: usize) -> i64 {
         let (mut at, mut sum) = (time, 0);
         while at > 0 {

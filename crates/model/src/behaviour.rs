@@ -32,8 +32,8 @@ pub struct Behaviour {
     /// of the compute time that a thread has alone. Causes are locks, shared caches and lower clock
     /// rates (Gunther's universal scalability law).
     pub contention: f64,
-    /// The overlap of compute time and memory latency: the fraction (0 to 1) of the shorter of the
-    /// two that passes during the longer.
+    /// The overlap of compute time and memory latency, 0 to 1: the fraction of the shorter of these
+    /// two times that is hidden by the longer.
     pub overlap: f64,
     /// The fraction of a DRAM tier's bandwidth that the access pattern can reach (0 to 1). The
     /// reference is the benchmark loop that measured the curve; bank conflicts and row misses cost
@@ -41,8 +41,8 @@ pub struct Behaviour {
     /// reduce their bandwidth.
     pub pattern_factor: f64,
     /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
-    /// thread. At 0 it depends on the number of threads alone, at 1 on the bandwidth of one thread
-    /// alone. See [`TrafficPerWork`].
+    /// thread. At 0, this traffic depends on the number of threads alone; at 1, on the bandwidth of
+    /// one thread alone. See [`TrafficPerWork`].
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,

@@ -36,7 +36,7 @@ impl Count {
 pub struct Expanders {
     /// The platform that describes the expanders.
     pub platform: String,
-    /// The name of the expanders' tier in that platform.
+    /// The name of the expanders' tier in `platform`.
     pub tier: String,
     /// The number of expanders in the configuration, and the number that the tier describes.
     pub count: Count,
@@ -69,7 +69,7 @@ pub struct PartCount {
 pub struct Configuration {
     /// The name of the configuration.
     pub name: String,
-    /// A description for tables.
+    /// A description of the configuration in one line, which tables print.
     pub does: String,
     /// True if no such server can be bought yet.
     pub is_future: bool,
@@ -139,8 +139,8 @@ impl Configuration {
     ///
     /// # Errors
     /// If `other` has no tier with the name of the expanders' tier behind its first tier, if
-    /// `platform` already has a tier with this name, if it lacks a domain whose traffic crosses the
-    /// expanders' link, or if a scaled curve is out of range.
+    /// `platform` already has a tier with this name, if `platform` lacks a domain whose traffic
+    /// crosses the link to the expanders, or if a scaled curve is out of range.
     pub fn machine(
         &self,
         platform: &Platform,
@@ -191,9 +191,10 @@ fn add(
     Ok(())
 }
 
-/// The `link` of `other` to the tier of `expanders`, with the domains of the same names in
-/// `machine` and a name that no link of `machine` has. If the traffic of all domains of `other`
-/// crosses the link, that of all domains of `machine` does.
+/// A copy for `machine` of `link`, the link of `other` to the tier of `expanders`. The copy has the
+/// domains of `machine` with the same names, and a name that no link of `machine` has. If the
+/// traffic of all domains of `other` crosses the link, the traffic of all domains of `machine`
+/// does.
 fn copied(
     link: &Link,
     other: &Platform,
@@ -313,8 +314,8 @@ mod tests {
             let added = with_expanders(&platform(DRAM), &whole).unwrap();
             assert_eq!(prediction(&added), prediction(&whole), "{domains}");
         }
-        // A link that both tiers share is the link of the added tier alone. A name that the
-        // platform has is not used twice.
+        // In `whole`, both tiers are behind one link. The copy of the link has only the added tier
+        // behind it. If `machine` has a link of the same name, the copy gets another name.
         let whole = platform(&[DRAM, EXPANDERS, &link("\"dram\", \"cxl\"", "")].concat());
         let added = with_expanders(&platform(DRAM), &whole).unwrap();
         assert_eq!((added.links.len(), &added.links[0].tiers[..]), (1, &[1][..]));

@@ -93,7 +93,7 @@ pub struct Controller {
     elapsed: Duration,
 }
 
-/// The control of one domain: its policy, with the target, window and guards.
+/// The control of one domain: its policy, target, window and guards.
 struct DomainControl {
     domain: usize,
     /// Indices of the tiers near the domain, into [`Layout::tiers`].

@@ -26,15 +26,17 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// The highest bandwidth of a point, GB/s. A higher figure is a typing error: no memory reaches it.
+/// The highest valid bandwidth of a point, GB/s. A higher figure is a typing error, because no
+/// memory has such a bandwidth.
 pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 
-/// The highest latency of a point, ns (1 s). A higher figure is a typing error: no memory is that
-/// slow.
+/// The highest valid latency of a point, ns: 1 s. A higher figure is a typing error, because no
+/// memory is that slow.
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// Background traffic (of devices or page migration) takes at most this fraction of the maximum
-/// bandwidth of a curve. The remaining 5 % are left for programs, which would otherwise stop.
+/// The model limits background traffic (of devices or of page migration) to this fraction of the
+/// maximum bandwidth of a curve. The remaining 5 % are left for programs, which would otherwise
+/// stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
 /// A point of a curve.
@@ -256,8 +258,8 @@ fn load_rises(a: Flow, b: Flow) -> bool {
 }
 
 /// The largest difference between the indices of two neighbours in the result of [`rising_subset`]:
-/// at most 511 outliers are left out between two kept points. The limit keeps the running time
-/// short for files with very many points.
+/// at most 511 points between two kept points are left out as outliers. The limit keeps the running
+/// time short for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
@@ -300,7 +302,7 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     kept
 }
 
-/// The bandwidth of a tier and the latency of each line.
+/// The bandwidth of a tier, and the latency of each line from this tier.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
     /// Bandwidth, GB/s.
@@ -363,9 +365,10 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response beside `background_gbps` of other traffic. The other traffic keeps its
-    /// bandwidth at any latency, as the traffic of a device does, so the curve is shifted to lower
-    /// bandwidth. The other traffic takes at most [`BACKGROUND_MAX`] of the maximum.
+    /// The response that `background_gbps` GB/s of other traffic leave for programs. The other
+    /// traffic keeps its bandwidth at any latency, as the traffic of a device does, so the
+    /// bandwidth of each point is reduced by it. The other traffic takes at most [`BACKGROUND_MAX`]
+    /// of the maximum.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -394,8 +397,8 @@ impl Response {
         self.points[0].1
     }
 
-    /// The lowest latency of the curve, ns. It is below the idle latency if the latency first falls
-    /// with the load.
+    /// The lowest latency of the curve, ns. If the latency first falls with the load, the lowest
+    /// latency is below the idle latency.
     pub fn least_latency_ns(&self) -> f64 {
         self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
     }
@@ -411,8 +414,9 @@ impl Response {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow of a closed loop of `bytes`: `pause_ns` after the arrival of each line, the next
-    /// line is requested. The flow satisfies `bandwidth x (latency + pause) = bytes`.
+    /// The flow of a closed loop with `bytes` circulating bytes: `pause_ns` after the arrival of
+    /// each line, the next line is requested. The flow satisfies `bandwidth x (latency + pause) =
+    /// bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }
@@ -447,8 +451,9 @@ impl Response {
         self.closed_loops(compute_ns, overlap)(bytes)
     }
 
-    /// [`Self::closed_loop`] for a series of bytes in rising order. It is faster than single calls,
-    /// because each search begins at the end of the last search.
+    /// A function that gives [`Self::closed_loop`] for one number of bytes after another, in rising
+    /// order. The function is faster than single calls, because each search begins at the end of
+    /// the last search.
     pub fn closed_loops(&self, compute_ns: f64, overlap: f64) -> impl FnMut(f64) -> Flow {
         let exposed = 1.0 - overlap;
         let (mut next, mut next_computing) = (1, 1);
@@ -462,8 +467,9 @@ impl Response {
                 // time alone determines the bandwidth.
                 return self.at_bandwidth(bytes / compute_ns);
             }
-            // The round takes `compute_ns + exposed x latency`, which is `exposed` times (latency +
-            // pause) with a pause of `compute_ns / exposed`.
+            // The compute time exceeds the latency, so the round takes `compute_ns + exposed x
+            // latency`. This is `exposed` times (latency + pause) with a pause of `compute_ns /
+            // exposed`.
             self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
     }
@@ -588,8 +594,8 @@ mod tests {
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }
 
-    /// Random curves: bandwidth and latency rise from point to point, then the last point bends
-    /// back to 0.9 of the bandwidth at twice the latency.
+    /// Random curves. Bandwidth and latency rise from point to point up to the last point but one.
+    /// At the last point the curve bends back to 0.9 of the bandwidth at twice the latency.
     fn any_curve() -> impl Strategy<Value = Curve> {
         (50.0..500.0f64, prop::collection::vec((1.0..100.0f64, 0.0..50.0f64), 1..12)).prop_map(
             |(idle, steps)| {

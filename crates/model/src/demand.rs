@@ -15,14 +15,14 @@ pub struct Demand {
     pub platform: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
-    /// Lower and upper bound of the read share, 0 to 1; both equal the read share of `mix` if it is
-    /// known.
+    /// Lower and upper bound of the read share, 0 to 1. If the read share is known, both bounds are
+    /// the read share of `mix`.
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
-    /// The median of a thread's outstanding lines in the prior, before the runs are evaluated;
-    /// `None` for the outstanding lines of a core. A program whose loads depend on each other has
-    /// fewer lines outstanding than its core allows.
+    /// The median of the number of outstanding lines of a thread in the prior, which is assumed
+    /// before the runs are evaluated. `None` for the outstanding lines of a core. A program whose
+    /// loads depend on each other has fewer lines outstanding than its core allows.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results.
     pub metric: Metric,
@@ -122,8 +122,8 @@ impl Demand {
 
     /// The result, in the demand's metric, of a run with `performance` units of work per second.
     pub fn result(&self, performance: f64) -> f64 {
-        // The inverse of `performance` is `performance` itself: a reciprocal for a runtime, the
-        // identity for a rate.
+        // `performance` is its own inverse function: a reciprocal for a runtime, the identity for a
+        // rate. So a second call converts the performance back to a result.
         self.performance(performance)
     }
 

@@ -1,8 +1,8 @@
 //! The interface to memory that can be observed and steered.
 //!
-//! Decisions are carried out through [`Machine`]. Its three implementations are the running kernel,
-//! the simulator, and a fake in tests. The interface has no page lists: a decision has the share of
-//! a scope's pages for each tier, and the machine picks the pages.
+//! Decisions are carried out through [`Machine`]. The trait has three implementations: the running
+//! kernel, the simulator, and a fake in tests. A decision names no pages: it has the share of a
+//! scope's pages for each tier, and the machine picks the pages.
 //!
 //! Every counter of a [`Sample`] is an `Option`: a counter that a machine lacks is absent, not
 //! zero.
@@ -27,9 +27,9 @@ pub trait Machine {
         Ok(())
     }
 
-    /// Returns a sample of about `span`; the counters cover exactly [`Sample::span`]. A real
-    /// machine has waited in [`Self::advance`], perhaps for longer than `span`; a simulated machine
-    /// simulates `span` in this call.
+    /// Returns a sample of about `span`. [`Sample::span`] is the exact time that the counters
+    /// cover. A real machine has waited in [`Self::advance`], perhaps for longer than `span`. A
+    /// simulated machine simulates `span` in this call.
     ///
     /// # Errors
     /// If a counter that was available before cannot be read.
@@ -105,7 +105,7 @@ pub enum ScopeKind {
     Process,
 }
 
-/// One reading of the counters of a machine: their change over a span of time.
+/// A sample: the change of a machine's counters between two readings, and the state of its memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The time between this reading and the previous one.
@@ -158,14 +158,14 @@ pub struct Residency {
     /// Bytes of the scope on each tier, in the order of [`Layout::tiers`]; `None` if the placement
     /// was not sampled.
     pub used_bytes: Option<Vec<u64>>,
-    /// The hotness of the pages, the hottest first; `None` if it was not sampled.
+    /// The hotness of the pages, the hottest first; `None` if the hotness was not sampled.
     pub heat: Option<Vec<HeatBand>>,
 }
 
 /// Pages of similar hotness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
-    /// The number of times per second that a page of the band is found accessed.
+    /// The number of accesses per second to a page of the band, as far as sampling finds them.
     pub accesses_per_s: f64,
     /// Bytes of the band on each tier, in the order of [`Layout::tiers`].
     pub bytes: Vec<u64>,

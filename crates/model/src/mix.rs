@@ -8,8 +8,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// Read share, kind of stores, and order of accesses of some traffic. Two mixes are equal if their
-/// traffic is: without stores, the kind of stores does not count.
+/// Read share, kind of stores, and order of accesses of some traffic. Two mixes are equal if they
+/// describe the same traffic: the kind of stores does not count in a mix without stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     read_share: f64,
@@ -105,8 +105,8 @@ impl Mix {
         self.random
     }
 
-    /// True if curves may be interpolated between the two mixes: both mixes have the same order of
-    /// accesses, and the same kind of stores unless one of the mixes has reads only.
+    /// True if curves may be interpolated between the mixes `self` and `other`: both have the same
+    /// order of accesses, and the same kind of stores unless one of the mixes has reads only.
     pub fn is_of_family(self, other: Self) -> bool {
         let writes = self.read_share < 1.0 && other.read_share < 1.0;
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random

@@ -40,9 +40,9 @@ use rand_pcg::{
     rand_core::{RngCore as _, SeedableRng as _},
 };
 
-/// A look evaluates the rounds so far, and may end the comparison. The first looks are after these
-/// numbers of rounds. Each later look is after twice as many rounds as the look before, and the
-/// last look is after the maximum number of rounds.
+/// The numbers of rounds after which the first two looks are made. A look evaluates the rounds so
+/// far, and may end the comparison. Each later look is after twice as many rounds as the look
+/// before, and the last look is after the maximum number of rounds.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
 /// The fractions of the allowed error (1 minus the confidence) for the first looks; later looks
@@ -50,7 +50,7 @@ const FIRST_LOOKS: [usize; 2] = [6, 10];
 /// sum to 1.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
-/// Minimum number of rounds, because the standard deviation of two values is too uncertain.
+/// Minimum number of rounds. The standard deviation of only two rounds would be too uncertain.
 pub const ROUNDS_MIN: usize = 3;
 
 /// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and
@@ -72,7 +72,7 @@ pub struct Design {
     pub looks: Vec<usize>,
     /// The least probability that the intervals of all looks cover the true ratio, such as 0.95.
     pub confidence: f64,
-    /// A ratio that differs from 1 by less than this, such as 0.02, does not matter.
+    /// The smallest relevant difference of a ratio from 1, such as 0.02.
     pub min_difference: f64,
     /// The seed of the random orders of rounds, and of the resamples of the bootstrap.
     pub seed: u64,
@@ -92,11 +92,13 @@ pub struct Judgement {
 /// The effect of a configuration compared with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The interval is above 1, and not wholly within `min_difference` of 1.
+    /// The configuration is faster: the interval is above 1, and not wholly within `min_difference`
+    /// of 1.
     Faster,
-    /// The interval is below 1, and not wholly within `min_difference` of 1.
+    /// The configuration is slower: the interval is below 1, and not wholly within `min_difference`
+    /// of 1.
     Slower,
-    /// The whole interval is within `min_difference` of 1.
+    /// No difference that matters: the whole interval is within `min_difference` of 1.
     Same,
     /// The interval contains 1 and a difference that matters.
     Uncertain,
@@ -135,8 +137,8 @@ impl Design {
         order
     }
 
-    /// The confidence of the interval that is computed after this number of rounds: the confidence
-    /// of the first look at or after these rounds.
+    /// The confidence of the interval that is computed after `rounds` rounds: the confidence of the
+    /// look after these rounds, or of the next look if there is no look after these rounds.
     fn confidence_after(&self, rounds: usize) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         let look = self.looks.iter().position(|look| rounds <= *look).unwrap_or(last);
@@ -149,9 +151,9 @@ impl Design {
         1.0 - (1.0 - self.confidence) * part(look) / sum
     }
 
-    /// Compares a configuration with the first configuration. A stratum is a workload, with the
-    /// logarithm of the speed-up of each of its rounds. The speed-up is the geometric mean over the
-    /// strata; `None` if a stratum has fewer than [`ROUNDS_MIN`] rounds.
+    /// Compares a configuration with the first configuration. `strata` has one list for each
+    /// workload: the logarithms of the speed-ups of its rounds. The speed-up is the geometric mean
+    /// over the workloads. `None` if a workload has fewer than [`ROUNDS_MIN`] rounds.
     pub fn judge(&self, strata: &[Vec<f64>]) -> Option<Judgement> {
         let least = strata.iter().map(Vec::len).min()?;
         if least < ROUNDS_MIN {
@@ -195,8 +197,8 @@ pub fn geometric_mean(values: &[f64]) -> f64 {
     libm::exp(statistics::mean(&logs))
 }
 
-/// The standard deviation of the logarithms of values above 0. It is nearly the relative standard
-/// deviation of the values. `None` if there is only one value.
+/// The standard deviation of the logarithms of values above 0, which is nearly the relative
+/// standard deviation of the values. `None` if there is only one value.
 pub fn noise(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
     let mean = statistics::mean(&logs);
@@ -204,8 +206,8 @@ pub fn noise(values: &[f64]) -> Option<f64> {
     (logs.len() > 1).then(|| (squares / (logs.len() - 1) as f64).sqrt())
 }
 
-/// The indices of the outliers among values above 0, by the median absolute deviation of their
-/// logarithms; none among fewer than five values, or if most values are equal.
+/// The indices of the outliers among `values` (above 0), by the median absolute deviation of their
+/// logarithms. There are no outliers among fewer than five values, or if most values are equal.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     if values.len() < OUTLIER_VALUES {
         return vec![];

@@ -39,11 +39,12 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The platform with the parameters of `text`. Their order is of no effect: a given capacity is not
-/// scaled by a count. The parameters are added to the name of the platform.
+/// The platform with the changes that the parameters in `text` describe. The order of the
+/// parameters has no effect: a capacity in `text` is not scaled by a count. The parameters are
+/// added to the name of the platform.
 ///
 /// # Errors
-/// A tier that the platform does not have, an unknown parameter, a parameter that is there twice,
+/// A tier that the platform does not have, an unknown parameter, a parameter that is given twice,
 /// or a value out of range.
 pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError> {
     let mut changed = platform.clone();

@@ -22,8 +22,8 @@ pub fn front(alternatives: &[Losses]) -> Vec<usize> {
 /// The alternative with the least `loss`; among alternatives of equal loss, one that no other
 /// alternative dominates; `None` without alternatives. `loss` must not fall if a merit worsens.
 pub fn best(alternatives: &[Losses], loss: impl Fn(usize) -> f64) -> Option<usize> {
-    // An alternative that dominates another has at most the other's loss. Of the alternatives with
-    // the least loss, at least one is therefore on the front.
+    // If one alternative dominates another, its loss is at most the loss of the other. At least one
+    // of the alternatives with the least loss is therefore on the front.
     front(alternatives).into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b)))
 }
 

@@ -19,12 +19,12 @@ use std::ops::Range;
 /// are merged.
 pub const INTERVALS_MAX: usize = 16;
 
-/// Neighbouring intervals are merged if their bandwidths differ by less than this fraction of the
-/// larger one.
+/// Neighbouring intervals are merged if the difference of their bandwidths is less than this
+/// fraction of the larger bandwidth.
 const ALIKE: f64 = 0.1;
 
-/// Minimum noise between samples, as a fraction of the mean bandwidth: counters vary by that much
-/// under an even load.
+/// The least noise between samples that is assumed, as a fraction of the mean bandwidth. Counters
+/// vary by this fraction under an even load.
 const NOISE_LEAST: f64 = 0.02;
 
 /// The median of the absolute difference of two draws of a normal distribution with standard
@@ -119,8 +119,8 @@ fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.interval(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    // With an even number of differences, the lower of the two middle ones is taken: the upper one
-    // may be a jump between phases.
+    // With an even number of differences, the lower of the two middle differences is taken. The
+    // upper of the two may be a jump between phases.
     let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
@@ -278,7 +278,7 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// All bandwidths are multiplied by a factor, as by another unit: the intervals stay the
+        /// If all bandwidths are multiplied by a factor, as in another unit, the intervals stay the
         /// same.
         #[test]
         fn a_scale_changes_nothing(

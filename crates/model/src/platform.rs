@@ -21,9 +21,9 @@ pub struct Platform {
     pub tiers: Vec<Tier>,
     /// Links that the traffic to some tiers crosses, such as links between sockets.
     pub links: Vec<Link>,
-    /// Bandwidth that traffic on one tier takes from another.
+    /// Couplings: traffic on one tier takes bandwidth from another tier.
     pub couplings: Vec<Coupling>,
-    /// The page streams, whose number determines how evenly threads load interleaved tiers.
+    /// The number of page streams, which determines how evenly threads load interleaved tiers.
     pub interleaving: Interleaving,
     /// Power of components other than tiers; `None` if the platform has no power figures.
     pub power: Option<Power>,
@@ -90,7 +90,8 @@ impl Link {
     }
 }
 
-/// Bandwidth that traffic on one tier takes from another, as on a mesh that both use.
+/// A coupling: traffic on one tier takes bandwidth from another tier, such as on a mesh that
+/// carries the traffic of both tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupling {
     /// The tier that carries the traffic, as an index into [`Platform::tiers`].
@@ -103,7 +104,7 @@ pub struct Coupling {
     pub figure: Figure,
 }
 
-/// The page streams, whose number determines how evenly threads load interleaved tiers.
+/// The number of page streams, which determines how evenly threads load interleaved tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interleaving {
     /// The number of independent page streams that represent the threads.
@@ -117,8 +118,8 @@ pub struct Interleaving {
     pub figure: Figure,
 }
 
-/// Maximum number of page streams of a platform: with more streams the tiers are loaded evenly
-/// anyway.
+/// Maximum number of page streams of a platform. More streams would change nothing: the tiers are
+/// loaded evenly with this number already.
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
@@ -133,8 +134,9 @@ impl Default for Interleaving {
 }
 
 impl Platform {
-    /// The fraction of threads in each domain, proportional to its cores, as the kernel balances
-    /// the threads of an unbound program; sums to 1.
+    /// The fraction of threads in each domain; sums to 1. The fractions are proportional to the
+    /// cores of the domains, because the kernel balances the threads of an unbound program in this
+    /// way.
     pub fn spread(&self) -> Vec<f64> {
         let cores: u32 = self.domains.iter().map(|domain| domain.cores).sum();
         let part = |domain: &Domain| f64::from(domain.cores) / f64::from(cores.max(1));

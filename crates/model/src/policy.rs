@@ -5,8 +5,8 @@
 //! a link between sockets, such as its DRAM and its expanders. The same code decides on a simulated
 //! machine and on a real machine; [`crate::control`] is the loop around it.
 //!
-//! Policies that change shares in steps count in *points*: a point is a hundredth of the pages, as
-//! in the kernel's weights `65:35`.
+//! Policies that change shares in steps measure a step in *points*. A point is a hundredth of the
+//! pages: the kernel's weights `65:35` are 65 and 35 points.
 
 mod colloid;
 mod dmi;
@@ -34,8 +34,8 @@ pub trait Policy {
     /// ignores the samples.
     fn watch(&mut self, _reading: &Reading) {}
 
-    /// True if the policy can decide before the period ends. `quiet` is the number of samples with
-    /// counted bytes since the last migration.
+    /// True if the samples suffice for a decision before the period ends. `quiet` is the number of
+    /// samples with counted bytes since the last migration.
     fn enough(&self, _quiet: usize) -> bool {
         false
     }
@@ -72,7 +72,7 @@ pub struct TierReading {
 pub struct Observation {
     /// Time since the start, s.
     pub time_s: f64,
-    /// The number of samples behind this observation; above 0.
+    /// The number of samples from which this observation is computed; above 0.
     pub quiet: usize,
     /// A percentile of the samples' total bandwidth, GB/s: the 90th by default.
     pub bandwidth_gbps: f64,
@@ -97,7 +97,7 @@ pub struct TierObservation {
     pub read_share: Option<f64>,
     /// Latency of a line, ns; `None` if the tier has no latency counter or no traffic.
     pub latency_ns: Option<f64>,
-    /// Bytes free in the last of these samples; `None` if not counted.
+    /// Free memory of the tier in the last sample of the observation, bytes; `None` if not counted.
     pub free_bytes: Option<u64>,
 }
 

@@ -21,16 +21,16 @@ pub const INTERVAL: f64 = 0.9;
 /// in standard deviations.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
-/// Standard deviation of the error of a predicted figure, as a fraction of the figure: the root
-/// mean square error of the speed-ups in `reproduce cxl-interleaving` and
-/// `reproduce gnr120-interleaving`, where all workloads count equally. For a cross-validation,
-/// `reproduce gnr120-interleaving` computes the intervals of each workload with the error of the
-/// other workloads, and reports the fraction of all rows within these intervals.
+/// Standard deviation of the error of a predicted figure, as a fraction of the figure. The value is
+/// the root mean square error of the speed-ups in `reproduce cxl-interleaving` and `reproduce
+/// gnr120-interleaving`, with equal weight of all workloads. The second command also makes a
+/// cross-validation: it computes the intervals of each workload with the error of the other
+/// workloads, and reports the fraction of all rows within these intervals.
 pub const MODEL_SPREAD: f64 = 0.025;
 
 /// A speed-up of `NO_GAIN` or less means that DRAM does not limit the workload; a speed-up of
-/// [`GAIN`] or more means that it does. The runs leave open which is true if the interval of the
-/// speed-up begins at `NO_GAIN` or below and ends at [`GAIN`] or above.
+/// [`GAIN`] or more means that DRAM does. The measured runs leave the answer open if the interval
+/// of the speed-up begins at `NO_GAIN` or below and ends at [`GAIN`] or above.
 const NO_GAIN: f64 = 1.03;
 /// The lowest speed-up that means that DRAM limits the workload. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
@@ -38,21 +38,21 @@ const GAIN: f64 = 1.15;
 /// A predicted figure: its mean, and an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The mean, such as the mean of the predictions of all behaviours that agree with the measured
-    /// runs.
+    /// The mean. In a prediction for a workload, it is the mean over all behaviours that agree with
+    /// the measured runs.
     pub mean: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end of the interval, which has the probability [`INTERVAL`]. Both ends of an exact
-    /// figure are equal to its mean.
+    /// The upper end of the interval. The interval contains the true value with the probability
+    /// [`INTERVAL`]. Both ends of an exact figure are equal to its mean.
     pub high: f64,
 }
 
 impl Estimate {
-    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]: the distance of each end
+    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]. The distance of each end
     /// from the mean and the error of the model are added as independent errors (root of the sum of
-    /// squares). Meant for weights with pages on more than one tier, and for speeds relative to
-    /// another platform.
+    /// squares). The error applies to weights with pages on more than one tier, and to speeds
+    /// relative to another platform.
     #[must_use]
     pub fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
@@ -117,9 +117,10 @@ pub struct Prediction {
     pub best: Option<usize>,
     /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub inputs: Vec<(String, Provenance)>,
-    /// Set if the measured runs leave open whether DRAM limits the workload: the index into `rows`
-    /// of the row with the highest possible speed-up. In this row, no speed-up and a speed-up of
-    /// 15 % or more both agree with the runs; a run with the weights of this row would decide.
+    /// The index into `rows` of the row with the highest possible speed-up, if the measured runs
+    /// leave open whether DRAM limits the workload; else `None`. In this row, no speed-up and a
+    /// speed-up of 15 % or more both agree with the runs. A run with the weights of this row would
+    /// decide.
     pub undecided: Option<usize>,
 }
 

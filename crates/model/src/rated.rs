@@ -17,7 +17,8 @@ use crate::{
 use core::ops::RangeInclusive;
 
 /// The shape of the curve of DRAM for reads, from dram.csv of the platform `xeon6-cz122`. Each pair
-/// is a fraction of the maximum bandwidth, and the latency there divided by the idle latency.
+/// has a fraction of the maximum bandwidth, and the latency at this fraction divided by the idle
+/// latency.
 const DRAM: [(f64, f64); 8] = [
     (0.0, 1.0),
     (0.25, 1.1),
@@ -50,8 +51,8 @@ pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 /// The valid range of a rated idle latency, ns: up to 1 ms.
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
-/// The platform of a machine from its rated bandwidths and latencies. The caller has checked that
-/// these are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
+/// The platform of a machine, from its rated bandwidths and latencies. The caller has checked that
+/// the ratings are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {

@@ -8,11 +8,11 @@ const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 /// within this limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// Returns the division of a hundred points among `tiers` tiers with the highest score, and this
-/// score. The first, coarse search tries all divisions in steps of five points (larger steps with
-/// more than six tiers). From the best of them, the search climbs in steps of one point. `score` is
-/// `None` for a division that is not allowed; the result is `None` if the coarse search finds no
-/// allowed division.
+/// Returns the division of a hundred points among `tiers` tiers with the highest score, and the
+/// score. A first, coarse search tries all divisions in steps of five points (larger steps with
+/// more than six tiers). A second search climbs in steps of one point from the best coarse
+/// division. `score` is `None` for a division that is not allowed. The result is `None` if the
+/// coarse search finds no allowed division.
 ///
 /// Among divisions of the coarse search with the same score, the division with the most points on
 /// the first tier wins.
@@ -52,8 +52,8 @@ pub fn best_points(
     }
 }
 
-/// The number of ways to divide `sum` points among `parts` tiers: the binomial coefficient "parts +
-/// sum - 1 choose sum".
+/// The number of ways to divide `sum` points among `parts` tiers: the binomial coefficient of
+/// `parts + sum - 1` over `sum`.
 fn tries(sum: u16, parts: usize) -> u64 {
     let parts = parts.max(1) as u64;
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)

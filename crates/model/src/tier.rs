@@ -50,11 +50,11 @@ impl FromStr for TierKind {
 /// A pool of memory, with its curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
-    /// The name, unique on the platform.
+    /// The name of the tier, unique on the platform.
     pub name: String,
     /// The kind of memory.
     pub kind: TierKind,
-    /// The capacity.
+    /// The capacity of the tier.
     pub capacity: Bytes,
     /// The curves of each domain and mix.
     pub curves: Curves,
@@ -69,8 +69,8 @@ pub struct Tier {
 /// A limit of the counters that observe the queue of a tier.
 ///
 /// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
-/// gives from these counts is then lower than the latency that threads observe. Example: 500 GB/s
-/// of reads are 7.8 lines/ns, so 1,150 counted reads are 147 ns, however long the threads wait.
+/// gives from the counts is then lower than the latency that threads observe. Example: 500 GB/s of
+/// reads are 7.8 lines/ns, so 1,150 counted reads give 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
     /// Maximum number of outstanding reads that are counted.
@@ -102,7 +102,7 @@ impl TierPower {
     }
 }
 
-/// The curve of one mix, from one domain or from all.
+/// The curve of a tier for one mix, for the traffic of one domain or of all domains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {
     /// The domain of the traffic; `None` for every domain without a curve of its own for this mix.
@@ -197,7 +197,8 @@ impl Curves {
         self.0.iter()
     }
 
-    /// The first curve of exactly this mix, whatever its domain; `None` if the tier has none.
+    /// The first curve of exactly this mix, for any domain; `None` if the tier has no curve of this
+    /// mix.
     pub fn of(&self, mix: Mix) -> Option<&Curve> {
         self.0.iter().find(|curve| curve.mix == mix).map(|curve| &curve.curve)
     }
@@ -240,9 +241,9 @@ impl Curves {
     }
 }
 
-/// The answer for `read_share`, interpolated between the next lower and the next higher read share
-/// in `curves` (not empty). If one of the two does not exist, returns the answer of the other, and
-/// true.
+/// The answer for `read_share`, interpolated between the curve of the next lower and the curve of
+/// the next higher read share in `curves` (not empty). If there is no lower or no higher read
+/// share, returns the answer of the other curve, and true.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

@@ -49,9 +49,9 @@ const NEAR_LEAST: f64 = 1e-3;
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
 const ROUND_MAX: u16 = 100;
 
-/// The share of pages on the first tier in the next run is at least this fraction of the smallest
-/// share that was run. A run at a much smaller share may take ten times as long, and its result
-/// tightens the bounds only a little.
+/// The next run has at least this fraction of the smallest share of pages on the first tier that
+/// was run so far. A run at a much smaller share may take ten times as long, and tightens the
+/// bounds only a little.
 const REACH: f64 = 0.5;
 
 /// If the smallest share of pages on the first tier in the runs so far is at most `LEAST_SHARE`,
@@ -105,7 +105,8 @@ pub enum Why {
     Proposed,
     /// The user listed the weights.
     Listed,
-    /// The weights may be better than the best weights so far by this fraction of the value.
+    /// The weights may be better than the best weights so far. The field is the possible gain, as a
+    /// fraction of the value of the best weights.
     Promising(f64),
     /// A repetition of earlier weights: the second run of the best weights and of the first tier
     /// alone, or a further run because the results are too noisy to decide.
@@ -189,8 +190,8 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // Promising weights never take the last run: it is kept for a repetition of the
-                // best weights.
+                // The last run is not used for promising weights. It is kept for a repetition of
+                // the best weights.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -204,8 +205,8 @@ impl Search {
         }
     }
 
-    /// The result of these runs, however few; `None` before the first run with all pages on the
-    /// first tier.
+    /// The result of `runs`, even if the search has not ended; `None` before the first run with all
+    /// pages on the first tier.
     pub fn finding_so_far(&self, runs: &[Run]) -> Option<Finding> {
         let points = points(runs);
         let first = Weights::first_tier(self.proposal.as_slice().len());

@@ -71,7 +71,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // Only 0 is below 1 in every unit; it is printed in bytes.
+                // 0 is below one of every unit, so no unit was found. 0 is printed in bytes.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;

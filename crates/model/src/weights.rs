@@ -6,9 +6,9 @@ use std::{fmt, str::FromStr};
 /// Maximum number of pages of one tier in a round: the kernel's limit of a weight.
 pub const WEIGHT_MAX: u16 = 255;
 
-/// Pages on each tier in one round, such as `3:1`. The weights are kept as given, not reduced, and
-/// at least one weight is not zero. A tier with weight zero gets no pages; the kernel excludes it
-/// by a node mask.
+/// Pages on each tier in one round, such as `3:1`. The weights are kept as given: `6:2` is not
+/// reduced to `3:1`. At least one weight is not zero. A tier with the weight zero gets no pages;
+/// for the kernel, such a tier is excluded by a node mask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 
@@ -53,7 +53,7 @@ impl Weights {
     /// Weights for tiers in their order.
     ///
     /// # Errors
-    /// If a weight is above 255 or all are zero.
+    /// If a weight is above 255 or all weights are zero.
     pub fn new(weights: Vec<u16>) -> Result<Self, WeightsError> {
         let text = || join(&weights);
         if let Some(part) = weights.iter().find(|weight| **weight > WEIGHT_MAX) {
@@ -118,7 +118,7 @@ impl Weights {
         self.0.iter().filter(|weight| **weight > 0).count() == 1
     }
 
-    /// The share of pages on each tier; they sum to 1.
+    /// The share of pages on each tier, 0 to 1. The shares sum to 1.
     pub fn shares(&self) -> Vec<f64> {
         let sum: f64 = self.0.iter().map(|weight| f64::from(*weight)).sum();
         self.0.iter().map(|weight| f64::from(*weight) / sum).collect()
@@ -128,7 +128,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// Another number of weights than names.
+    /// If the number of weights differs from the number of names.
     pub fn for_tiers(self, names: &[&str]) -> Result<Self, WeightsError> {
         if self.0.len() == names.len() {
             return Ok(self);

@@ -32,7 +32,7 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 /// demand, the tiers and the shares of the pages determine the bandwidth of a domain.
 struct Fake {
     layout: Layout,
-    /// The share of each scope's pages on each tier: at present, and as decided (`goals`).
+    /// The share of each scope's pages on each tier: `placed` at present, `goals` as decided.
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
@@ -43,7 +43,7 @@ struct Fake {
     now: Duration,
     /// Start and end of the migration; `None` without a migration.
     moving: Option<[Duration; 2]>,
-    /// The factor by which the bandwidth that the counters show is too high during a migration.
+    /// The counters show this many times the true bandwidth during a migration.
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
@@ -209,8 +209,8 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// A policy that steps through `firsts`, shares of the first tier. It can decide early, after
-/// `enough` quiet samples. `shown` records its observations.
+/// A policy that decides on one after another of `firsts`, the shares of the first tier. The policy
+/// can decide early, after `enough` quiet samples. `shown` records the observations of the policy.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -280,7 +280,7 @@ fn a_period_is_made_of_samples() {
     assert!((seen.tiers[0].latency_ns.unwrap() - 360.0).abs() < 1e-9);
     assert_eq!((seen.tiers[1].read_share, seen.tiers[1].latency_ns), (None, None));
     assert_eq!(period.domains[0].seen, Some(seen));
-    // A span that is not a multiple of a sample ends with a shorter sample.
+    // A sample takes 200 ms, so the last sample of a period of 500 ms is shorter.
     machine.spans.clear();
     let period = controller.period(&mut machine, MS(500)).unwrap();
     assert_eq!(machine.spans, [MS(200), MS(200), MS(100)]);
@@ -304,14 +304,14 @@ fn samples_with_migration_are_not_judged() {
         let moved = period.domains[0].migrated_bytes;
         assert_eq!(moved > 0, counted > reached + 1.0, "what is recorded leaves nothing out");
     }
-    // Each of the two tiers gets a gigabyte in each of twelve samples.
+    // In each of twelve samples, one gigabyte is counted as migrated to each of the two tiers.
     assert_eq!(periods[1].domains[0].migrated_bytes, 24 * GB);
 }
 
 #[test]
 fn decisions_use_the_actual_placement() {
-    // Pages begin to move in the middle of a period. The quiet samples before the migration show
-    // the old placement, and decisions must not use them.
+    // Pages begin to migrate in the middle of a period. The samples before the migration are quiet
+    // and show the old placement, so decisions must not use them.
     let mut machine = Fake::new(1, &[(0, true)]);
     (machine.lag, machine.delay) = (MS(3000), MS(1000));
     let script = [0.9, 0.8, 0.7, 0.8];
@@ -332,8 +332,8 @@ fn decisions_wait_for_migration_up_to_a_limit() {
     let (mut controller, shown) = scripted(&machine, settings, &[&[0.8, 0.6]]);
     let periods = periods(&mut controller, &mut machine, 10);
     let judged: Vec<bool> = periods.iter().map(|period| period.domains[0].seen.is_some()).collect();
-    // The first decision precedes any migration; then each decision follows three periods of
-    // waiting.
+    // The first decision is made before any migration. Each later decision is made after three
+    // periods of waiting (`hold_off_max`), because the migration of an hour does not end.
     let expected = [true, false, false, false, true, false, false, false, true, false];
     assert_eq!(judged, expected);
     assert_eq!(shown[0].borrow()[1].quiet, 30, "then all samples count");
@@ -349,7 +349,7 @@ fn decisions_wait_for_migration_up_to_a_limit() {
 
 #[test]
 fn too_few_quiet_samples_are_none() {
-    // A delay of 4.8 s is 24 of 30 samples and leaves 6 quiet samples; 5.2 s leave 4: too few.
+    // Of 30 samples, 4.8 s of migration (`delay`) leave 6 quiet samples; 5.2 s leave 4: too few.
     for (delay, judged) in [(MS(4800), true), (MS(5000), true), (MS(5200), false)] {
         let mut machine = Fake::new(1, &[(0, true)]);
         machine.delay = delay;
@@ -387,7 +387,7 @@ fn a_period_lasts_until_every_domain_has_enough() {
 #[test]
 fn a_change_that_makes_things_worse_is_taken_back() {
     let mut machine = Fake::new(1, &[(0, true)]);
-    // 625 GB/s with four fifths of the pages on the first tier; 417 GB/s with two fifths.
+    // The machine has 625 GB/s with 0.8 of the pages on the first tier, and 417 GB/s with 0.4.
     let (mut controller, _) = scripted(&machine, Settings::default(), &[&[0.8, 0.4, 0.4, 0.4]]);
     let periods = periods(&mut controller, &mut machine, 4);
     let verdicts = periods.iter().map(|period| &period.domains[0].verdict);
@@ -406,7 +406,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // After the error of one period, the control loop continues.
+    // The control loop continues after a period that ended with an error.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -485,7 +485,7 @@ fn layouts(platform: &Platform) -> Vec<TierLayout> {
     platform.tiers.iter().map(layout).collect()
 }
 
-/// Makes every policy, for a domain that is near all tiers of a platform with `tiers` tiers.
+/// One policy of each kind, for a domain that reaches all tiers of a platform of `tiers` tiers.
 fn every_policy(tiers: usize) -> Vec<(PolicyKind, Box<dyn Policy>)> {
     let believed = platform(tiers);
     let near: Vec<usize> = (0..tiers).collect();
@@ -509,7 +509,7 @@ fn check(kind: PolicyKind, shares: &[f64], tiers: usize) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Possible observations of a tier: GB/s, read share, latency, free memory.
+/// Random observations of a tier: bandwidth (GB/s), read share, latency (ns) and free bytes.
 fn any_tier() -> impl Strategy<Value = TierObservation> {
     let gbps = prop_oneof![1 => Just(0.0), 6 => 0.0..900.0f64, 1 => 0.0..1e-3];
     let some = |range| prop::option::weighted(0.9, range);
@@ -523,7 +523,7 @@ fn any_tier() -> impl Strategy<Value = TierObservation> {
     )
 }
 
-/// Possible observations of a period, without the target.
+/// Random observations of a period on `tiers` tiers. The target is not set.
 fn any_observation(tiers: usize) -> impl Strategy<Value = Observation> {
     let steered = prop::option::of(prop_oneof![Just(0), 1..2000 * GB]);
     let seen = prop::collection::vec(any_tier(), tiers);
@@ -549,7 +549,7 @@ fn observations(length: usize) -> impl Strategy<Value = Vec<Observation>> {
         .prop_flat_map(move |tiers| prop::collection::vec(any_observation(tiers), 1..=length))
 }
 
-/// The reading that corresponds to `seen`.
+/// The counters of a sample that have the bandwidths and latencies of the observation `seen`.
 fn reading(seen: &Observation) -> Reading {
     let tier = |tier: &TierObservation| {
         let inserts_per_ns = tier.bandwidth_gbps / 64.0;
@@ -682,7 +682,7 @@ proptest! {
         }
     }
 
-    /// The demand saturates the first tier, then it falls and no longer does: these policies return
+    /// The demand saturates the first tier, then falls below saturation. The tested policies return
     /// all pages to the first tier, because pages on the other tier gain nothing.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {

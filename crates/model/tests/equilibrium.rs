@@ -97,8 +97,8 @@ fn alone(platform: &Platform, load: &Load) -> LoadEquilibrium {
     solve(platform, std::slice::from_ref(load)).loads.remove(0)
 }
 
-/// The total bandwidth, GB/s, at which one of the tiers saturates, if these shares of the traffic
-/// go to the tiers.
+/// The total bandwidth, GB/s, at which the first of the tiers saturates, if the fraction
+/// `shares[i]` of the traffic goes to tier `i`.
 fn limit(platform: &Platform, shares: &[f64]) -> f64 {
     let most = |tier: &Tier| tier.curves.of(Mix::READ).unwrap().max_bandwidth_gbps();
     let used = platform.tiers.iter().zip(shares).filter(|(_, share)| **share > 0.0);

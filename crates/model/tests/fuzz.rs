@@ -200,8 +200,8 @@ fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
 
 fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseError> {
     let tiers = platform.tiers.len();
-    // The parser does not know the platform: its caller checks the number of weights. Demands with
-    // another number are therefore skipped here.
+    // The parser does not know the platform: the caller of the parser checks the number of weights.
+    // A demand whose number of weights does not fit the platform is skipped here.
     let fits = demand.interleaved.iter().all(|run| run.weights.as_slice().len() == tiers);
     if !fits {
         return Ok(());
@@ -238,8 +238,8 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Short texts of characters that the formats use. Parsers reach more of their code with them
-    /// than with random texts.
+    /// Short texts of characters that the formats use. Such texts reach more code of the parsers
+    /// than random texts.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);

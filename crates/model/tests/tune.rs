@@ -172,8 +172,8 @@ fn regrets(noise: f64) -> Vec<f64> {
 
 #[test]
 fn most_are_within_two_percent() {
-    // The noise of a run, the least fraction of workloads with a regret of at most 2 %, and the
-    // highest mean regret.
+    // Each case: the noise of a run, the least fraction of workloads whose regret is at most 2 %,
+    // and the highest mean regret.
     for (noise, part, mean) in [
         (0.0, 1.0, 0.008),
         (0.005, 0.97, 0.01),

@@ -82,15 +82,15 @@ const CONFIRMED: u32 = 1 << 31;
 /// index in the block.
 type LogPosition = u32;
 
-/// The log of the faults of a process, in blocks of one thread each, and the replays that predict
-/// the next faults.
+/// The log of the faults of a process, and the replays of the log that predict the next faults.
+/// Each block of the log has the faults of one thread.
 #[derive(Clone, Debug)]
 pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
-    /// `last_fault` and `last_hit`.
+    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
+    /// in `last_fault` and `last_hit`.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
@@ -108,8 +108,9 @@ struct ThreadHistory {
     replays: Vec<Replay>,
 }
 
-/// A replay of the log, from an earlier fault on a page that has faulted again. The log entries
-/// that follow are compared with the faults of a thread, and predict its next faults.
+/// A replay of the log. It begins at the log entry of a page that has faulted again. The entries
+/// after the start are compared with the faults of a thread, and predict the next faults of the
+/// thread.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
@@ -120,7 +121,8 @@ struct Replay {
     /// Prefetch depth, pages. Divided by the number of pages that a fault maps, the depth gives the
     /// number of expected entries whose pages are prefetched.
     depth: u64,
-    /// The pages of the log entries from the entry that is expected next up to the entry at `read`.
+    /// The pages that the replay expects, in order: the pages of the log entries up to the position
+    /// `read`.
     expected: VecDeque<ExpectedPage>,
     /// Number of pages in `expected` that were prefetched.
     prefetched: usize,
@@ -185,7 +187,7 @@ impl History {
         (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// True if a confident replay has predicted a fault.
+    /// True if a confident replay of the thread has predicted `fault`.
     pub fn has_predicted(&self, fault: &FaultContext) -> bool {
         let thread = self.threads.iter().find(|known| known.thread == fault.thread);
         let found =
@@ -194,8 +196,8 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if the replay with the number `id` has prefetched one of these pages, and still expects
-    /// its touch.
+    /// True if the replay with the number `id` has prefetched one of `pages`, and still expects a
+    /// touch of that page.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -221,7 +223,8 @@ impl History {
         }
     }
 
-    /// The index of a thread in `threads`; a new thread may replace another.
+    /// Returns the index of `thread` in `self.threads`. A thread without an entry gets one; if the
+    /// list is full, the thread whose last fault is longest ago loses its entry.
     fn thread_index(&mut self, thread: u32) -> usize {
         let known = self.threads.iter().position(|known| known.thread == thread);
         let new = ThreadHistory { thread, last_fault: 0, last_entry: None, replays: vec![] };
@@ -239,8 +242,9 @@ impl History {
         index
     }
 
-    /// Records a fault that a replay predicted after `skipped` entries. The predicted entry is
-    /// recorded again, and so are the skipped entries if the replay is confident.
+    /// Records a fault of the thread with the index `thread`. The replay with the index `index`
+    /// predicted the fault, `skipped` entries further than its next expected entry. The predicted
+    /// entry is recorded again, and so are the skipped entries if the replay is confident.
     fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
         let replay = &mut self.threads[thread].replays[index];
         replay.last_hit = self.now;
@@ -268,8 +272,8 @@ impl History {
         entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// Records an unpredicted fault, and lowers the confidence of all replays of the thread. If the
-    /// log has an entry of the page, a new replay begins there.
+    /// Records a fault that no replay predicted, and lowers the confidence of all replays of the
+    /// thread. If the log has an entry of `page`, a new replay begins at this entry.
     fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
         let (now, initial) = (self.now, self.limits.initial);
@@ -298,7 +302,8 @@ impl History {
         self.record(thread, page);
     }
 
-    /// Appends an entry to the log of a thread.
+    /// Appends an entry to the log of a thread. If a new block overwrites the oldest block, all
+    /// positions in the overwritten block are forgotten.
     fn record(&mut self, thread: usize, entry: u32) {
         let last_entry = self.threads[thread].last_entry;
         let Some((position, overwritten)) = self.log.push(last_entry, entry) else { return };
@@ -314,8 +319,9 @@ impl History {
 }
 
 impl ThreadHistory {
-    /// The index of the most confident replay that predicted a fault, and the number of entries
-    /// that it skips; `None` if no replay predicted it.
+    /// Finds the replays of the thread that predict a fault on one of `pages`. Returns the index of
+    /// the most confident of these replays, and the number of expected entries before the predicted
+    /// entry. `None` if no replay predicts such a fault.
     fn find_prediction(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
         let found = self.replays.iter().enumerate().filter_map(|(index, replay)| {
             let mut expected = replay.expected.iter().take(LOOKAHEAD);
@@ -344,9 +350,9 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now: of the next `depth` expected entries, the pages that are not
-    /// prefetched yet. Pages of unconfirmed entries are included only if `with_unconfirmed` is
-    /// true.
+    /// The pages to prefetch now: the pages of the next `depth` expected entries that are not
+    /// prefetched yet. Pages of unconfirmed entries (entries that have predicted no fault) are
+    /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
         // Prefetch in large pieces, as streams do: wait until at most half of `depth` is prefetched
@@ -373,8 +379,9 @@ impl Replay {
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
-    /// The position of the last entry of a page, indexed by the low bits of the page's hash. The
-    /// entry at that position shows whether the slot belongs to the page.
+    /// The position of the last log entry of each page. The index of a slot is the low bits of the
+    /// hash of the page. Pages may share a slot: the log entry at the position tells which page has
+    /// the slot.
     index: Vec<LogPosition>,
     blocks_max: usize,
     /// Index of the block that is overwritten next, once the log has `blocks_max` blocks.
@@ -426,7 +433,8 @@ impl Log {
         (self.get(next) != EMPTY).then_some(next)
     }
 
-    /// The position of the last entry of a page; `None` if the index does not have it.
+    /// The position of the last log entry of `page`; `None` if the index has no position of this
+    /// page.
     fn find(&self, page: u32) -> Option<LogPosition> {
         let position = *self.index.get(self.slot(page))?;
         let is_of_page = position != NONE && {
@@ -442,9 +450,9 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry after the last entry of a thread, or into a new block. Returns the position
-    /// of the entry, and the block that was overwritten for the entry. `None` if the log may hold
-    /// no block at all.
+    /// Writes an entry after the position `last`, the last entry of a thread, or into a new block.
+    /// Returns the position of the entry, and the block that was overwritten for the entry, if any.
+    /// `None` if the log may have no block at all.
     fn push(
         &mut self,
         last: Option<LogPosition>,
@@ -489,9 +497,9 @@ impl Log {
         Some((oldest as u32, true))
     }
 
-    /// Replaces the index by one of twice the size, and fills it from the log in the order of the
-    /// log's memory. If a page has several entries, the index keeps the entry at the highest
-    /// position. This entry is usually the newest, because new blocks are added at the end.
+    /// Doubles the size of the index, and fills the index from the log in the order of the
+    /// positions. If a page has several entries, the index keeps the highest position. This entry
+    /// is usually the newest, because new blocks are added at the end of the log.
     fn grow_index(&mut self) {
         self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
         for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {

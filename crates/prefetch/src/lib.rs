@@ -82,8 +82,8 @@ impl FaultContext {
         }
     }
 
-    /// The number of the touched byte, counted from the start of page 0; `None` if the page number
-    /// is not below [`PAGES_MAX`].
+    /// The address of the touched byte, in bytes from the start of page 0. `None` if the page
+    /// number is not below [`PAGES_MAX`].
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
             .then(|| (self.page * PAGE_BYTES as u64 + u64::from(self.offset)) as i64)
@@ -113,7 +113,7 @@ pub struct Prefetch {
     pub map_early: Vec<Range<Page>>,
 }
 
-/// Counts of the prefetched pages, and of those that were touched or wasted.
+/// Numbers of prefetched pages, of prefetched pages that were touched, and of wasted pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Prefetched pages.
@@ -137,12 +137,14 @@ const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 /// Stream number of the pages that the program announces by advice.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
-/// True for the number of a replay of the history.
+/// True if `stream` is the number of a replay of the history.
 pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
 
-/// Predicts from matrix blocks and from streams, and from the history if neither explains a fault.
+/// The prefetcher of a process. Matrix blocks predict pages first. If a fault is in no block,
+/// streams predict pages. If no stream explains the fault, the history of earlier faults predicts
+/// pages.
 #[derive(Clone, Debug)]
 pub struct Prefetcher {
     matrices: Matrices,
@@ -162,9 +164,9 @@ impl Prefetcher {
         self.history.set_footprint(pages);
     }
 
-    /// Learns from a fault, and returns the pages to prefetch that were not requested before. The
-    /// list of pages may be empty for a fault in a matrix block. `None` if no stream, block or
-    /// history predicts further pages.
+    /// Learns from a fault, and returns the pages to prefetch that were not requested before. For a
+    /// fault in a matrix block, the list of pages may be empty. `None` if no stream, block or
+    /// replay of the history predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         if fault.advice == Advice::Random {
             return None;
@@ -172,8 +174,9 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.on_fault(fault) {
             return Some(prefetch);
         }
-        // In a small region, some random accesses always look like a stream of a few pages. A
-        // stream that may be such a coincidence does not overrule the history.
+        // In a small region, some random accesses hit neighbouring pages by chance and look like a
+        // stream. If the history has predicted the fault, a stream therefore counts only with
+        // `SURE_CONFIDENCE`.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
@@ -187,8 +190,8 @@ impl Prefetcher {
         Some(Prefetch { stream: prefetch.stream | HISTORY_BIT, ..prefetch })
     }
 
-    /// True if the stream with the number `stream` has requested one of these pages, and still
-    /// expects its touch. Always true for [`ADVISED_STREAM`].
+    /// True if the stream with the number `stream` has requested one of `pages`, and still expects
+    /// a touch of that page. Always true for [`ADVISED_STREAM`].
     pub fn expects(&self, stream: u32, pages: &Range<Page>) -> bool {
         if stream == ADVISED_STREAM {
             true
@@ -208,7 +211,8 @@ impl Prefetcher {
         self.streams.next_expected()
     }
 
-    /// Reports to a stream that its prefetched pages were dropped untouched.
+    /// Reports wasted pages to the stream that requested them: `pages` were prefetched, and dropped
+    /// before any touch.
     pub fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         if stream == ADVISED_STREAM {
             // The program announced these pages by `MADV_WILLNEED`. Such prefetches are not

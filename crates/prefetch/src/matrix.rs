@@ -75,8 +75,8 @@ const EXPIRES_AFTER: u64 = 512;
 pub struct Matrices {
     limits: Limits,
     blocks: Vec<MatrixBlock>,
-    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
-    /// `MatrixBlock::last_fault`.
+    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
+    /// in `MatrixBlock::last_fault`.
     now: u64,
     last_id: u32,
     /// The pitch of the matrix in a region, by the start of the region.
@@ -115,7 +115,7 @@ struct MatrixBlock {
     confidence: i64,
 }
 
-/// The columns of a block that were touched since row `since`.
+/// The columns in which a block had faults since its highest touched row was `since`.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,
@@ -203,8 +203,8 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Accesses to every second row show twice the pitch of the matrix. So a distance that is a
-        // multiple of the known pitch does not replace it.
+        // Accesses to every second row show twice the pitch of the matrix. So a multiple of the
+        // known pitch does not replace the known pitch.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
@@ -246,8 +246,8 @@ impl Matrices {
         Prefetch { stream: block.id, pages, map_early: vec![] }
     }
 
-    /// True if the block with the number `id` has requested one of these pages, and still expects
-    /// its touch.
+    /// True if the block with the number `id` has requested one of `pages`, and still expects a
+    /// touch of that page.
     pub fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let block = self.blocks.iter().find(|block| block.id == id);
         block.is_some_and(|block| {
@@ -269,9 +269,9 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// Begins a block with a fault and two earlier faults. The earlier faults must be in the rows
-    /// shortly before this row, and the columns of all three faults must be within one page; else
-    /// `None`.
+    /// Begins a block with a fault and two earlier faults. The earlier faults must be in the
+    /// [`BEGIN_ROWS`] rows before the row of the fault, and the columns of all three faults must be
+    /// within one page; else `None`.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -327,7 +327,8 @@ impl MatrixBlock {
         self.rows.contains(&row) && (0..self.width).contains(&column)
     }
 
-    /// Widens the block so that it contains a column.
+    /// Widens the block so that it contains `column`. A negative column is before the first column
+    /// of the block: the base of the block then moves back.
     fn widen(&mut self, column: i64) {
         let before = (-column).max(0);
         self.base -= before;
@@ -336,7 +337,7 @@ impl MatrixBlock {
         self.width = (self.width + before).max(column + before + 1);
     }
 
-    /// The pages of the block in a row.
+    /// The pages that hold the columns of the block in the row `row`, cut to the region.
     fn pages(&self, row: i64) -> Range<Page> {
         let start = self.base + row * self.pitch;
         let page = |at: i64| at.div_euclid(PAGE_LENGTH).max(0) as Page;
@@ -410,13 +411,14 @@ impl MatrixBlock {
         self.recent = RecentColumns { since: self.row, ..RecentColumns::default() };
     }
 
-    /// Pages of the next rows to prefetch now.
+    /// Returns the pages of the next rows to prefetch now. Empty while more than half of the rows
+    /// of the depth are prefetched and not touched.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Prefetch in large pieces: wait until at most half of the rows of the depth are prefetched
-        // and not touched yet.
+        // Pages are prefetched in large pieces: no prefetch is made while more than half of the
+        // rows of the depth are prefetched and not touched.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }
@@ -488,7 +490,8 @@ mod tests {
             }
         }
 
-        /// Pages that were prefetched, and that `touched`, a run without prefetch, did not touch.
+        /// Returns the number of prefetched pages that the program does not touch. `touched` is the
+        /// same program without prefetches: its mapped pages are the touched pages.
         fn wasted(&self, touched: &MatrixWorld) -> usize {
             self.prefetched.difference(&touched.mapped).count()
         }

@@ -1,4 +1,4 @@
-//! Numbers of pages, by which the prefetcher names memory.
+//! Page numbers. The prefetcher identifies memory by page numbers, not by addresses.
 
 /// The number of a page. In a pager, the number is the index of the page in the address range that
 /// is reserved for all regions. Large regions are not adjacent in this range, so that no stream of

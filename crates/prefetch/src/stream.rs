@@ -32,9 +32,9 @@ const EQUAL_GAPS: u32 = 2;
 const STRIDES_MAX: usize = 3;
 
 /// Maximum number of requested, untouched ranges that [`Streams::next_expected`] returns. The
-/// pager's queue skips requested pages that are resident. If such a page is evicted before its
-/// touch, the touch faults, and the pager queues the next ranges of the stream again, because their
-/// pages may have been evicted too.
+/// pager's queue skips requested pages that are resident. A resident page may be evicted before its
+/// touch. The touch then faults, and the pager queues the next ranges of the stream again, because
+/// their pages may have been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
 /// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
@@ -52,11 +52,12 @@ const GAP_MAX: u64 = 16;
 pub struct Streams {
     limits: Limits,
     table: Vec<Stream>,
-    /// The number of faults that were passed to `on_fault`, of all threads. It is the clock for
-    /// `Stream::last_fault`.
+    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
+    /// in `Stream::last_fault`.
     now: u64,
     last_id: u32,
-    /// Confidence of the stream of the last fault, if it suffices for a prefetch.
+    /// The confidence of the stream of the last fault; `None` if this confidence does not suffice
+    /// for a prefetch.
     confidence: Option<u32>,
     throttle: AccuracyThrottle,
 }
@@ -88,11 +89,11 @@ struct TileStride {
     seen: u32,
 }
 
-/// The position in its run up to which a stream has requested pages.
+/// The position up to which a stream has requested pages: a run, and an offset in this run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
-    /// Number of pages of the run that were touched or requested, counted from its start.
+    /// Number of pages of `run` that were touched or requested, counted from the start of `run`.
     offset: u64,
 }
 
@@ -160,8 +161,8 @@ impl Streams {
         self.confidence.is_some_and(|it| it >= confidence)
     }
 
-    /// True if the stream with the number `id` has requested one of these pages, and still expects
-    /// its touch.
+    /// True if the stream with the number `id` has requested one of `pages`, and still expects a
+    /// touch of that page.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let stream = self.table.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| {
@@ -169,8 +170,8 @@ impl Streams {
         })
     }
 
-    /// The next untouched pages of the stream of the last fault, if the confidence of the stream
-    /// suffices.
+    /// The next requested, untouched pages of the stream of the last fault. `None` if the
+    /// confidence of this stream does not suffice for a prefetch.
     pub(super) fn next_expected(&self) -> Option<Prefetch> {
         self.confidence?;
         let stream = self.table.iter().find(|stream| stream.last_fault == self.now)?;
@@ -334,8 +335,8 @@ impl Stream {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Notes a touch of pages that the stream has requested: the stream no longer expects the pages
-    /// before the touched pages.
+    /// Notes a touch of pages that the stream has requested. Requested pages before the touched
+    /// pages are no longer expected.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
             return;
@@ -362,8 +363,8 @@ impl Stream {
     /// True if the run continues with the pages of a fault, directly or over mapped pages.
     fn continues_with(&self, fault: &FaultContext) -> bool {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
-        // Without confidence, a run continues over no gap, because pages may be close to each other
-        // by chance.
+        // A run without confidence does not continue over a gap, because its pages may be close to
+        // each other by chance.
         let length = self.strides.first().map_or(u64::MAX, |stride| stride.run_length);
         let gap = if self.confidence < CONFIDENCE_MIN {
             0
@@ -411,13 +412,14 @@ impl Stream {
         }
     }
 
-    /// The index of the candidate stride that leads to `at`; `None` if none does.
+    /// The index in `strides` of the candidate stride that leads from the current run to `at`;
+    /// `None` if no candidate leads to `at`.
     fn stride_to(&self, at: &Range<Page>) -> Option<usize> {
         let stride = Stride { distance: self.distance_to(at), run_length: self.run_length() };
         self.strides.iter().position(|it| *it == stride)
     }
 
-    /// Begins a run, one stride after the last run.
+    /// Begins a new run at `at`, which is one stride after the last run.
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
@@ -430,9 +432,9 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// Splits a run with equal gaps into several runs with a stride. Without the split, the pages
-    /// of the gaps would be prefetched too. The stream would learn that these prefetches were
-    /// wasted only later, when the pages are dropped untouched.
+    /// Detects a run whose gaps repeat, and converts it to short runs with a constant stride.
+    /// Without this conversion, the pages in the gaps would be prefetched too. The stream would
+    /// notice the wasted prefetches only later, when the pages are dropped untouched.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -479,8 +481,8 @@ impl Stream {
         self.untouched.clear();
     }
 
-    /// Continues the tiles of another stream, whose last tile has ended, if both have the same
-    /// stride.
+    /// Continues the tiles of the stream `old`, whose last tile has ended, if both streams have the
+    /// same stride.
     fn continue_tiles_of(&mut self, old: &Self) {
         if self.strides != old.strides[..self.strides.len().min(old.strides.len())] {
             return;
@@ -494,19 +496,21 @@ impl Stream {
             Some(tiles) if tiles.distance == distance => {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
-            // A row of tiles has ended, so the distance between its tiles does not lead to this
-            // tile. The old stride is kept for the tiles of the next row.
+            // The distance between the tiles of a row does not lead to this tile, because the
+            // previous row of tiles has ended. The old distance is kept: it is valid within the
+            // next row too.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });
     }
 
-    /// The pages to prefetch now; empty while enough requested pages are untouched.
+    /// Returns the pages to prefetch now. The result is empty while more than half of the depth is
+    /// requested and untouched.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Prefetch in large pieces: wait until at most half of the depth is requested and
-        // untouched.
+        // Pages are prefetched in large pieces: no prefetch is made while more than half of the
+        // depth is requested and untouched.
         if untouched * 2 > self.depth {
             return vec![];
         }
@@ -539,8 +543,8 @@ impl Stream {
 }
 
 impl TileRun {
-    /// The run after this one: the next run of the tile, or the first run of the next tile. `None`
-    /// if the page number would overflow.
+    /// The run that follows `self`: the next run of the tile, or the first run of the next tile.
+    /// `None` if the page number would overflow.
     fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
             let start = self.tile_start.checked_add_signed(tiles.distance)?;
@@ -552,8 +556,8 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages of the run, from the cursor on; `None` beyond the first or the last
-    /// page number.
+    /// The next `count` pages of the run, from the cursor on; `None` if the pages would be beyond
+    /// the first or the last page number.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {
             Some(Direction::Down) => {
@@ -579,7 +583,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-    /// Touches of a trace, touches of prefetched pages, and wasted pages.
+    /// Numbers of pages: touched by a trace, prefetched before their touch, and prefetched but not
+    /// touched.
     #[derive(Debug)]
     struct StreamOutcome {
         touched: usize,
@@ -636,8 +641,8 @@ mod tests {
     #[test]
     fn rows_of_a_tile_are_prefetched() {
         let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a sweep, so the prefetches after its end are wasted. The second
-        // row shows the stride.
+        // The first row looks like a sweep, so the pages that are prefetched after the end of the
+        // row are wasted. The second row shows the stride.
         let outcome = run(rows);
         assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
         assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");

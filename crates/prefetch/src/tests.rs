@@ -24,7 +24,7 @@ struct TestMemory {
     outcome: TraceOutcome,
 }
 
-/// Counts of the faults of a trace, and of prefetched pages.
+/// Numbers of faults, prefetch hits, prefetched pages and wasted pages of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceOutcome {
     faults: u64,
@@ -218,8 +218,8 @@ fn threads_have_orders_of_their_own() {
     }
 }
 
-/// A walk over the edges of a graph is a stream, but the vertices that the edges name are not. From
-/// the second round on, both are prefetched.
+/// The edges of a graph are walked in order, which is a stream. The vertices that the edges name
+/// are accessed in no order. From the second round on, the pages of both are prefetched.
 #[test]
 fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);

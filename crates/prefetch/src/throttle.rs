@@ -15,7 +15,8 @@ const HITS_PER_WASTED: u64 = 16;
 /// The largest rise of the confidence threshold, in correct predictions.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
-/// Wasted pages, minus the pages that prefetch hits have compensated.
+/// Counts wasted prefetches, less what prefetch hits compensate. The count determines the
+/// confidence that a stream needs for a prefetch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
     /// Wasted pages times [`HITS_PER_WASTED`], minus prefetch hits; not below 0.
@@ -27,7 +28,8 @@ impl AccuracyThrottle {
         Self { wasted: 0 }
     }
 
-    /// The present confidence threshold; `min` if no prefetched pages were wasted.
+    /// The minimum confidence for a prefetch at present: `min` (without wasted pages), plus one for
+    /// each [`PAGES_PER_STEP`] wasted pages that no prefetch hits have compensated.
     pub(super) fn confidence_min(self, min: u32) -> u32 {
         let steps = self.wasted / HITS_PER_WASTED / PAGES_PER_STEP;
         min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)

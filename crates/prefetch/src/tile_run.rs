@@ -3,7 +3,7 @@
 
 use crate::page::Page;
 
-/// A run, by its position in its tile.
+/// A run of neighbouring pages, with its position in its tile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TileRun {
     /// The first page of the run, or the page after its highest page if the run descends.

@@ -24,8 +24,8 @@ pub(super) struct UntouchedRanges {
     /// A search index of `order`, sorted by address. The key is the start and end of a range, the
     /// value is how often this range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
-    /// No range in `counts` has more pages than this. The search for the ranges that contain a page
-    /// therefore begins at most this number of pages before the page.
+    /// An upper bound of the number of pages of a range in `counts`. The search for the ranges that
+    /// contain a page therefore begins at most this number of pages before the page.
     longest: u64,
     pages: u64,
 }
@@ -48,27 +48,27 @@ impl UntouchedRanges {
         self.order.iter()
     }
 
-    /// True if an untouched range contains one of these pages.
+    /// True if one of `pages` is in an untouched range.
     pub(super) fn overlaps(&self, pages: &Range<Page>) -> bool {
         let first = pages.start.saturating_sub(self.longest);
         let mut near = self.counts.range((first, 0)..(pages.end, 0));
         near.any(|((_, end), _)| *end > pages.start)
     }
 
-    /// Adds a range behind all others: the stream expects it last.
+    /// Adds a range after all others: the stream expects touches of this range last.
     pub(super) fn push_back(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_back(range);
     }
 
-    /// Adds a range before all others: the stream expects it first.
+    /// Adds a range before all others: the stream expects touches of this range first.
     pub(super) fn push_front(&mut self, range: UntouchedRange) {
         self.add(&range.pages);
         self.order.push_front(range);
     }
 
-    /// Removes the first range that has some of these pages, and all ranges before it. Returns this
-    /// first range; `None`, without a change, if no range has some of these pages.
+    /// Removes the first range that overlaps `pages`, and all ranges before this range. Returns the
+    /// first range that overlaps. If no range overlaps, changes nothing and returns `None`.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;
@@ -82,7 +82,7 @@ impl UntouchedRanges {
         None
     }
 
-    /// Removes all ranges with some of these pages.
+    /// Removes all ranges that overlap `pages`.
     pub(super) fn remove(&mut self, pages: &Range<Page>) {
         if self.overlaps(pages) {
             let (removed, left) = self.order.drain(..).partition(|it| overlap(&it.pages, pages));

@@ -33,12 +33,12 @@ const RESULT_SPREAD: f64 = 0.06;
 /// error of the model ([`crate::predict`]) and the noise of the two measured results.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
-/// `ROUNDS` is the number of rounds of [`infer`], each of which narrows the region of likely
-/// behaviours. `POINTS` is the number of behaviours that a round compares with the runs.
+/// `ROUNDS` is the number of rounds of [`infer`]: each round narrows the region of likely
+/// behaviours. `POINTS` is the number of behaviours that are compared with the runs in each round.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The number of behaviours in each round if there are interleaved runs. It is lower, because the
-/// comparison then solves the queueing network for each behaviour.
+/// The number of behaviours in each round if the demand has interleaved runs. This number is lower
+/// than `POINTS`, because each comparison with interleaved runs solves a queueing network.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
@@ -73,8 +73,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// The region of `cube` with nearly all of the weight: along each axis, three standard deviations
-/// to both sides of the mean, cut at the ends of `cube`.
+/// The region of `cube` with nearly all of the weight: along each axis, the mean plus and minus
+/// three standard deviations, cut at the ends of `cube`.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],
@@ -108,7 +108,8 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     members
 }
 
-/// The runs, and the platform data needed to compare a behaviour with them.
+/// The measured runs, and the figures of the platform with which behaviours are compared with the
+/// runs.
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,

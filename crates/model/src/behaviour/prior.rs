@@ -10,8 +10,9 @@ use crate::demand::Demand;
 /// The number of unknown quantities of a [`Behaviour`], one for each of its fields.
 pub const DIMENSIONS: usize = 7;
 
-/// Spread of the outstanding lines: the scale of a logistic distribution of their logarithm. A
-/// scale of 0.2 is a standard deviation of 36 %, about the spread between the loops of one program.
+/// The scale of the logistic distribution of the logarithm of a thread's outstanding lines. A scale
+/// of 0.2 is a standard deviation of 36 %, which is about the spread between the loops of one
+/// program.
 const LINES_SCALE: f64 = 0.2;
 
 /// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly

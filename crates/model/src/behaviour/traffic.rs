@@ -63,7 +63,8 @@ fn ratio(table: &[(f64, f64)], x: f64, reference: f64) -> f64 {
     if table.len() < 2 { 1.0 } else { interpolate(table, x) / interpolate(table, reference) }
 }
 
-/// Interpolates linearly between the points; outside of them the value is constant.
+/// Interpolates linearly between the points of `table`. Outside of the points, returns the value of
+/// the nearest point.
 fn interpolate(table: &[(f64, f64)], x: f64) -> f64 {
     let next = table.partition_point(|point| point.0 < x);
     if next == 0 {

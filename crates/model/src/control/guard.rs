@@ -18,12 +18,12 @@ use crate::{
     policy::{Observation, Verdict},
 };
 
-/// The fraction of a tier that stays free for allocations during a migration (0 to 1). Linux begins
-/// to reclaim at its low watermark, which is below 1 % on large nodes.
+/// The fraction of a tier's capacity (0 to 1) that stays free for allocations during a migration.
+/// Linux begins to reclaim memory at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// A tier is overloaded if its latency is above `OVER_IDLE` times its rated idle latency, and above
-/// [`OVER_FIRST`] times the latency of the first tier.
+/// A tier is overloaded if its latency is above `OVER_IDLE` times its rated idle latency, and also
+/// above [`OVER_FIRST`] times the latency of the first tier.
 const OVER_IDLE: f64 = 4.0;
 /// The multiple of the first tier's latency above which another tier may be overloaded. See
 /// [`OVER_IDLE`].
@@ -52,7 +52,7 @@ impl Guards {
         self.order
     }
 
-    /// Applies all guards to a verdict. Keeps the target and the bandwidth of `seen` for the
+    /// Applies all guards to a verdict. Stores the target and the bandwidth of `seen`, for the
     /// comparison with the next observation.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);

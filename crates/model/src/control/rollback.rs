@@ -51,8 +51,9 @@ struct RolledBack {
 }
 
 impl RollBack {
-    /// Returns the verdict. If the last change was harmful, returns a roll-back instead; if the
-    /// verdict is a rejected change, returns the current shares.
+    /// Returns the verdict that replaces `verdict`: a roll-back if the last change lowered the
+    /// bandwidth, the current shares if `verdict` repeats a rejected change, and else `verdict`
+    /// itself.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = match self.harmful_change(seen, &verdict) {
             Some(before) => {
@@ -81,8 +82,8 @@ impl RollBack {
         verdict
     }
 
-    /// Returns the period before the last change, if the change was harmful and the policy does not
-    /// itself move back towards the old shares.
+    /// Returns the period before the last change if the change lowered the bandwidth by more than
+    /// noise, and if the policy itself does not move back towards the old shares.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -93,7 +94,7 @@ impl RollBack {
         (changed > SAME && is_lost && !goes_back).then_some(before)
     }
 
-    /// Returns the verdict, or the current shares if the verdict is a rejected change.
+    /// Returns `verdict`, or the current shares if `verdict` repeats a change that was rolled back.
     fn reject_repetition(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(rolled_back) = &mut self.rolled_back else { return verdict };
         rolled_back.periods_left -= 1;

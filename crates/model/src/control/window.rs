@@ -9,34 +9,35 @@ use crate::{
 use core::mem;
 
 /// The load counts as varying only if the range of the samples (maximum minus minimum) exceeds this
-/// multiple of their mean. Noise stays below it: with a standard deviation of 5 %, thirty samples
-/// have a range of 20 %.
+/// multiple of the mean of the samples. Noise alone has a smaller range: with a standard deviation
+/// of 5 %, thirty samples have a range of 20 %.
 const VARYING_RANGE: f64 = 0.5;
 
 /// The load counts as varying only if the range of the samples exceeds this multiple of the median
-/// difference between neighbouring samples. Noise stays below it: thirty samples of a normal
-/// distribution have a range of 4.1 standard deviations, and a median difference of 0.95 standard
-/// deviations.
+/// difference between neighbouring samples. Noise alone has a smaller range: thirty samples of a
+/// normal distribution have a range of 4.1 standard deviations, and a median difference of 0.95
+/// standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
 /// A change of placement counts as a migration if at least this fraction of the changed bytes was
-/// counted as migrated. Allocation and release change the placement too. If they counted as
-/// migrations, a busy machine would never be quiet.
+/// counted as migrated. The allocation and the release of memory change the placement too. If they
+/// counted as migrations, a busy machine would never be quiet.
 const MIGRATED: f64 = 0.5;
 
 /// Minimum number of long quiet samples that suffice in place of [`Settings::quiet_min`] samples
-/// ([`Window::is_quiet`]). It is 2, because one sample shows no scatter.
+/// ([`Window::is_quiet`]). A single sample does not suffice, because it shows no scatter.
 const LONG_MIN: usize = 2;
 
-/// The samples of one period, restricted to one domain.
+/// The samples of one period, with the counters of one domain only.
 pub(super) struct Window {
     tiers: usize,
     samples: Vec<Kept>,
-    /// The placement of each scope's pages in the last sample: bytes on each tier; `None` if it was
-    /// not sampled.
+    /// The placement of each scope's pages in the last sample, bytes on each tier; `None` if the
+    /// placement was not sampled.
     placements: Vec<Option<Vec<u64>>>,
-    /// Bytes that migrated since a sample last showed a changed placement. Several samples are
-    /// summed, because a machine may sample the placement less often than it counts migrations.
+    /// Bytes that migrated since the last sample with a changed placement. The bytes of several
+    /// samples are summed, because a machine may sample the placement less often than it counts
+    /// migrations.
     since_bytes: u64,
     /// The placement at the last decision, if that decision migrates pages; else empty. A later
     /// sample with another placement shows that the migration has begun.
@@ -81,7 +82,7 @@ impl Window {
     }
 
     /// Adds the counters of `sample` for `domain`, its `near` tiers and its steered `scopes`.
-    /// Returns them as the [`Reading`] that a policy receives for each sample.
+    /// Returns the same counters as the [`Reading`] that a policy receives for each sample.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
@@ -184,7 +185,7 @@ impl Window {
         count >= settings.quiet_min || (count >= LONG_MIN && span_ns >= wanted_ns)
     }
 
-    /// True if pages have migrated in a sample of the period.
+    /// True if pages migrated in at least one sample of the period.
     pub(super) fn has_migrated(&self) -> bool {
         self.samples.iter().any(|sample| !sample.quiet)
     }
@@ -280,8 +281,9 @@ impl Window {
     }
 }
 
-/// The bytes by which the placement of a scope's pages differs: the largest change of a tier's
-/// share, multiplied by all bytes of the scope now. 0 if no share changed by more than `floor`.
+/// The size of the change from the placement `before` to the placement `now`, bytes: the largest
+/// change of a tier's share, times all bytes that the scope has now. 0 if no share changed by more
+/// than `floor`.
 fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) -> f64 {
     let (Some(before), Some(now)) = (before, now) else { return 0.0 };
     let all = |bytes: &[u64]| bytes.iter().sum::<u64>().max(1) as f64;
@@ -303,7 +305,8 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // The median difference between neighbouring samples; of two middle values, the higher one.
+    // The median difference between neighbouring samples. Of two middle differences, the higher is
+    // taken.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -400,9 +403,9 @@ mod tests {
         let placement_floor = Some(0.005);
         let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
-        // Each pair is the bytes on the first tier (of 1000 bytes) and the bytes counted as
-        // migrated. A migration is counted at once. The placement may show it only in the next
-        // sample.
+        // Each pair is the bytes on the first tier (of 1000 bytes), and the bytes counted as
+        // migrated. The count shows a migration at once. The placement may show the migration only
+        // in the next sample.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
         for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
             let mut sample = sample([100.0 + at as f64, 0.0], migrated);

@@ -11,8 +11,8 @@ pub struct Load {
     pub lines_per_thread: f64,
     /// Compute time of a thread for each line, ns.
     pub line_compute_ns: f64,
-    /// The overlap of compute time and memory latency: the fraction (0 to 1) of the shorter of the
-    /// two that passes during the longer.
+    /// The overlap of compute time and memory latency, 0 to 1: the fraction of the shorter of these
+    /// two times that is hidden by the longer.
     pub overlap: f64,
     /// The mix of the traffic to each tier.
     pub mixes: Vec<Mix>,

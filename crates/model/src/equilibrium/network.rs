@@ -42,7 +42,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Zeros.
+    /// `rows` rows of `width` zeros.
     pub fn new(rows: usize, width: usize) -> Self {
         Self { width, values: vec![0.0; rows * width] }
     }

@@ -1,6 +1,6 @@
 //! The root of a function of one variable.
 
-/// Maximum number of steps. After them, the guess of the last step is returned.
+/// Maximum number of steps. The guess of the last step is then returned.
 const STEPS_MAX: usize = 60;
 
 /// Finds a root of `f` between two points by regula falsi with the Illinois weight (Dowell and

@@ -3,7 +3,8 @@
 use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
-/// A tier as one load finds it: with the traffic of other loads, and slower by couplings.
+/// A tier from the view of one load. Traffic of other loads on the tier lengthens its queue, and
+/// traffic on coupled tiers lowers its bandwidth.
 pub(super) struct TierView<'a> {
     /// The tier's response to the mix of the load itself.
     pub(super) own: &'a Response,
@@ -12,7 +13,7 @@ pub(super) struct TierView<'a> {
     /// load is the only load, or if no load has traffic on the tier: `own` then counts alone.
     pub(super) mixed: Vec<(f64, &'a Response)>,
     /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
-    /// of the load lowers it, and so does traffic on coupled tiers.
+    /// of the load and the traffic on coupled tiers lower this fraction.
     pub(super) bandwidth_factor: f64,
     /// Bytes in flight of other loads on this tier.
     pub(super) others_bytes: f64,
@@ -59,7 +60,8 @@ impl TierView<'_> {
         if bandwidth > 0.0 { bytes / bandwidth } else { self.mean(Response::idle_latency_ns) }
     }
 
-    /// The response of all traffic on the tier; `None` if loads with several responses share it.
+    /// The response that holds for all traffic on the tier; `None` if loads with different
+    /// responses share the tier.
     fn only_response(&self) -> Option<&Response> {
         match self.mixed[..] {
             [] => Some(self.own),
@@ -68,7 +70,8 @@ impl TierView<'_> {
         }
     }
 
-    /// The mean of a figure of the responses, weighted by the traffic of their loads.
+    /// The mean of `figure` over the responses of the loads on the tier, weighted by the traffic of
+    /// each load on the tier.
     fn mean(&self, figure: impl Fn(&Response) -> f64) -> f64 {
         match self.mixed.is_empty() {
             true => figure(self.own),

@@ -12,12 +12,12 @@ use crate::{
     platform::Platform,
 };
 
-/// Minimum fraction of a tier's bandwidth that couplings (traffic on other tiers) leave: they slow
-/// a tier down, but do not stop it.
+/// Minimum fraction of a tier's bandwidth that couplings leave. Couplings (bandwidth lost for
+/// traffic on other tiers) slow a tier down, but do not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
-/// Maximum number of rounds of the iteration that solves several loads on the same tiers. After
-/// them, the result of the last round is used.
+/// Maximum number of rounds of the iteration that solves several loads on the same tiers. If the
+/// iteration has not converged by then, the result of the last round is used.
 const ROUNDS_MAX: usize = 200;
 
 /// The equilibrium of one load.
@@ -38,18 +38,18 @@ pub struct LoadEquilibrium {
 pub struct Equilibrium {
     /// One equilibrium for each load, in their order.
     pub loads: Vec<LoadEquilibrium>,
-    /// The reasons why figures are extrapolations; empty if no figure is.
+    /// The reasons why figures are extrapolations; empty if no figure is an extrapolation.
     pub extrapolated: Vec<String>,
 }
 
-/// A platform with its curves prepared for the mixes of some loads.
+/// A platform, with the response of each tier prepared for the mixes of some loads.
 pub struct System<'a> {
     platform: &'a Platform,
     /// `responses[i][j]` is the response of tier `j` to load `i`, beside the background traffic and
     /// without the other loads.
     responses: Vec<Vec<Response>>,
-    /// Traffic of devices and of page migration on each tier, GB/s. It does not depend on the
-    /// loads.
+    /// Traffic of devices and of page migration on each tier, GB/s. This traffic does not depend on
+    /// the loads.
     background_gbps: Vec<f64>,
     /// `extrapolated[i][j]` is the reason why the response of tier `j` to load `i` is an
     /// extrapolation.
@@ -107,8 +107,8 @@ impl<'a> System<'a> {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
             // The access pattern of the load reaches only the fraction `factor` of the curve's
-            // bandwidth: all bandwidths are multiplied by `factor` later. The background is divided
-            // by `factor`, so that `gbps` of it remain.
+            // bandwidth: all bandwidths are multiplied by `factor` later. The background traffic is
+            // divided by `factor` here, so that it is `gbps` after the multiplication.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
         });
         Self {
@@ -327,8 +327,8 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// The tier with the index `tier` as `loads[at]` finds it: with the responses of the tier to
-    /// the mixes of the loads that have traffic on it, the bytes in flight of the other loads, and
+    /// The tier with the index `tier` from the view of `loads[at]`: the responses of the tier to
+    /// the mixes of all loads with traffic on the tier, the bytes in flight of the other loads, and
     /// the bandwidth that couplings leave.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps.row(load)[tier];
@@ -393,7 +393,8 @@ impl<'a> System<'a> {
                 })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
-            // A saturated link leaves each of the loads at least an equal share of its bandwidth.
+            // Of a saturated link, each load gets at least the bandwidth divided by the number of
+            // loads.
             let fair = link.bandwidth_gbps / loads.len() as f64;
             let left = (link.bandwidth_gbps - others).max(fair) / crossing;
             behind.iter().for_each(|index| grouped[*index] = true);
@@ -405,7 +406,7 @@ impl<'a> System<'a> {
     }
 }
 
-/// The network of the page streams of a load.
+/// The queueing network of the page streams of one load.
 struct StreamNetwork {
     /// The tiers with traffic, one station each.
     visited: Vec<usize>,

@@ -123,7 +123,8 @@ const MISSING: [(&str, &str); 3] = [
     ),
 ];
 
-/// The position of the platform's name in a demand file, as errors print it; `None` without a name.
+/// The file and the line of the platform's name in a demand file, as errors print them; `None` if
+/// the file has no platform name.
 pub fn platform_place(file: &str, text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct PlatformName {
@@ -190,8 +191,8 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     })
 }
 
-/// A measured bandwidth may exceed the maximum of the platform by this factor: both have errors of
-/// measurement (assumed).
+/// The factor by which a measured bandwidth may exceed the maximum of the platform. Both figures
+/// have errors of measurement (assumed).
 const BANDWIDTH_TOLERANCE: f64 = 1.1;
 
 /// A bandwidth above the maximum by at least this factor was probably written in MB/s, which makes

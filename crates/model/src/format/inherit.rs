@@ -91,7 +91,7 @@ fn over<'i>(
     Spanned::new(span, merged)
 }
 
-/// The text that the table `value` has for `key`; `None` if it has no text there.
+/// The text that the table `value` has for `key`; `None` if the table has no text for this key.
 fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }

@@ -105,7 +105,7 @@ pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
 
-/// True if `text` has the header of a Mess file.
+/// True if `text` is a file of the Mess benchmark: its header has the required columns.
 pub fn is_one(text: &str) -> bool {
     let header = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
     REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
@@ -128,8 +128,8 @@ pub struct MessPoint {
     pub latency_apart_ns: f64,
 }
 
-/// Returns all points of the curves, for a Mess file. A Mess file cannot have mixes with
-/// non-temporal stores or random accesses: such mixes are left out, and returned as the second
+/// Converts all points of the curves to rows of a Mess file. A Mess file cannot have mixes with
+/// non-temporal stores or random accesses: these mixes are left out, and returned as the second
 /// value. The pause of a point is the rank of its load: the lowest load has the highest rank.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);

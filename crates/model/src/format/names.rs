@@ -1,9 +1,9 @@
 //! Suggestions for misspelled names.
 
-/// Minimum rating of a suggestion. The rating is the similarity of the two names, plus
-/// [`SHARED_NUMBER`] if they share a number. The similarity is 1 minus the number of edits
+/// Minimum rating of a suggestion. The rating is the similarity of two names, plus
+/// [`SHARED_NUMBER`] if the names share a number. The similarity is 1 minus the number of edits
 /// (insertions, deletions, substitutions and transpositions of characters) divided by the length of
-/// the longer name. Below this rating most suggestions are unrelated names.
+/// the longer name. Names with a lower rating are mostly unrelated.
 const LEAST: f64 = 0.6;
 
 /// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is more

@@ -24,8 +24,8 @@ impl<'a> Table<'a> {
         required: &[&str],
         optional: Option<&[&str]>,
     ) -> Result<Self, FileError> {
-        // A comment line is appended to the text. A quoted field without an end then contains a
-        // line break, which is reported below.
+        // A comment line is appended to the text. If a quoted field has no end, the field then
+        // contains the line break before the comment, which is reported below.
         let ended = format!("{text}\n#\n");
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))
@@ -144,9 +144,9 @@ fn row_problem(why: &csv::Error) -> String {
     }
 }
 
-/// The 1-based line of the first row at or after line `from`. The CSV reader gives the end of the
+/// The 1-based line of the first row at or after line `from`. The CSV reader reports the end of the
 /// previous row as the position of a row. Empty lines and comments, which the reader skips, may lie
-/// between the two rows.
+/// between the end of the previous row and the row.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

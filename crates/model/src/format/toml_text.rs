@@ -30,7 +30,7 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// A TOML file during its conversion to the model.
+/// The text of a TOML file whose values are checked and converted to types of the model.
 pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
@@ -68,9 +68,8 @@ impl<'a> TomlText<'a> {
         toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
 
-    /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. A file
-    /// of another schema has other keys. For such a file the error is about its schema, not about
-    /// its first unknown key.
+    /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. For a
+    /// file of another schema, the error is about the schema, not about the first unknown key.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key, or has an unknown key or a value of a wrong type.
@@ -111,8 +110,9 @@ impl<'a> TomlText<'a> {
     /// Converts an error of the parser to an error with the position of the problem.
     fn parse_error(&self, why: &toml::de::Error) -> FileError {
         let start = why.span().map(|span| span.start);
-        // If a key is missing, the span of the parser's error is the table, or the first key of the
-        // file. The first key is not the position of the problem.
+        // The span of the parser's error for a missing key is the table that lacks the key, or the
+        // first key of the file. The first key is not the position of the problem, so its span is
+        // not used.
         let in_table = |at: &usize| self.at(*at).starts_with(['[', '{']);
         let missing = why.message().starts_with("missing field");
         let place = start.filter(|at| !missing || in_table(at));
@@ -128,14 +128,15 @@ impl<'a> TomlText<'a> {
     }
 
     /// The offset, the name and the text of this file and of each file that it inherits from. The
-    /// offsets make spans of different files distinct.
+    /// offset of a file is added to its spans, so that spans of different files are distinct.
     fn files(&self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
         let own = core::iter::once((self.file, self.text));
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
         own.chain(inherited).scan(0, |start, (file, text)| {
             let at = *start;
-            // One byte is added to the length: an error at the end of a text has a span there,
-            // which would otherwise be the start of the next text.
+            // One byte is added to the length of each text, because an error may have the end of a
+            // text as its span. Without this byte, the end of a text would be the start of the next
+            // text.
             *start += text.len() + 1;
             Some((at, file, text))
         })
@@ -147,8 +148,8 @@ impl<'a> TomlText<'a> {
         before.last().unwrap_or((0, self.file, self.text))
     }
 
-    /// The name of the file that `value` is inherited from; `None` if this file has the value
-    /// itself.
+    /// The name of the base file from which `value` is inherited; `None` if the value is in this
+    /// file itself.
     pub fn inherited_from<T>(&self, value: &Spanned<T>) -> Option<&'a str> {
         let (start, file, _) = self.file_at(value.span().start);
         (start > 0).then_some(file)
@@ -419,8 +420,8 @@ fn in_plain_words(message: &str) -> String {
         ("expected a tuple of size 2", PAIR),
     ];
     let message = message.trim().replace('\n', ", ");
-    // The parser names a Rust struct after these words. The name is left out, because it means
-    // nothing to a user.
+    // The message of the parser has the name of a Rust struct after "expected struct". The name is
+    // left out, because it means nothing to a user.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => format!("{before}expected a table"),
         None => message,

@@ -11,16 +11,17 @@
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;
 
-/// The number of resamples: 25 of them are outside of an interval of 0.995.
+/// The number of resamples: 25 of them lie outside of an interval with a confidence of 0.995.
 const RESAMPLES: usize = 4_999;
 
-/// Smallest valid standard error of a resample, as a fraction of the standard error of the values.
-/// A resample with a smaller error has equal values only, and its error is rounding.
+/// The smallest valid standard error of a resample, as a fraction of the standard error of all
+/// values. A resample below this fraction has only equal values, and its standard error is a
+/// rounding error.
 const DEGENERATE: f64 = 1e-6;
 
-/// The logarithm of the largest factor between the mean and an end of an interval, 1e9. Without
-/// this limit the exponential may overflow: if few values are in two clusters, a resample from one
-/// cluster has a standard error of almost 0.
+/// The largest logarithm of the ratio of an end of an interval to the mean: the logarithm of 1e9.
+/// Without this limit the exponential may overflow: if few values are in two clusters, a resample
+/// from one cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
 /// The geometric mean of some ratios, and the confidence interval of this mean.
@@ -34,8 +35,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean of the means of the strata (one stratum for each workload), and the standard error of
-/// that mean.
+/// The mean over all workloads of the mean of each workload (one stratum for each workload), and
+/// the standard error of this mean.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
@@ -65,8 +66,9 @@ impl StratumSums {
     }
 }
 
-/// The interval of the geometric mean over the strata. A stratum has the logarithms of the ratios
-/// of one workload. Each stratum has two values or more. Without noise the interval is a point.
+/// The interval of the geometric mean over the workloads. Each stratum has the logarithms of the
+/// ratios of one workload, two or more. If all ratios of each workload are equal, both ends of the
+/// interval are the mean.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
     let centred: Vec<Vec<f64>> = strata

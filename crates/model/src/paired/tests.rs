@@ -134,7 +134,7 @@ fn the_interval_covers_the_true_ratio() {
     }
 }
 
-/// The judgement of two equal programs, with all runs of A before all runs of B.
+/// The judgement of two equal programs A and B, with all runs of A before all runs of B.
 fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judgement, usize) {
     let first: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
     let second: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
@@ -237,8 +237,8 @@ proptest! {
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }
 
-    /// All times are multiplied by a factor, as by another unit: the width of the interval and the
-    /// outliers stay the same.
+    /// If all times are multiplied by a factor, as in another unit, the width of the interval and
+    /// the outliers stay the same.
     #[test]
     fn units_cancel(
         times in prop::collection::vec((0.1..10.0f64, 0.1..10.0f64), 4..20), unit in 0.001..1e3f64,

@@ -48,7 +48,7 @@ use crate::machine::TierLayout;
 /// The weight of the newest sample in the exponential averages of the counters.
 const ALPHA: f64 = 1.0 / 16.0;
 
-/// A tier with a smaller fraction of the requests counts as a tier without requests.
+/// A tier that gets less than this fraction of all requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
 /// The least change of the first tier's share by the closed form, if one tier gets all requests and
@@ -70,7 +70,8 @@ struct Queue {
     occupancy: f64,
 }
 
-/// The latencies that both rules balance.
+/// The input of both rules: the division of the requests, and the latencies that the rules make
+/// equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
     /// The fraction of requests to the default (first) tier, 0 to 1.
@@ -85,7 +86,8 @@ impl Balance {
     }
 }
 
-/// State common to both rules: the counters and the placement.
+/// The state that the closed form and the watermark rule have in common: averaged counters, and the
+/// placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Tiers {
     layout: Vec<TierLayout>,
@@ -112,8 +114,8 @@ impl Tiers {
             (valid(inserts_per_ns) && valid(occupancy))
                 .then_some(Queue { inserts_per_ns, occupancy })
         };
-        // A sample that lacks the counters of one tier would shift p, so the whole sample is
-        // ignored.
+        // A sample without the counters of one tier is ignored as a whole: the counters of the
+        // other tiers alone would shift p.
         let counts: Option<Vec<Queue>> = reading.tiers.iter().map(counted).collect();
         let Some(counts) = counts.filter(|counts| counts.len() == self.queues.len()) else {
             return;
@@ -197,8 +199,8 @@ pub struct ClosedForm {
 }
 
 impl ClosedForm {
-    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
-    /// tier.
+    /// Creates the policy for `tiers`, the fastest first. The policy starts with all pages on the
+    /// first tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers) }
     }
@@ -241,8 +243,8 @@ pub struct Watermark {
 }
 
 impl Watermark {
-    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
-    /// tier.
+    /// Creates the policy for `tiers`, the fastest first. The policy starts with all pages on the
+    /// first tier.
     pub fn new(tiers: Vec<TierLayout>) -> Self {
         Self { tiers: Tiers::new(tiers), low: 0.0, high: 1.0 }
     }
@@ -344,7 +346,8 @@ mod tests {
         }
     }
 
-    /// Gives `policy` a period of 30 equal samples of `tiers`, and returns its verdict.
+    /// Gives `policy` a period of 30 equal samples, and returns its verdict. `tiers` has the
+    /// inserts per nanosecond and the latency, ns, of each tier.
     fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
         for _ in 0..30 {
             policy.watch(&reading(tiers));
@@ -364,9 +367,9 @@ mod tests {
 
     #[test]
     fn all_requests_on_one_tier() {
-        // All requests go to the first tier, which is slower than the rated latency of the second.
-        // The closed form demotes one percentage point. The watermark rule demotes half of the
-        // pages, because its marks are 0 and 1.
+        // All requests go to the first tier, whose latency is above the rated latency of the second
+        // tier. The closed form demotes one percentage point. The watermark rule demotes half of
+        // the pages, because its marks are 0 and 1.
         for (mut policy, first) in both(&[100.0, 200.0]).into_iter().zip([0.99, 0.5]) {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");

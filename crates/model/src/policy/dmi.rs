@@ -81,8 +81,8 @@ use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
 /// The cutoff above which memory counts as saturated, as a fraction of the first tier's rated
-/// bandwidth. With a rated 556 GB/s it is 250 GB/s; the prototype's manual settings are 200 to 250
-/// GB/s.
+/// bandwidth. With a rated bandwidth of 556 GB/s the cutoff is 250 GB/s; the prototype's manual
+/// settings are 200 to 250 GB/s.
 const CUTOFF_SHARE: f64 = 0.45;
 
 /// While the search rests and memory is saturated, a new search begins only if the ratio times the
@@ -90,8 +90,8 @@ const CUTOFF_SHARE: f64 = 0.45;
 /// (percent of the pages). The first step of this search has this length.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// A step is repeated in full if its gain of bandwidth in percent, divided by its length in points
-/// (percent of the pages), is at least this.
+/// A step of the search is repeated in full length if its gain of bandwidth in percent is at least
+/// this multiple of its length in points (percent of the pages).
 const FULL_GAIN: f64 = 0.9;
 
 /// The standard error of a 90th percentile divided by the standard error of the mean, for a normal
@@ -115,8 +115,8 @@ pub struct DmiSettings {
     pub dead_band: Option<DeadBand>,
 }
 
-/// The noise model: how large a change of bandwidth must be, and in how many periods it must
-/// appear, before the calibrator reacts to it.
+/// The noise model of the dead band. The calibrator reacts to a change of bandwidth only if the
+/// change is large enough, and appears in enough periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
     /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
@@ -155,7 +155,7 @@ impl DmiSettings {
     }
 }
 
-/// The bandwidth of one period, or the mean of several periods, and its standard error.
+/// The bandwidth of one period, or the mean bandwidth of several periods, with its standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     gbps: f64,
@@ -164,7 +164,7 @@ struct Level {
 
 impl Level {
     fn of(seen: &Observation) -> Self {
-        // The error is not finite if it could not be estimated; it then counts as 0.
+        // An error that could not be estimated is not finite. Such an error counts as 0.
         let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
@@ -202,16 +202,16 @@ impl Mean {
     }
 }
 
-/// The direction of a change of bandwidth while the search is at rest, and the number of
-/// consecutive periods with this change.
+/// A change of bandwidth while the search is at rest: its direction, and the number of consecutive
+/// periods in which it was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Suspicion {
     rise: bool,
     periods: u32,
 }
 
-/// The next action: to stay, or to step by a number of points. The last two fields of each variant
-/// are the name of the action and its reason.
+/// The next action: to keep the ratio, or to change it by a number of points. The last two fields
+/// of each variant are the name of the action and its reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
@@ -234,15 +234,15 @@ pub struct Calibrator {
     /// The ratio and the bandwidth before the last step; at rest, those of the previous period.
     /// `None` before the first period.
     before: Option<(f64, Level)>,
-    /// At rest, the mean over the periods of this rest; during a search, over the periods at this
-    /// ratio.
+    /// The mean bandwidth over several periods: at rest, over the periods of this rest; during a
+    /// search, over the periods at the present ratio.
     here: Mean,
     suspicion: Suspicion,
 }
 
 impl Calibrator {
-    /// Creates the policy for `tiers`, the fastest first. It starts with all pages on the first
-    /// tier.
+    /// Creates the policy for `tiers`, the fastest first. The policy starts with all pages on the
+    /// first tier.
     pub fn new(tiers: Vec<TierLayout>, settings: DmiSettings) -> Self {
         Self {
             tiers,
@@ -371,8 +371,9 @@ impl Calibrator {
         }
     }
 
-    /// Makes a step of `step` points, rounded up and cut to the largest step and to a ratio of 0 to
-    /// 100. A step below the minimum, or one that does not change the ratio, ends the search.
+    /// Changes the ratio by `step` points, rounded up and cut to the largest step and to a ratio of
+    /// 0 to 100. A step below the minimum, or a step that does not change the ratio, ends the
+    /// search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);

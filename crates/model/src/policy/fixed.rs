@@ -45,8 +45,8 @@ impl Fixed {
         Self { shares, reason: "the shares are static".into() }
     }
 
-    /// The shares that Linux 6.16 would choose: by its automatic weights, computed from the rated
-    /// bandwidths of the tiers.
+    /// The shares that Linux 6.16 chooses by its automatic weights, which it computes from the
+    /// rated bandwidths of the tiers.
     pub fn bandwidth(tiers: &[TierLayout]) -> Self {
         // The cast saturates and turns NaN, the rating of an unrated node, into 0.
         let mbps = |tier: &TierLayout| libm::round(tier.rated_gbps * 1000.0) as u32;

@@ -9,15 +9,16 @@
 //! 2. *Propose* the shares that maximize the bandwidth of threads with these bytes in flight, and
 //!    migrate pages to these shares at once if the gain is worth the migration.
 //! 3. *Look again.* The new observation corrects the factors of the tiers and separates compute
-//!    time from memory latency; the next proposal is close to the optimum. After at most two
-//!    corrections the best *measured* shares stay.
+//!    time from memory latency; the next proposal is close to the optimum. The policy makes at
+//!    most two corrections. If earlier shares of the search had a higher measured bandwidth, the
+//!    policy returns to them; the shares of the second correction are kept without this comparison.
 //! 4. *Settle.* No page moves until the traffic has changed by more than noise in two consecutive
 //!    periods. Then the search begins again with *Look*, from the current placement. If the first
 //!    tier alone is as good, pages return to it. If the demand rises again soon after a return, the
 //!    wait before the next return doubles: a return gains little, and the migrations cost much.
 //!
-//! The curves shorten the search but never decide alone: of two placements whose bandwidth was
-//! measured, the policy keeps the better one.
+//! The curves shorten the search, and measured bandwidths decide: the policy leaves a proposal if
+//! it measured a higher bandwidth at earlier shares.
 //!
 //! Example: CloverLeaf with 119 threads on gnr120-cz122. DRAM alone carries 410 GB/s at 475 ns; its
 //! curve has 500 GB/s at that latency, so the factor of this access pattern is 0.82. The best
@@ -55,9 +56,9 @@ const CORRECTIONS: u32 = 2;
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The search restarts if, in two consecutive periods, the bandwidth differs from the settled
-/// bandwidth by more than the fraction `CHANGE` of the settled bandwidth, and by more than
-/// `CHANGE_ERRORS` standard errors of the difference.
+/// The search restarts if the bandwidth has changed in two consecutive periods. A change is a
+/// difference from the settled bandwidth by more than the fraction `CHANGE` of the settled
+/// bandwidth, and by more than `CHANGE_ERRORS` standard errors of the difference.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
@@ -66,16 +67,17 @@ const CHANGE_ERRORS: f64 = 5.0;
 /// count more reads evidently do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
-/// Shares whose predicted bandwidth is below the highest by at most this fraction are as good as
-/// the best. Of these, the shares nearest to the current placement are proposed.
+/// Two choices of shares are equally good if the predicted bandwidth of the worse is lower by at
+/// most this fraction. Of all shares that are as good as the best, the shares nearest to the
+/// current placement are proposed.
 const EQUALLY_GOOD: f64 = 0.0005;
 
-/// A machine is unsaturated if its traffic, with all pages on the first tier, needs less than this
-/// fraction of that tier's bandwidth.
+/// A machine is unsaturated if its traffic needs less than this fraction of the first tier's
+/// bandwidth while all pages are on the first tier.
 const UNSATURATED: f64 = 0.6;
 
-/// The predicted loss of bandwidth, as a fraction, up to which pages of an unsaturated machine may
-/// return to the first tier: it is below the resolution of a measurement.
+/// Pages of an unsaturated machine may return to the first tier if the predicted loss of bandwidth,
+/// as a fraction, is at most this. Such a loss is too small to be measured.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
 /// Initial and maximum patience of the policy. The patience is the number of consecutive periods
@@ -89,8 +91,8 @@ const PATIENCE: (u32, u32) = (2, 64);
 /// the next return doubles.
 const SOON_S: f64 = 120.0;
 
-/// A policy that proposes shares by the latency curves of the tiers. Of the shares whose bandwidth
-/// was measured, the policy keeps the best. See the module header.
+/// A policy that proposes shares by the latency curves of the tiers, and goes back to earlier
+/// shares if their measured bandwidth was higher. See the module header.
 pub struct Guided {
     platform: Platform,
     domain: usize,
@@ -114,9 +116,9 @@ enum State {
     /// Waits until the pages have moved. `corrections` is the number of corrections that are left,
     /// and `waited` the number of periods waited so far.
     Moving { corrections: u32, waited: u32 },
-    /// Keeps the best measured shares. `gbps` and `error_gbps` are the bandwidth of these shares
-    /// and its standard error, GB/s. `changed` is the number of consecutive periods in which the
-    /// bandwidth differed from `gbps`.
+    /// Keeps the current shares. `gbps` and `error_gbps` are the bandwidth of these shares and its
+    /// standard error, GB/s. `changed` is the number of consecutive periods in which the bandwidth
+    /// differed from `gbps`.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
 }
 
@@ -136,7 +138,8 @@ impl Guided {
         }
     }
 
-    /// Evaluates the traffic at the current placement and proposes shares.
+    /// Adds the observation `seen` to the observations of this search, fits the model to all of
+    /// them, and returns the shares that the fitted model proposes.
     fn propose(&mut self, seen: &Observation) -> Proposal {
         let traffic = self.traffic(seen);
         let belief = Belief::new(&self.platform, self.domain, &self.near, mix(seen));
@@ -194,9 +197,9 @@ impl Guided {
         Verdict::interleave(proposal.shares, "propose", reason)
     }
 
-    /// Handles an unsaturated machine, on which the first tier alone is as good as interleaving.
-    /// Returns the pages to the first tier once the traffic has differed from the settled traffic
-    /// for `patience` periods; `changed` is the number of these periods so far.
+    /// Decides for an unsaturated machine, on which the first tier alone is as good as
+    /// interleaving. Pages return to the first tier once the traffic has differed from the settled
+    /// traffic for `patience` periods. `changed` is the number of these periods so far.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -217,7 +220,8 @@ impl Guided {
         Verdict::interleave(local, "local", reason)
     }
 
-    /// Evaluates the observation that follows a proposal.
+    /// Evaluates the observation at the shares of a proposal, and decides whether to go back, to
+    /// make one of the `corrections` that are left, or to settle.
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
         let proposal = self.propose(seen);
@@ -316,7 +320,7 @@ impl Policy for Guided {
     }
 }
 
-/// Proposed shares.
+/// Shares that the model proposes, and the gain that it predicts.
 struct Proposal {
     shares: Vec<f64>,
     /// Gain over the current placement, as a fraction.

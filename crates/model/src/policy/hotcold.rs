@@ -43,7 +43,8 @@ impl HotCold {
         Self { tiers, shares }
     }
 
-    /// Bytes of steered pages that fit on tier `at`; `steered` is the number of all steered bytes.
+    /// Bytes of steered pages that fit on the tier with the index `at`. `steered` is the number of
+    /// bytes of all steered pages.
     fn room_bytes(&self, at: usize, steered: f64, seen: &Observation) -> f64 {
         let capacity = self.tiers[at].capacity_bytes as f64;
         let free = seen.tiers.get(at).and_then(|tier| tier.free_bytes);
@@ -143,7 +144,8 @@ mod tests {
         verdict.shares.iter().map(|share| libm::round(share * 1e4) / 1e4).collect()
     }
 
-    /// A case: steered bytes, target shares, free bytes of each tier, and the expected shares.
+    /// A test case: bytes of all steered pages, target shares, free bytes of each tier, expected
+    /// shares.
     type Case<'a> = (Option<u64>, &'a [f64], &'a [Option<u64>], [f64; 3]);
 
     #[test]

@@ -1,4 +1,4 @@
-//! The best of many weights, without a prediction of each.
+//! Finds the best of many weights without a prediction for each of the weights.
 
 use super::Row;
 use crate::weights::Weights;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Speed-ups within this fraction of each other count as equal.
 const EQUAL: f64 = 1e-6;
 
-/// Number of rows that are predicted together: enough to keep several threads busy.
+/// Number of rows that are predicted in one call, so that several threads have work.
 const TOGETHER: usize = 16;
 
 /// The index of the row with the highest mean speed-up among the rows whose pages fit. Among rows
@@ -79,10 +79,9 @@ pub fn best_of_each_set<E>(
     Ok(best.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The lowest upper bound of weights that can be the best, or equal to the best, if weights with
-/// the speed-up `most` are known. The bound and the speed-up are sums in different orders, and are
-/// rounded differently. So the margin is twice `EQUAL`: once for the rounding, once for speed-ups
-/// that count as equal.
+/// An upper bound below the returned value excludes weights: they cannot be as good as weights with
+/// the known speed-up `most`. The margin is twice `EQUAL`. One `EQUAL` is for rounding, because
+/// bound and speed-up are sums in different orders. The other is for speed-ups that count as equal.
 fn least_bound(most: f64) -> f64 {
     most - 2.0 * EQUAL * most.abs()
 }
@@ -133,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rows near the best have all rows of the highest speed-up.
+        /// [`rows_near_best`] returns every row that has the highest speed-up.
         #[test]
         fn no_row_of_the_highest_speedup_is_left_out(
             cases in prop::collection::vec((0..20u32, 0..10u32), 65),

@@ -29,9 +29,9 @@ impl RunFit {
 }
 
 impl Forecast<'_> {
-    /// Each run of the demand beside its forecast on the platform of the runs. The forecast is
-    /// scaled from the result of [`Demand::nearest_run`]. Local runs of another series than this
-    /// run are left out, because results of different series are not comparable.
+    /// Each run of the demand, with the forecast of the same run on the platform of the runs. The
+    /// forecast is scaled from the result of [`Demand::nearest_run`]. Local runs of another series
+    /// than the nearest run are left out, because results of different series are not comparable.
     pub fn fits(&self) -> Vec<RunFit> {
         let Demand { local, interleaved, .. } = self.demand;
         let there = self.on(self.measured_on);

@@ -13,9 +13,9 @@ use crate::{
 /// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
 const THREADS_MAX: f64 = 1024.0;
 
-/// In a sweep of the load, the first tier's bandwidth rises in equal steps up to this fraction of
-/// its maximum. Beyond, the pause falls in equal steps, because the bandwidth hardly rises any
-/// more.
+/// In a sweep of the load, the bandwidth of the first tier first rises in equal steps, up to this
+/// fraction of its maximum. At higher loads the bandwidth hardly rises, so the pause falls in equal
+/// steps instead.
 const NEARLY_SATURATED: f64 = 0.97;
 
 /// Traffic of one mix from threads that pause after each line.
@@ -43,8 +43,8 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// The load with the pause at which the first tier alone has `bandwidth_gbps`. There is no
-    /// pause if the maximum of the first tier is lower.
+    /// The load with the pause at which the first tier alone has `bandwidth_gbps`. If the maximum
+    /// bandwidth of the first tier is lower, the pause is 0.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
@@ -149,7 +149,7 @@ impl MixLoadAt<'_> {
     }
 }
 
-/// A point of a sweep from almost no load to the maximum.
+/// The predictions for one load of a sweep from almost no load to the maximum load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadPoint {
     /// Pause of a thread after each line, ns.

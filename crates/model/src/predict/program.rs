@@ -21,9 +21,9 @@ pub const RATE_RUN_S: f64 = 285.0;
 /// median of all behaviours.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// The weight of the bandwidth on the first tier in the distance of a behaviour to the median of
-/// all behaviours; each speed-up has the weight 1. The bandwidth has more weight because it was
-/// counted; the speed-ups are predicted.
+/// The weight that the bandwidth on the first tier has in the distance between a behaviour and the
+/// median of all behaviours. Each speed-up has the weight 1. The bandwidth was counted, so it has
+/// more weight than the speed-ups, which are predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
 /// A workload with a number of threads, ready to simulate.
@@ -111,8 +111,8 @@ impl Program {
         self
     }
 
-    /// The speed of work in the phase with the index `phase` if the phase has `gbps` of traffic,
-    /// divided by its speed with all pages on the first tier.
+    /// The speed of the program in the phase with the index `phase` while its traffic is `gbps`,
+    /// divided by its speed in this phase with all pages on the first tier.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
         let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;
@@ -139,8 +139,8 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // The answers of each behaviour: the logarithms of its bandwidth on the first tier, then of
-        // its speed-ups at `weights`.
+        // The predictions of each behaviour: the logarithm of its bandwidth on the first tier, then
+        // the logarithms of its speed-ups at `weights`.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];
@@ -150,14 +150,15 @@ impl Forecast<'_> {
                 std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
             })
             .collect();
-        // The first answer is the bandwidth on the first tier, so the speed-ups begin at index 1.
+        // Index 0 of a behaviour's predictions is the bandwidth on the first tier; the speed-ups
+        // begin at index 1.
         let speedup = |at: usize| {
             let own = answers.iter().map(|answer| libm::exp(answer[1 + at])).collect();
             (weights[at].clone(), Estimate::of(own).with_model_spread())
         };
         let undecided = widest_undecided((0..weights.len()).map(speedup));
-        // The median is used and not the mean: if the runs agree with two different causes, the
-        // mean lies between both, where no behaviour is.
+        // The median is used, not the mean. If two different causes agree with the runs, the
+        // behaviours form two groups, and the mean lies between the groups, where no behaviour is.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
             statistics::quantile(&statistics::sorted(own), 0.5)

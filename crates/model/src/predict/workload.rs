@@ -35,7 +35,7 @@ pub(super) struct Local<'a> {
     /// The platform with its curves prepared for each behaviour.
     systems: Vec<System<'a>>,
     /// The counted bandwidth of the memory controllers, GB/s, scaled to the number of threads and
-    /// to the platform; `None` if no run counted it.
+    /// to the platform; `None` if no run has a counted bandwidth.
     pub(super) counted_gbps: Option<f64>,
     /// Work per second of the workload: the inverse of the runtime, or the rate.
     pub(super) performance: f64,
@@ -47,8 +47,8 @@ pub(super) struct Local<'a> {
     pub(super) extrapolated: Vec<String>,
 }
 
-/// The prediction of one behaviour for given weights. `speedup` and `traffic_gain` are its
-/// performance and its bandwidth, each divided by the value with all pages on the first tier.
+/// The prediction of one behaviour for given weights. `speedup` is the performance, and
+/// `traffic_gain` the bandwidth, each divided by the value with all pages on the first tier.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -186,9 +186,10 @@ impl<'a> Forecast<'a> {
         let local_gbps = &local.reached_gbps[member];
         let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
-            // The run time is the sum of the phases' times, and the speed-up is the ratio of the
-            // run times before and after. The traffic per unit of work is taken from the load of
-            // the whole run, so the bandwidth is scaled in proportion to the speed-up.
+            // The run time is the sum of the phases' times, so the speed-up is the ratio of the
+            // sums with all pages on the first tier and at `weights`. The traffic per unit of work
+            // is that of the load of the whole run, so the bandwidth is scaled in proportion to the
+            // speed-up.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
@@ -230,9 +231,9 @@ impl<'a> Forecast<'a> {
         let flow = answer.response.at_bandwidth(phase.bandwidth_gbps / factor);
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
-        // A round takes the longer of compute time and memory latency, plus the part of the shorter
-        // one that is not overlapped (`exposed`). In the first branch, the compute time is the
-        // longer one.
+        // A round takes the longer of compute time and memory latency, plus the fraction `exposed`
+        // (not overlapped) of the shorter. In the first branch, the compute time is the longer of
+        // the two.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {
@@ -241,8 +242,8 @@ impl<'a> Forecast<'a> {
         Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
     }
 
-    /// The change of the work per byte of traffic, as a factor, if the traffic is `gain` times the
-    /// traffic with all pages on the first tier.
+    /// The factor by which the work per byte of traffic changes if the traffic of the workload is
+    /// `gain` times its traffic with all pages on the first tier.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -292,9 +293,9 @@ impl<'a> Forecast<'a> {
         Local { threads, systems, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
-    /// The counted bandwidth of `threads` threads, interpolated between runs, or else the counted
-    /// bandwidth of the nearest run. Returns the number of threads that have this bandwidth, and
-    /// the bandwidth in GB/s.
+    /// The counted bandwidth of `threads` threads, interpolated between runs. Outside of the thread
+    /// counts of the runs, the bandwidth of the nearest run is returned. The result has the number
+    /// of threads that have the bandwidth, and the bandwidth in GB/s.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -358,7 +359,7 @@ impl SpeedupLimits<'_> {
         fits.then(|| self.of_any_size(weights))
     }
 
-    /// Like [`Self::at`], but as if all pages fitted.
+    /// Like [`Self::at`], but without the check whether the pages fit into the tiers.
     pub fn of_any_size(&self, weights: &Weights) -> f64 {
         let ForecastAt { forecast, local } = self.at;
         let shares = weights.shares();
@@ -397,7 +398,7 @@ impl<'a> ForecastAt<'a> {
         SpeedupLimits { at: self, limits: limits.collect() }
     }
 
-    /// Each measured run beside its forecast.
+    /// Each measured run, with the forecast of the same run.
     pub fn fits(&self) -> Vec<RunFit> {
         self.forecast.fits()
     }

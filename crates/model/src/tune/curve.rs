@@ -18,8 +18,8 @@
 //! taken to be uncertain by half a standard deviation, so that noise does not exclude possible
 //! optima.
 
-/// Number of passes of a fit over all constraints. A search has few points, for which a few dozen
-/// passes would suffice.
+/// Number of passes of a fit over all constraints. A few dozen passes would suffice for the few
+/// points of a search.
 const SWEEPS: usize = 400;
 
 /// The uncertainty that [`TimeCurve::bound`] assumes for the slope of a line through two runs, in
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The run time with `share` of the pages on the first tier. It is shortest at weights of 3:1,
-    /// because both tiers then finish at the same time.
+    /// The run time with `share` of the pages on the first tier. The run time is shortest at
+    /// weights of 3:1, because both tiers then finish at the same time.
     fn fed(share: f64) -> f64 {
         f64::max(share / 0.75, (1.0 - share) / 0.25)
     }

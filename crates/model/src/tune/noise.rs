@@ -2,8 +2,8 @@
 
 use crate::statistics;
 
-/// The weight of the expected noise when it is pooled with the noise of the runs, in degrees of
-/// freedom.
+/// The weight, in degrees of freedom, that the expected noise has when it is averaged with the
+/// noise of the runs.
 const EXPECTED_RUNS: usize = 2;
 
 /// Quantiles of Student's t for a two-sided confidence interval of 0.9, for 1, 2, ... degrees of
@@ -50,9 +50,9 @@ impl Noise {
 
     fn quantile(&self) -> f64 {
         let tabled = QUANTILES.get(self.degrees - 1).copied();
-        // With more degrees of freedom than the table has, the quantile is nearly that of the
-        // normal distribution, 1.645. It is larger by about 1.524 / degrees, the first term of the
-        // expansion.
+        // With more degrees of freedom than the table has, the quantile is nearly the quantile of
+        // the normal distribution, 1.645. The difference is about 1.524 / degrees, the first term
+        // of the expansion.
         tabled.unwrap_or(1.645 + 1.524 / self.degrees as f64)
     }
 }

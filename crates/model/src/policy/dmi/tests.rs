@@ -61,7 +61,7 @@ fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
 }
 
 /// The bandwidth, GB/s, of two tiers of 409 and 225 GB/s with `ratio` percent of the pages on the
-/// first. The transition where both tiers saturate is smooth.
+/// first tier. The maximum, where both tiers saturate, is rounded.
 fn soft(ratio: f64) -> f64 {
     let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
@@ -138,8 +138,8 @@ fn no_demand_brings_pages_back() {
     }
 }
 
-/// Demand falls, so pages return to the first tier. Demand rises again in the same period in which
-/// the last pages return: a new search begins.
+/// The demand falls, so pages return to the first tier. In the period in which the last pages
+/// return, the demand rises again: a new search must begin.
 #[test]
 fn demand_that_is_back_at_once_is_searched_for() {
     for mut policy in both() {
@@ -182,8 +182,8 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// The policy rests at a ratio between both ends. After a rise of bandwidth it probes fewer points
-/// on the first tier, after a fall more points.
+/// The policy rests at a ratio above 0 and below 100. After a rise of bandwidth the policy tries a
+/// lower ratio, after a fall a higher ratio.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -275,8 +275,8 @@ proptest! {
     }
 }
 
-/// A source of normal deviates (SplitMix64, then Box and Muller). The fields are its state, and the
-/// relative scatter of samples.
+/// A source of normally distributed numbers (SplitMix64, then Box and Muller). The fields are the
+/// state of the generator, and the scatter of samples as a fraction of their mean.
 struct Noise(u64, f64);
 
 impl Noise {

@@ -95,14 +95,15 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// The parameters before any observation.
+    /// The median of the prior: the parameters that are assumed before any observation.
     pub(super) fn prior(&self) -> Fit {
         let mut logs = vec![libm::log(self.outstanding_bytes), libm::log(COMPUTE_NS)];
         logs.resize(2 + self.tiers, 0.0);
         Fit { logs }
     }
 
-    /// The equilibrium of the fitted threads with `shares` of their traffic on each near tier.
+    /// The equilibrium of threads with the parameters `fit`, if the fraction `shares[i]` of their
+    /// traffic goes to near tier `i`.
     pub(super) fn reach(&self, fit: &Fit, shares: &[f64]) -> LoadEquilibrium {
         let mut load = self.template.clone();
         load.threads = libm::exp(fit.logs[0]) / LINE_BYTES;
@@ -122,19 +123,20 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// `gbps` as a fraction of the maximum bandwidth of the first tier, corrected by the fitted
-    /// factor of the tier.
+    /// The bandwidth `gbps` as a fraction of the maximum bandwidth of the first tier. The maximum
+    /// is the maximum of the curve times the fitted factor of the tier.
     pub(super) fn used(&self, fit: &Fit, gbps: f64) -> f64 {
         let most = self.system.responses()[self.near[0]].max_bandwidth_gbps();
         gbps / (most * libm::exp(fit.logs[2]))
     }
 
-    /// The fit with the least misfit to all observations. The search for it starts at `from`.
+    /// The parameters with the least misfit to the observations `seen`. The search starts at the
+    /// parameters `from`.
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
-            // By Little's law the observation gives the bytes in flight. The circulating bytes are
-            // the bytes in flight and the bytes on which threads compute.
+            // By Little's law, `bytes` are in flight. The circulating bytes are these bytes and the
+            // bytes on which threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
         }
@@ -157,9 +159,8 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // The changes of all parameters in this pass are made once more, together. If the
-            // misfit has a valley that is oblique to the axes, steps of single parameters advance
-            // only little along it.
+            // The sum of the changes of this pass is applied once more. Steps of single parameters
+            // advance only little along a valley of the misfit that is oblique to the axes.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;
